@@ -1,0 +1,29 @@
+# Python 3.11+, git and make are all a machine needs: ./run brings the rest from the package registries.
+PYTHON ?= python3
+TRACE ?=
+ARGS ?=
+export PYTHON
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test check bench up clean
+
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## The whole loop on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
+	@./run equipoise demo $(if $(TRACE),--trace "$(TRACE)") $(ARGS)
+
+up: ## All five services against your kubeconfig's context; evictions stay dry-run (ARGS="--prometheus URL")
+	@./run equipoise up $(ARGS)
+
+test: ## Every test, on real parts
+	@./run pytest $(ARGS)
+
+check: ## Style, types, architecture
+	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports'
+
+bench: ## Speed and memory, printed
+	@for file in bench/*.py; do echo "== $$file"; ./run python "$$file" || exit 1; done
+
+clean: ## Remove what was installed here (the testbed's cache outside stays)
+	@rm -rf .venv .tools

@@ -1,0 +1,131 @@
+"""The architecture, as a test."""
+
+import ast
+import configparser
+import fnmatch
+import pkgutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+import equipoise
+
+ROOT = Path(__file__).parents[1]
+MODULE_OPTIONS = ("root_packages", "source_modules", "containers", "layers")
+SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder")
+
+
+def modules() -> set[str]:
+    return {module.name for module in pkgutil.walk_packages(equipoise.__path__, "equipoise.")} | {"equipoise"}
+
+
+def patterns() -> list[tuple[str, str]]:
+    """Every module pattern of .importlinter with the contract that names it."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    found = []
+    for section in parser.sections():
+        values = parser[section]
+        containers = values.get("containers", "").split()
+        for option in MODULE_OPTIONS:
+            for word in values.get(option, "").replace("|", " ").split():
+                names = (
+                    [f"{container}.{word}" for container in containers] if option == "layers" and containers else [word]
+                )
+                found += [(section, name) for name in names]
+        for line in values.get("ignore_imports", "").splitlines():
+            if "->" in line:
+                found.append((section, line.split("->")[0].strip()))
+    return found
+
+
+def test_the_architecture_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services never import one another, decisions know no I/O, each client is touched in one place."""
+    monkeypatch.chdir(ROOT)
+
+    assert 0 == lint_imports(config_filename=str(ROOT / ".importlinter"), no_cache=True)
+
+
+@pytest.mark.parametrize(("contract", "pattern"), patterns())
+def test_every_pattern_of_the_architecture_matches_a_module(contract: str, pattern: str) -> None:
+    """import-linter silently keeps a contract whose pattern matches nothing."""
+    assert fnmatch.filter(modules(), pattern), f"{contract}: {pattern} matches no module"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_what_could_be_a_decision_is_held_to_it(service: str) -> None:
+    """A new module of a service either does I/O itself or is named by the contract on decisions."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    contract = parser["importlinter:contract:pure"]
+    named, forbidden = contract["source_modules"].split(), tuple(contract["forbidden_modules"].split())
+    source = ROOT / "services" / service / "src"
+    quiet = [
+        ".".join(file.relative_to(source).with_suffix("").parts)
+        for file in source.rglob("*.py")
+        if file.name != "__init__.py" and not any(name.startswith(forbidden) for name in imports(file))
+    ]
+    held = expanded(named)
+    missing = [module for module in quiet if not any(f"{module}.".startswith(f"{name}.") for name in held)]
+
+    assert [] == missing, "name these as source_modules of the contract `pure` in .importlinter"
+
+
+def imports(file: Path) -> set[str]:
+    """What a file imports, as its import statements name it."""
+    found: set[str] = set()
+    for statement in ast.walk(ast.parse(file.read_text())):
+        if isinstance(statement, ast.Import):
+            found.update(alias.name for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            found.add(statement.module)
+    return found
+
+
+def expanded(patterns: list[str]) -> set[str]:
+    """The modules that patterns match."""
+    return {module for pattern in patterns for module in fnmatch.filter(modules(), pattern)}
+
+
+def test_every_package_is_type_checked() -> None:
+    """mypy finds only the first folder of a namespace by itself, and says nothing of the others."""
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+
+    assert {f"equipoise.{module.name}" for module in pkgutil.iter_modules(equipoise.__path__)} == set(
+        checked["packages"]
+    )
+    assert {str(folder.parent.relative_to(ROOT)) for folder in ROOT.glob("*/*/src/equipoise")} == set(
+        checked["mypy_path"]
+    )
+
+
+def test_the_namespace_has_no_init_file() -> None:
+    """A stray src/equipoise/__init__.py would hide every other distribution of the namespace."""
+    assert [] == list(ROOT.glob("*/*/src/equipoise/__init__.py"))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_is_a_shell_around_decisions(service: str) -> None:
+    """Four files are the same in each."""
+    folder = ROOT / "services" / service / "src" / "equipoise" / service
+    missing = [
+        name for name in ("__init__.py", "__main__.py", "settings.py", "service.py") if not (folder / name).exists()
+    ]
+
+    assert [] == missing
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_says_what_it_hears_says_and_touches(service: str) -> None:
+    """In the three lines of its package's docstring."""
+    text = (ROOT / "services" / service / "src" / "equipoise" / service / "__init__.py").read_text()
+
+    assert all(word in text for word in ("Hears", "Says", "Touches"))
+
+
+@pytest.mark.parametrize("name", ["utils", "helpers", "common", "base", "manager", "types", "constants", "misc"])
+def test_no_module_is_named_after_nothing(name: str) -> None:
+    """A name says what is inside."""
+    assert [] == [module for module in modules() if module.rsplit(".", 1)[-1] == name]
