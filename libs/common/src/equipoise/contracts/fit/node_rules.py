@@ -1,0 +1,85 @@
+"""What a node itself may have against a pod: cordon, taints, selectors, volumes, ports, room."""
+
+from collections.abc import Sequence
+
+from equipoise.contracts.fit.values import FitNode, FitPod
+from equipoise.contracts.labels import selects_node
+from equipoise.contracts.messages import Taint
+from equipoise.contracts.objects import Toleration
+
+_FORBIDDING = ("NoSchedule", "NoExecute")
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    """The first taint that keeps a pod with these tolerations off."""
+    return next(
+        (
+            taint
+            for taint in taints
+            if taint.effect in _FORBIDDING and not any(_tolerates(toleration, taint) for toleration in tolerations)
+        ),
+        None,
+    )
+
+
+def chosen_by(pod: FitPod, node: FitNode) -> bool:
+    """Do the pod's node selector and required node affinity choose this node?"""
+    return all(node.labels.get(key) == value for key, value in pod.node_selector.items()) and (
+        pod.node_affinity is None or selects_node(pod.node_affinity, node.name, node.labels)
+    )
+
+
+def _amount(resource: str, amount: float) -> str:
+    return f"{amount / 2**30:.4g} Gi" if resource in ("memory", "ephemeral-storage") else f"{amount:.4g}"
+
+
+def no_room(pod: FitPod, node: FitNode) -> str:
+    """ "" when the requests fit, else what is missing. The pod itself does not count if it is there already."""
+    itself = next((other for other in node.pods if other.uid == pod.uid), None)
+    allowed = node.allocatable.get("pods", 0.0)
+    if len(node.pods) - (itself is not None) + 1 > allowed:
+        return f"too many pods: {allowed:g} allowed"
+    missing = []
+    for resource, wanted in sorted(pod.requests.items()):
+        allocatable = node.allocatable.get(resource, 0.0)
+        taken = node.requested.get(resource, 0.0) - (itself.requests.get(resource, 0.0) if itself else 0.0)
+        # Requests are sums of decimal fractions: what is a billionth short is not short.
+        if wanted > 0 and wanted > allocatable - taken + 1e-9 * max(1.0, allocatable):
+            free = _amount(resource, max(0.0, allocatable - taken))
+            missing.append(f"insufficient {resource}: {_amount(resource, wanted)} requested, {free} free")
+    return "; ".join(missing)
+
+
+def _taken_port(pod: FitPod, node: FitNode) -> int | None:
+    if not pod.host_ports:
+        return None
+    taken = [port for other in node.pods if other.uid != pod.uid for port in other.host_ports]
+    return next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
+
+
+def node_refusal(pod: FitPod, node: FitNode) -> str:
+    """ "" when the node, looked at alone, takes the pod; else why not."""
+    if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
+        return "node is cordoned"
+    taint = untolerated(pod.tolerations, node.taints)
+    if taint is not None:
+        return f"untolerated taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+    if not chosen_by(pod, node):
+        return "node does not match the pod's node selector or affinity"
+    if not all(selects_node(selector, node.name, node.labels) for selector in pod.volume_nodes):
+        return "a volume of the pod cannot be reached from the node"
+    port = _taken_port(pod, node)
+    if port is not None:
+        return f"host port {port} is taken"
+    return no_room(pod, node)

@@ -1,0 +1,143 @@
+"""Pods and nodes as fitting sees them: only what some rule of kube-scheduler reads."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+
+from equipoise.contracts import objects
+from equipoise.contracts.messages import NodePlacement, Resources, Taint
+from equipoise.contracts.objects import NodeSelector, PodAffinityTerm, Toleration, TopologySpreadConstraint
+from equipoise.contracts.requests import Amounts, amounts_of, pod_requests
+
+
+class HostPort(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of the node that a container takes for itself."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = "0.0.0.0"  # noqa: S104  the address in the manifest, nothing listens
+
+    def conflicts(self, other: "HostPort") -> bool:
+        everywhere = "0.0.0.0"  # noqa: S104
+        return (
+            self.port == other.port
+            and self.protocol == other.protocol
+            and (self.address == other.address or everywhere in (self.address, other.address))
+        )
+
+
+class FitPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, as fitting sees it."""
+
+    uid: str
+    namespace: str
+    name: str
+    labels: dict[str, str] = {}
+    requests: Amounts = {}
+    tolerations: list[Toleration] = []
+    node_selector: dict[str, str] = {}
+    node_affinity: NodeSelector | None = None
+    pod_affinity: list[PodAffinityTerm] = []
+    pod_anti_affinity: list[PodAffinityTerm] = []
+    host_ports: list[HostPort] = []
+    spread: list[TopologySpreadConstraint] = []
+    """Only those that forbid (DoNotSchedule)."""
+
+    volume_nodes: list[NodeSelector] = []
+    """Where its volumes can be reached: one selector per volume, all of them must choose the node."""
+
+    terminating: bool = False
+
+
+class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A node and the pods that take room on it: bound ones, and those nominated to it."""
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    cordoned: bool = False
+    allocatable: Amounts = {}
+    """With "pods"."""
+
+    pods: list[FitPod] = []
+
+    @cached_property
+    def requested(self) -> Amounts:
+        """What its pods ask for, by resource."""
+        total: Amounts = {}
+        for pod in self.pods:
+            for resource, amount in pod.requests.items():
+                total[resource] = total.get(resource, 0.0) + amount
+        return total
+
+    @cached_property
+    def keeping_away(self) -> list[FitPod]:
+        """The pods whose anti-affinity may keep another pod off."""
+        return [pod for pod in self.pods if pod.pod_anti_affinity]
+
+
+def fit_pod(pod: objects.Pod, volume_nodes: Sequence[NodeSelector] = ()) -> FitPod:
+    """Reads a Pod. Raises ValueError for a request that is no quantity."""
+    spec = pod.spec
+    affinity = spec.affinity or objects.Affinity()
+    containers = [*(spec.containers or ()), *(c for c in spec.init_containers if c.restart_policy == "Always")]
+    return FitPod(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        labels=pod.metadata.labels,
+        requests=pod_requests(pod),
+        tolerations=spec.tolerations,
+        node_selector=spec.node_selector,
+        node_affinity=affinity.node_affinity.required if affinity.node_affinity else None,
+        pod_affinity=affinity.pod_affinity.required if affinity.pod_affinity else [],
+        pod_anti_affinity=affinity.pod_anti_affinity.required if affinity.pod_anti_affinity else [],
+        host_ports=[
+            HostPort(port=port.host_port, protocol=port.protocol, address=port.host_ip or "0.0.0.0")  # noqa: S104
+            for container in containers
+            for port in container.ports
+            if port.host_port
+        ],
+        spread=[rule for rule in spec.topology_spread_constraints if rule.when_unsatisfiable == "DoNotSchedule"],
+        volume_nodes=list(volume_nodes),
+        terminating=pod.metadata.deletion_timestamp is not None,
+    )
+
+
+def fit_node(node: objects.Node, pods: Sequence[FitPod]) -> FitNode:
+    """Reads a Node. `pods` are those that take room: not the finished ones, but the nominated ones too."""
+    return FitNode(
+        name=node.metadata.name,
+        labels=node.metadata.labels,
+        taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+        cordoned=node.spec.unschedulable,
+        allocatable=amounts_of(node.status.allocatable),
+        pods=list(pods),
+    )
+
+
+def _amounts(resources: Resources) -> Amounts:
+    pairs = (("cpu", resources.cpu), ("memory", resources.memory))
+    return {resource: amount for resource, amount in pairs if amount is not None}
+
+
+def placed_node(placement: NodePlacement) -> FitNode:
+    """A node as placement tells it: cpu, memory and pod count only, and of its pods nothing but their requests."""
+    return FitNode(
+        name=placement.node,
+        labels=placement.labels,
+        taints=placement.taints,
+        cordoned=placement.cordoned,
+        allocatable=_amounts(placement.allocatable) | {"pods": float(placement.pod_capacity)},
+        pods=[
+            FitPod(
+                uid=pod.uid,
+                namespace=pod.namespace,
+                name=pod.name,
+                requests=_amounts(pod.requests),
+                terminating=pod.terminating,
+            )
+            for pod in placement.pods
+        ],
+    )

@@ -1,0 +1,323 @@
+"""Kubernetes objects, only the fields that some decision reads. Decoded straight from the API server's JSON.
+
+Unknown fields are ignored, absent and null ones take the default, so a newer API server is no trouble.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A part of a Kubernetes object."""
+
+
+class OwnerReference(ApiValue, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class Object(ApiValue, frozen=True, kw_only=True):
+    """What every Kubernetes object has."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Condition(ApiValue, frozen=True, kw_only=True):
+    type: str
+    status: str
+    reason: str = ""
+    last_transition_time: datetime | None = None
+
+
+class LabelSelectorRequirement(ApiValue, frozen=True, kw_only=True):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class LabelSelector(ApiValue, frozen=True, kw_only=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelSelectorRequirement] = []
+
+
+class NodeTaint(ApiValue, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(ApiValue, frozen=True, kw_only=True):
+    unschedulable: bool = False
+    taints: list[NodeTaint] = []
+
+
+class NodeStatus(ApiValue, frozen=True, kw_only=True):
+    allocatable: dict[str, str] = {}
+    capacity: dict[str, str] = {}
+    conditions: list[Condition] = []
+
+
+class Node(Object, frozen=True, kw_only=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ResourceRequirements(ApiValue, frozen=True, kw_only=True):
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class ContainerPort(ApiValue, frozen=True, kw_only=True):
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
+class Container(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: list[ContainerPort] = []
+    restart_policy: str = ""
+    """Only init containers have one: "Always" makes it a sidecar."""
+
+
+class Toleration(ApiValue, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSelectorRequirement(ApiValue, frozen=True, kw_only=True):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class NodeSelectorTerm(ApiValue, frozen=True, kw_only=True):
+    match_expressions: list[NodeSelectorRequirement] = []
+    match_fields: list[NodeSelectorRequirement] = []
+
+
+class NodeSelector(ApiValue, frozen=True, kw_only=True):
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class NodeAffinity(ApiValue, frozen=True, kw_only=True):
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class PodAffinityTerm(ApiValue, frozen=True, kw_only=True):
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class PodAffinity(ApiValue, frozen=True, kw_only=True):
+    """Also used for anti-affinity: the shape is the same."""
+
+    required: list[PodAffinityTerm] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+
+
+class Affinity(ApiValue, frozen=True, kw_only=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(ApiValue, frozen=True, kw_only=True):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] = []
+
+
+class ClaimSource(ApiValue, frozen=True, kw_only=True):
+    claim_name: str = ""
+
+
+class Volume(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    empty_dir: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class PodSpec(ApiValue, frozen=True, kw_only=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: list[Container] | None = None
+    """None only in a bookmark, which is no Pod."""
+
+    init_containers: list[Container] = []
+    overhead: dict[str, str] = {}
+    resources: ResourceRequirements | None = None
+    """Pod-level resources."""
+
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
+    priority: int = 0
+    priority_class_name: str = ""
+    volumes: list[Volume] = []
+    host_network: bool = False
+    restart_policy: str = "Always"
+    resource_claims: list[dict[str, Any]] = []
+
+
+class PodStatus(ApiValue, frozen=True, kw_only=True):
+    phase: str = ""
+    conditions: list[Condition] = []
+    start_time: datetime | None = None
+    nominated_node_name: str = ""
+    qos_class: str = ""
+
+
+class Pod(Object, frozen=True, kw_only=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class WorkloadSpec(ApiValue, frozen=True, kw_only=True):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    paused: bool = False
+
+
+class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
+    replicas: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+
+
+class WorkloadObject(Object, frozen=True, kw_only=True):
+    """Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, CloneSet, Rollout: what they have in common."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(ApiValue, frozen=True, kw_only=True):
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(Object, frozen=True, kw_only=True):
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class NamespaceStatus(ApiValue, frozen=True, kw_only=True):
+    phase: str = ""
+
+
+class Namespace(Object, frozen=True, kw_only=True):
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ConfigMap(Object, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
+
+
+class LeaseSpec(ApiValue, frozen=True, kw_only=True):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int = 0
+
+
+class Lease(Object, frozen=True, kw_only=True):
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ObjectReference(ApiValue, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Event(Object, frozen=True, kw_only=True, omit_defaults=False):
+    """events.k8s.io/v1: `note` holds at most 1,024 bytes. Its type is always said: the API server has no default."""
+
+    event_time: datetime | None = None
+    type: str = "Normal"
+    reason: str = ""
+    action: str = ""
+    note: str = ""
+    regarding: ObjectReference = ObjectReference()
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    series: dict[str, Any] | None = None
+
+
+class PersistentVolumeClaimSpec(ApiValue, frozen=True, kw_only=True):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class VolumeNodeAffinity(ApiValue, frozen=True, kw_only=True):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(ApiValue, frozen=True, kw_only=True):
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(Object, frozen=True, kw_only=True):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()

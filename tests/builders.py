@@ -1,0 +1,109 @@
+"""Values with sensible defaults; a test overrides what it is about."""
+
+from typing import Any
+
+from equipoise.contracts.messages import (
+    EvictionIntent,
+    LeaseEpoch,
+    NodePlacement,
+    NodeUtilization,
+    PlacedPod,
+    Resources,
+    WindowUsage,
+    WorkloadUtilization,
+)
+from equipoise.contracts.workload import Workload
+
+GIB = 2.0**30
+NOW = 1_800_000_000.0
+"""Any moment: Unix seconds."""
+
+
+def a_workload(name: str = "web", namespace: str = "shop", kind: str = "Deployment", group: str = "apps") -> Workload:
+    return Workload(kind=kind, group=group, namespace=namespace, name=name)
+
+
+def a_window(cpu: float | None = 1.0, memory: float | None = 4 * GIB, sampled_at: float = NOW) -> WindowUsage:
+    return WindowUsage(sampled_at=sampled_at, mean=Resources(cpu=cpu, memory=memory))
+
+
+def a_node_utilization(
+    node: str = "node-a", cpu: float | None = 1.0, memory: float | None = 4 * GIB, **fields: Any
+) -> NodeUtilization:
+    """A node of 10 cores and 64 GiB whose windows all show the same usage."""
+    sampled_at = fields.get("sampled_at", NOW)
+    defaults: dict[str, Any] = {
+        "node": node,
+        "uid": f"uid-{node}",
+        "base": Resources(cpu=10.0, memory=64 * GIB),
+        "sampled_at": sampled_at,
+        "queried_at": NOW,
+        "windows": {name: a_window(cpu, memory, sampled_at) for name in ("5m", "15m", "1h", "1d")},
+        "epoch": 1,
+        "sequence": 1,
+    }
+    return NodeUtilization(**(defaults | fields))
+
+
+def a_workload_utilization(
+    workload: Workload | None = None, cpu: float | None = 1.0, memory: float | None = GIB, **fields: Any
+) -> WorkloadUtilization:
+    defaults: dict[str, Any] = {
+        "workload": workload or a_workload(),
+        "replicas": 3,
+        "sampled_at": NOW,
+        "queried_at": NOW,
+        "windows": {name: a_window(cpu, memory) for name in ("5m", "15m", "1h", "1d")},
+        "epoch": 1,
+        "sequence": 1,
+    }
+    return WorkloadUtilization(**(defaults | fields))
+
+
+def a_placed_pod(name: str = "web-1", **fields: Any) -> PlacedPod:
+    defaults: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "namespace": "shop",
+        "name": name,
+        "workload": a_workload(),
+        "placed_at": NOW - 90_000,
+        "running_since": NOW - 89_990,
+        "requests": Resources(cpu=0.5, memory=GIB),
+    }
+    return PlacedPod(**(defaults | fields))
+
+
+def a_placement(node: str = "node-a", pods: list[PlacedPod] | None = None, **fields: Any) -> NodePlacement:
+    defaults: dict[str, Any] = {
+        "node": node,
+        "uid": f"uid-{node}",
+        "ready": True,
+        "ready_since": NOW - 90_000,
+        "created_at": NOW - 90_000,
+        "allocatable": Resources(cpu=10.0, memory=64 * GIB),
+        "capacity": Resources(cpu=10.0, memory=64 * GIB),
+        "pods": pods or [],
+        "epoch": 1,
+        "sequence": 1,
+    }
+    return NodePlacement(**(defaults | fields))
+
+
+def an_intent(pod: str = "web-1", node: str = "node-a", **fields: Any) -> EvictionIntent:
+    defaults: dict[str, Any] = {
+        "id": f"intent-{pod}",
+        "pod_uid": f"uid-{pod}",
+        "namespace": "shop",
+        "pod": pod,
+        "node": node,
+        "workload": a_workload(),
+        "strategy": "low_node_load",
+        "reason": "node is overutilized, cpu usage(68.53%)>threshold(50.00%)",
+        "sampled_at": NOW - 5,
+        "decided_at": NOW,
+        "expires_at": NOW + 180,
+        "relief": Resources(cpu=1.0, memory=GIB),
+        "target": "node-b",
+        "epoch": LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1"),
+    }
+    return EvictionIntent(**(defaults | fields))

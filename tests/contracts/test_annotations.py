@@ -1,0 +1,145 @@
+"""What stands on nodes and workloads."""
+
+import json
+from typing import Any
+
+import pytest
+from builders import GIB, NOW, a_node_utilization, a_window, a_workload_utilization
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.contracts.annotations import (
+    LOAD,
+    USAGE,
+    means,
+    node_load,
+    read_node_load,
+    read_workload_usage,
+    workload_usage,
+    written,
+)
+from equipoise.contracts.messages import Resources, WindowUsage
+
+AMOUNTS = st.none() | st.floats(min_value=0, max_value=1e15, allow_nan=False)
+RESOURCES = st.builds(Resources, cpu=AMOUNTS, memory=AMOUNTS)
+WINDOWS = st.dictionaries(
+    st.sampled_from(["5m", "15m", "1h", "1d"]),
+    st.builds(WindowUsage, sampled_at=st.just(NOW), mean=RESOURCES, p95=RESOURCES, max=RESOURCES, deviation=RESOURCES),
+)
+
+
+def test_a_node_carries_shares_of_its_base_and_their_time() -> None:
+    """3.3333 of 10 cores and 4 of 64 GiB are 0.3333 and 0.0625."""
+    load = node_load(a_node_utilization(cpu=3.33333, windows={"5m": a_window(3.33333, 4 * GIB)}))
+    assert load is not None
+    assert json.loads(written(load)[LOAD]) == {
+        "sampledAt": "2027-01-15T08:00:00Z",
+        "base": {"cpu": 10.0, "memory": 64 * GIB},
+        "memory": "workingSet",
+        "windows": {"5m": {"sampledAt": "2027-01-15T08:00:00Z", "mean": {"cpu": 0.3333, "memory": 0.0625}}},
+    }
+
+
+def test_a_full_annotation_is_about_a_kibibyte() -> None:
+    """Four windows with every statistic on a node, means and a day's profile on a workload."""
+    amount = Resources(cpu=1.23456, memory=4.123 * GIB)
+    full = WindowUsage(sampled_at=NOW, mean=amount, p95=amount, max=amount, deviation=amount)
+    node = node_load(a_node_utilization(windows=dict.fromkeys(["5m", "15m", "1h", "1d"], full)))
+    profile: dict[str, list[float | None]] = {"cpu": [1.23456] * 24, "memory": [1.1 * GIB] * 24}
+    workload = workload_usage(a_workload_utilization(profile=profile))
+    assert node is not None
+    assert workload is not None
+    assert len(written(node)[LOAD]) <= 1_024
+    assert len(written(workload)[USAGE]) <= 1_024
+
+
+@pytest.mark.parametrize("windows", [{}, {"5m": a_window(None, None)}, {"5m": a_window(float("nan"), -1.0)}])
+def test_nothing_is_written_for_unknown_values(windows: dict[str, WindowUsage]) -> None:
+    """Absent, unknown and impossible values are no values; a node without a base has no load."""
+    assert node_load(a_node_utilization(windows=windows)) is None
+    assert workload_usage(a_workload_utilization(windows=windows)) is None
+    assert node_load(a_node_utilization(base=Resources())) is None
+
+
+@given(WINDOWS)
+def test_nodes_read_back_as_they_were_written(windows: dict[str, WindowUsage]) -> None:
+    """Whatever was measured, writer and reader agree, and nothing unknown becomes a number."""
+    load = node_load(a_node_utilization(windows=windows))
+    if load is None:
+        assert all(usage.mean == Resources() for usage in windows.values())
+        return
+    assert read_node_load(written(load)) == (load, "")
+    known = {name for name, usage in windows.items() if usage.mean != Resources()}
+    assert set(load.windows) == known
+
+
+@given(WINDOWS, st.lists(AMOUNTS, min_size=24, max_size=24))
+def test_workloads_read_back_as_they_were_written(windows: dict[str, WindowUsage], slots: list[float | None]) -> None:
+    """The same with a profile; a profile of unknown slots alone is left out."""
+    usage = workload_usage(a_workload_utilization(windows=windows, profile={"cpu": slots}))
+    if usage is None:
+        return
+    assert read_workload_usage(written(usage)) == (usage, "")
+    assert ("cpu" in usage.profile) == any(slot is not None for slot in slots)
+
+
+def a_text(**changes: Any) -> str:
+    usage = workload_usage(a_workload_utilization(profile={"cpu": [1.0] * 24}))
+    assert usage is not None
+    return json.dumps(json.loads(written(usage)[USAGE]) | changes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "null",
+        "[]",
+        "\x00",
+        "[" * 10_000,
+        "x" * 300_000,
+        a_text(sampledAt="yesterday"),
+        a_text(sampledAt="2027-01-15T08:00:00"),
+        a_text(sampledAt=1_800_000_000),
+        a_text(windows={"5m": {"sampledAt": "2027-01-15T08:00:00Z", "mean": {"cpu": -1}}}),
+        a_text(windows={"5m": {"sampledAt": "2027-01-15T08:00:00Z", "mean": {"cpu": "1"}}}),
+        a_text(windows={"5m": {"mean": {"cpu": 1}}}),
+        a_text(profile={"cpu": [1.0] * 23}),
+        a_text(profile={"cpu": [-1.0] * 24}),
+        a_text(windows={"5m": {"sampledAt": "2027-01-15T08:00:00Z", "mean": {"cpu": float("nan")}}}),
+    ],
+)
+def test_what_cannot_be_believed_is_nothing_with_a_reason(text: str) -> None:
+    """Any kubelet may write there: malformed values are None, never an exception, never a 0."""
+    usage, why = read_workload_usage({USAGE: text})
+    assert usage is None
+    assert why.startswith(USAGE)
+    load, why = read_node_load({LOAD: text})
+    assert load is None
+    assert why.startswith(LOAD)
+
+
+def test_an_absent_annotation_says_so() -> None:
+    """Absence is no fault, but it is told apart from a value."""
+    assert read_node_load({}) == (None, f"{LOAD} is not there")
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_the_reader_fail(text: str) -> None:
+    """Any text is a value or a reason."""
+    for value, why in (read_node_load({LOAD: text}), read_workload_usage({USAGE: text})):
+        assert (value is None) == bool(why)
+
+
+def test_later_versions_may_add_fields() -> None:
+    """Unknown fields are ignored, so that old readers survive new writers."""
+    usage, why = read_workload_usage({USAGE: a_text(novelty=1)})
+    assert usage is not None, why
+
+
+def test_means_are_what_changes_are_seen_by() -> None:
+    """One entry per window and resource that is known."""
+    load = node_load(a_node_utilization(windows={"5m": a_window(1.0, None)}))
+    assert load is not None
+    assert means(load) == {"5m cpu": 0.1}

@@ -1,0 +1,291 @@
+"""A replacement must be able to run before its pod is moved."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import GIB, a_placed_pod, a_placement
+
+from equipoise.contracts import objects
+from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node, refusal
+from equipoise.contracts.messages import Taint
+from equipoise.contracts.objects import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Toleration,
+    TopologySpreadConstraint,
+)
+
+CASES = json.loads((Path(__file__).parents[1] / "data" / "fit_cases.json").read_text())["cases"]
+UNITS = {"cpu_m": ("cpu", "m"), "ephemeral": ("ephemeral-storage", "")}
+
+
+def a_fit_pod(name: str = "web-1", **fields: Any) -> FitPod:
+    return FitPod(**({"uid": f"uid-{name}", "namespace": "shop", "name": name, "labels": {"app": "web"}} | fields))
+
+
+def a_fit_node(name: str = "node-a", pods: list[FitPod] | None = None, **fields: Any) -> FitNode:
+    labels = {"kubernetes.io/hostname": name} | fields.pop("labels", {})
+    allocatable = {"cpu": 4.0, "memory": 8 * GIB, "pods": 10.0} | fields.pop("allocatable", {})
+    return FitNode(name=name, labels=labels, allocatable=allocatable, pods=pods or [], **fields)
+
+
+def quantities(amounts: dict[str, float]) -> dict[str, str]:
+    pairs = [(*UNITS.get(name, (name, "")), amount) for name, amount in amounts.items()]
+    return {name: f"{amount}{unit}" for name, unit, amount in pairs}
+
+
+def a_container(amounts: dict[str, float]) -> objects.Container:
+    return objects.Container(resources=objects.ResourceRequirements(requests=quantities(amounts)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_requests_fit_as_kube_scheduler_says(case: dict[str, Any]) -> None:
+    """Requests are weighed as NodeResourcesFit weighs them, and every resource that is short is named."""
+    spec = objects.PodSpec(
+        containers=[a_container(container) for container in case["pod"]["containers"]],
+        init_containers=[a_container(container) for container in case["pod"].get("init_containers", [])],
+    )
+    pod = fit_pod(objects.Pod(metadata=objects.ObjectMeta(uid="new"), spec=spec))
+    there = fit_pod(
+        objects.Pod(
+            metadata=objects.ObjectMeta(uid="old"), spec=objects.PodSpec(containers=[a_container(case["used"])])
+        )
+    )
+    status = objects.NodeStatus(allocatable=quantities(case["allocatable"]))
+    node = fit_node(objects.Node(metadata=objects.ObjectMeta(name="node"), status=status), [there])
+
+    why = refusal(pod, node)
+
+    assert bool(why) == bool(case["insufficient"])
+    for resource in case["insufficient"]:
+        assert f"insufficient {UNITS.get(resource, (resource,))[0]}" in why
+
+
+def test_pod_requests_with_sidecar_pod_level_and_overhead() -> None:
+    """Sidecars run along, pod-level values replace the sum, overhead comes on top."""
+    sidecar = objects.Container(
+        restart_policy="Always", resources=objects.ResourceRequirements(requests={"cpu": "500m", "memory": "1Gi"})
+    )
+    spec = objects.PodSpec(
+        containers=[a_container({"cpu_m": 1000, "memory": GIB})],
+        init_containers=[sidecar, a_container({"cpu_m": 2000, "memory": 0})],
+        overhead={"cpu": "100m"},
+        resources=objects.ResourceRequirements(requests={"memory": "3Gi"}),
+    )
+
+    requests = fit_pod(objects.Pod(spec=spec)).requests
+
+    assert requests == {"cpu": pytest.approx(2.6), "memory": 3 * GIB}
+
+
+def test_a_full_node_takes_no_pod_more() -> None:
+    """The number of pods is limited like any resource, and unknown is no room."""
+    crowded = a_fit_node(pods=[a_fit_pod(f"web-{i}") for i in range(10)])
+
+    assert refusal(a_fit_pod("new"), crowded) == "too many pods: 10 allowed"
+    assert refusal(a_fit_pod("new"), FitNode(name="blank")) == "too many pods: 0 allowed"
+
+
+def test_the_pod_itself_takes_no_room() -> None:
+    """The pod that is asked about stands for its replacement: on its own node it does not count twice."""
+    pod = a_fit_pod(requests={"cpu": 3.0})
+
+    assert refusal(pod, a_fit_node(pods=[pod])) == ""
+    assert "insufficient cpu: 3 requested, 1 free" in refusal(
+        pod, a_fit_node(pods=[a_fit_pod("x", requests={"cpu": 3.0})])
+    )
+
+
+@pytest.mark.parametrize(
+    ("toleration", "fits"),
+    [
+        (None, False),
+        (Toleration(key="team", value="a", effect="NoSchedule"), True),
+        (Toleration(key="team", value="b", effect="NoSchedule"), False),
+        (Toleration(key="team", operator="Exists"), True),
+        (Toleration(operator="Exists"), True),
+        (Toleration(key="team", value="a", effect="NoExecute"), False),
+    ],
+)
+def test_taints(toleration: Toleration | None, fits: bool) -> None:
+    """A NoSchedule taint must be tolerated; a PreferNoSchedule one need not."""
+    taints = [Taint(key="team", value="a", effect="NoSchedule"), Taint(key="soft", effect="PreferNoSchedule")]
+    pod = a_fit_pod(tolerations=[toleration] if toleration else [])
+
+    why = refusal(pod, a_fit_node(taints=taints))
+
+    assert why == ("" if fits else "untolerated taint team=a:NoSchedule")
+
+
+def test_a_cordoned_node_is_closed() -> None:
+    """Unless the pod tolerates the taint that a cordon stands for."""
+    through = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists")
+
+    assert refusal(a_fit_pod(), a_fit_node(cordoned=True)) == "node is cordoned"
+    assert refusal(a_fit_pod(tolerations=[through]), a_fit_node(cordoned=True)) == ""
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "fits"),
+    [
+        ("In", ["ssd", "nvme"], True),
+        ("NotIn", ["ssd"], False),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+        ("Gt", ["1"], False),
+        ("Invented", [], False),
+    ],
+)
+def test_node_affinity_operators(operator: str, values: list[str], fits: bool) -> None:
+    """Every operator of a node selector, and none that we do not know, chooses nodes."""
+    expression = NodeSelectorRequirement(key="disk", operator=operator, values=values)
+    selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[expression])])
+
+    assert (refusal(a_fit_pod(node_affinity=selector), a_fit_node(labels={"disk": "ssd"})) == "") is fits
+
+
+@pytest.mark.parametrize(("operator", "value", "fits"), [("Gt", "4", True), ("Lt", "4", False), ("Gt", "x", False)])
+def test_node_affinity_compares_numbers(operator: str, value: str, fits: bool) -> None:
+    """Gt and Lt compare whole numbers; what is none never matches."""
+    expression = NodeSelectorRequirement(key="cores", operator=operator, values=[value])
+    selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[expression])])
+
+    assert (refusal(a_fit_pod(node_affinity=selector), a_fit_node(labels={"cores": "8"})) == "") is fits
+
+
+def test_node_selector_terms() -> None:
+    """Terms are alternatives, an empty one chooses nothing, matchFields look at the name, nodeSelector at labels."""
+    by_name = NodeSelectorTerm(
+        match_fields=[NodeSelectorRequirement(key="metadata.name", operator="In", values=["node-a"])]
+    )
+    either = NodeSelector(node_selector_terms=[NodeSelectorTerm(), by_name])
+
+    assert refusal(a_fit_pod(node_affinity=either), a_fit_node("node-a")) == ""
+    assert refusal(a_fit_pod(node_affinity=either), a_fit_node("node-b")) != ""
+    assert refusal(a_fit_pod(node_selector={"pool": "web"}), a_fit_node()) != ""
+    assert refusal(a_fit_pod(node_selector={"pool": "web"}), a_fit_node(labels={"pool": "web"})) == ""
+
+
+def test_host_ports() -> None:
+    """A port can be taken once per protocol and address, and 0.0.0.0 is every address."""
+    taken = a_fit_node(pods=[a_fit_pod("x", host_ports=[HostPort(port=80, address="10.0.0.1")])])
+
+    assert refusal(a_fit_pod(host_ports=[HostPort(port=80)]), taken) == "host port 80 is taken"
+    assert refusal(a_fit_pod(host_ports=[HostPort(port=80, protocol="UDP")]), taken) == ""
+    assert refusal(a_fit_pod(host_ports=[HostPort(port=80, address="10.0.0.2")]), taken) == ""
+
+
+def test_volumes_keep_a_pod_in_their_zone() -> None:
+    """Every volume must be reachable from the node."""
+    zone = NodeSelectorRequirement(key="zone", operator="In", values=["a"])
+    volume = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[zone])])
+    pod = a_fit_pod(volume_nodes=[volume])
+
+    assert refusal(pod, a_fit_node(labels={"zone": "a"})) == ""
+    assert refusal(pod, a_fit_node(labels={"zone": "b"})) == "a volume of the pod cannot be reached from the node"
+
+
+ZONE_TERM = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "web"}), topology_key="zone")
+
+
+def test_own_anti_affinity_looks_at_the_whole_domain() -> None:
+    """A pod of its kind anywhere in the zone keeps it off, the pod itself does not."""
+    pod = a_fit_pod(pod_anti_affinity=[ZONE_TERM])
+    target = a_fit_node("node-a", labels={"zone": "a"})
+    sibling = a_fit_node("node-b", [a_fit_pod("web-2")], labels={"zone": "a"})
+    itself = a_fit_node("node-b", [pod], labels={"zone": "a"})
+
+    assert refusal(pod, target, [target, sibling]) == "its anti-affinity to shop/web-2 in zone=a"
+    assert refusal(pod, target, [target, itself]) == ""
+
+
+def test_anti_affinity_of_others_counts_too() -> None:
+    """kube-scheduler also asks the pods that are there."""
+    guard = a_fit_pod("guard", labels={}, pod_anti_affinity=[ZONE_TERM])
+    target = a_fit_node("node-a", labels={"zone": "a"})
+    beside = a_fit_node("node-b", [guard], labels={"zone": "a"})
+
+    assert refusal(a_fit_pod(), target, [target, beside]) == "anti-affinity of shop/guard in zone=a"
+    assert refusal(a_fit_pod(labels={"app": "other"}), target, [target, beside]) == ""
+    assert refusal(a_fit_pod(namespace="elsewhere"), target, [target, beside]) == ""
+
+
+def test_affinity_needs_company() -> None:
+    """A required pod must be in the domain, unless none is anywhere and the pod would be the first of its kind."""
+    backend = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "db"}), topology_key="zone")
+    pod = a_fit_pod(pod_affinity=[backend])
+    near, far = a_fit_node("node-a", labels={"zone": "a"}), a_fit_node("node-b", labels={"zone": "b"})
+    with_database = a_fit_node("node-c", [a_fit_pod("db-1", labels={"app": "db"})], labels={"zone": "a"})
+
+    assert refusal(pod, near, [near, far, with_database]) == ""
+    assert refusal(pod, far, [near, far, with_database]) != ""
+    assert refusal(pod, near, [near, far]) != ""
+    assert refusal(a_fit_pod(pod_affinity=[ZONE_TERM]), near, [near, far]) == ""
+
+
+def test_namespace_selectors_are_doubted_in_the_safe_direction() -> None:
+    """What only a namespace's labels could tell keeps pods apart and brings none together."""
+    unknown = LabelSelector(match_labels={"team": "a"})
+    term = PodAffinityTerm(
+        label_selector=LabelSelector(match_labels={"app": "web"}), topology_key="zone", namespace_selector=unknown
+    )
+    target = a_fit_node("node-a", labels={"zone": "a"})
+    other = a_fit_node("node-b", [a_fit_pod("web-2", namespace="elsewhere")], labels={"zone": "a"})
+
+    assert refusal(a_fit_pod(pod_anti_affinity=[term]), target, [target, other]) != ""
+    assert refusal(a_fit_pod(labels={}, pod_affinity=[term]), target, [target, other]) != ""
+
+
+def a_zone(name: str, pods: int) -> FitNode:
+    return a_fit_node(f"node-{name}", [a_fit_pod(f"{name}-{i}") for i in range(pods)], labels={"zone": name})
+
+
+def test_topology_spread() -> None:
+    """No domain may come more than maxSkew above the emptiest."""
+    rule = TopologySpreadConstraint(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "web"}))
+    pod = a_fit_pod(spread=[rule])
+    a, b, unlabelled = a_zone("a", 2), a_zone("b", 1), a_fit_node("node-x")
+    fleet = [a, b, unlabelled]
+
+    assert refusal(pod, b, fleet) == ""
+    assert refusal(pod, a, fleet) == "spread over zone would be uneven by 2, 1 allowed"
+    assert refusal(pod, unlabelled, fleet) == "node has no label zone, which the pod is spread by"
+
+
+def test_topology_spread_counts_the_source_without_the_pod() -> None:
+    """A pod that leaves its zone makes it the emptiest one, so that it may not go to a fuller one."""
+    rule = TopologySpreadConstraint(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "web"}))
+    pod = a_fit_pod(spread=[rule])
+    source = a_fit_node("node-a", [pod], labels={"zone": "a"})
+
+    assert refusal(pod, a_zone("b", 1), [source, a_zone("b", 1)]) != ""
+    assert refusal(pod, source, [source, a_zone("b", 1)]) == ""
+
+
+def test_topology_spread_ignores_ineligible_nodes_and_terminating_pods() -> None:
+    """Domains the pod cannot go to set no minimum; pods that are leaving are no weight; few domains count as empty."""
+    selector = LabelSelector(match_labels={"app": "web"})
+    rule = TopologySpreadConstraint(topology_key="zone", label_selector=selector)
+    a, b = a_zone("a", 1), a_zone("b", 1)
+    off_limits = a_fit_node("node-c", labels={"zone": "c"}, taints=[Taint(key="x", effect="NoSchedule")])
+    honour = TopologySpreadConstraint(topology_key="zone", label_selector=selector, node_taints_policy="Honor")
+    leaving = a_fit_node("node-d", [a_fit_pod("d", terminating=True), a_fit_pod("d2")], labels={"zone": "d"})
+    many = TopologySpreadConstraint(topology_key="zone", label_selector=selector, min_domains=3)
+
+    assert refusal(a_fit_pod(spread=[rule]), a, [a, b, off_limits]) != ""
+    assert refusal(a_fit_pod(spread=[honour]), a, [a, b, off_limits]) == ""
+    assert refusal(a_fit_pod(spread=[rule]), leaving, [a, leaving]) == ""
+    assert refusal(a_fit_pod(spread=[many]), a, [a, b]) != ""
+
+
+def test_a_node_known_by_placement() -> None:
+    """Placement tells enough for room, taints and labels."""
+    node = placed_node(a_placement(pods=[a_placed_pod()], pod_capacity=5))
+
+    assert refusal(a_fit_pod("new", requests={"cpu": 9.5}), node) == ""
+    assert "insufficient cpu" in refusal(a_fit_pod("new", requests={"cpu": 9.6}), node)

@@ -1,0 +1,154 @@
+"""Load, age and the compensation of windows."""
+
+import math
+
+import pytest
+from builders import GIB, NOW, a_node_utilization, a_window
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.load import (
+    FUTURE_TOLERANCE,
+    Stay,
+    compensated,
+    is_fresh,
+    known,
+    load_of,
+    plus,
+    share_measured,
+    usable_window,
+)
+from equipoise.contracts.messages import Resources
+from equipoise.contracts.settings import LoadSettings, Window
+
+anything = st.one_of(st.none(), st.floats())
+amounts = st.floats(0, 1e12)
+moments = st.floats(-1e6, 1e6)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, -0.1])
+def test_what_is_no_amount_is_unknown(value: float | None) -> None:
+    """NaN, infinities and negative numbers are unknown, never 0."""
+    assert known(value) is None
+
+
+@given(usage=anything, base=anything)
+def test_load_is_a_finite_share_or_unknown(usage: float | None, base: float | None) -> None:
+    """Whatever usage and base are, load is a number from 0 on or unknown."""
+    load = load_of(Resources(cpu=usage), Resources(cpu=base)).cpu
+
+    assert load is None or (load >= 0 and not math.isnan(load))
+
+
+def test_load_without_a_base_is_unknown() -> None:
+    """A base of zero or infinity says nothing: the load is unknown, not 0."""
+    assert load_of(Resources(cpu=1.0, memory=1.0), Resources(cpu=0.0, memory=math.inf)) == Resources()
+
+
+@given(left=anything, right=anything)
+def test_a_sum_with_the_unknown_on_the_left_is_unknown(left: float | None, right: float | None) -> None:
+    """Adding never makes a known amount of an unknown one, nor the other way round."""
+    total = plus(Resources(cpu=left), Resources(cpu=right)).cpu
+
+    assert (total is None) == (known(left) is None)
+
+
+def test_a_sum_is_never_negative() -> None:
+    """More taken off than there is leaves nothing."""
+    assert plus(Resources(cpu=1.0), Resources(cpu=3.0), sign=-1.0).cpu == 0.0
+
+
+@pytest.mark.parametrize(
+    ("age", "fresh"), [(0, True), (180, True), (181, False), (-FUTURE_TOLERANCE, True), (-FUTURE_TOLERANCE - 1, False)]
+)
+def test_a_sample_is_fresh_within_its_life(age: float, fresh: bool) -> None:
+    """Too old and from the future are both not fresh."""
+    assert is_fresh(NOW - age, NOW, 180) is fresh
+
+
+def test_another_clock_makes_everything_unknown() -> None:
+    """Above the allowed skew no sample is fresh, whichever way the clock is off."""
+    assert not is_fresh(NOW, NOW, 180, skew=-11, skew_limit=10)
+    assert not is_fresh(math.nan, NOW, 180)
+
+
+def test_a_pod_that_arrived_inside_the_window_is_added_for_the_rest() -> None:
+    """A pod that ran for a quarter of the window is in the mean with a quarter: three quarters are added."""
+    stay = Stay(placed_at=NOW - 230, running_since=NOW - 225, usage=Resources(cpu=4.0, memory=GIB))
+
+    mean = compensated(Resources(cpu=1.0, memory=GIB), [stay], sampled_at=NOW, length=900)
+
+    assert mean == Resources(cpu=4.0, memory=1.75 * GIB)
+
+
+def test_a_pod_that_left_is_taken_off_by_the_share_it_was_there() -> None:
+    """It ran for the first third of the window: a third of its usage is still in the mean."""
+    stay = Stay(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=NOW - 600, usage=Resources(cpu=3.0))
+
+    assert compensated(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(4.0)
+
+
+def test_a_pod_about_to_leave_is_taken_off_whole() -> None:
+    """A terminating pod that filled the window counts as gone already."""
+    stay = Stay(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
+
+    assert compensated(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(2.0)
+
+
+def test_a_pod_that_does_not_say_it_runs_counts_as_started_after_the_limit() -> None:
+    """Its start is at most `start_limit` after its placement, so that the addition ends some day."""
+    stay = Stay(placed_at=NOW - 650, usage=Resources(cpu=1.0))
+
+    assert share_measured(stay, NOW, 100) == pytest.approx(0.5)
+    assert share_measured(stay, NOW, 100, start_limit=10) == 1.0
+
+
+def test_cliff_adds_a_pod_wholly_until_a_sample_follows_its_placement() -> None:
+    """The cache of the water-level scheduler: all or nothing, and nothing for pods that left."""
+    late = Stay(placed_at=NOW, usage=Resources(cpu=2.0))
+    early = Stay(placed_at=NOW - 1, usage=Resources(cpu=2.0))
+    gone = Stay(placed_at=NOW - 5000, gone_at=NOW - 100, usage=Resources(cpu=2.0))
+
+    assert compensated(Resources(cpu=1.0), [late, early, gone], sampled_at=NOW, length=900, mode="cliff").cpu == 3.0
+
+
+def test_off_leaves_the_mean_as_measured() -> None:
+    """Compensation can be switched off to compare."""
+    stay = Stay(placed_at=NOW, usage=Resources(cpu=2.0))
+
+    assert compensated(Resources(cpu=1.0), [stay], sampled_at=NOW, length=900, mode="off") == Resources(cpu=1.0)
+
+
+@given(
+    mean=amounts, usage=anything, placed=moments, ran=st.one_of(st.none(), moments), gone=st.one_of(st.none(), moments)
+)
+def test_compensation_adds_at_most_the_pod_itself(
+    mean: float, usage: float | None, placed: float, ran: float | None, gone: float | None
+) -> None:
+    """Whatever the times are, one pod moves a mean by no more than its usage, and unknown usage by nothing."""
+    stay = Stay(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
+
+    cpu = compensated(Resources(cpu=mean), [stay], sampled_at=0.0, length=900).cpu
+
+    assert cpu is not None
+    amount = known(usage) or 0.0
+    slack = 1e-9 * (mean + amount)
+    assert max(0.0, mean - amount) - slack <= cpu <= mean + amount + slack
+
+
+def test_a_window_lives_three_refresh_periods_or_the_score_life() -> None:
+    """Long windows are refreshed seldom and live longer."""
+    window = Window(name="1d", length=Duration(86_400), refresh_period=Duration(1_800))
+    settings = LoadSettings(windows=(window,))
+    utilization = a_node_utilization(windows={"1d": a_window(sampled_at=NOW)})
+
+    assert usable_window(utilization, window, settings, NOW + 5_400) is not None
+    assert usable_window(utilization, window, settings, NOW + 5_401) is None
+    assert usable_window(utilization, window, settings, NOW, skew=11) is None
+
+
+def test_a_window_of_no_length_is_refused() -> None:
+    """A window divides: it must be longer than nothing."""
+    with pytest.raises(ValueError, match="longer than 0s"):
+        LoadSettings(windows=(Window(name="5m", length=Duration(0), refresh_period=Duration(1)),))

@@ -1,0 +1,248 @@
+"""Who is never moved, row by row."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from builders import NOW, a_workload
+from hypothesis import given
+from hypothesis import strategies as st
+from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
+
+from equipoise.contracts import objects
+from equipoise.contracts.protection import PROTECTIONS, Candidate, Rules, protection
+from equipoise.contracts.settings import Namespaces, Protection
+
+OWN = "equipoise-system"
+DELETED = datetime.fromtimestamp(NOW - 5, UTC)
+
+
+def a_candidate(pod: objects.Pod | None = None, **fields: Any) -> Candidate:
+    """A pod that may be moved."""
+    defaults: dict[str, Any] = {
+        "pod": pod or a_pod(),
+        "namespace": objects.Namespace(metadata=objects.ObjectMeta(name="shop")),
+        "workload": a_workload(),
+        "owners": (a_replica_set(), a_deployment()),
+    }
+    return Candidate(**(defaults | fields))
+
+
+def why(candidate: Candidate, namespaces: Namespaces | None = None, now: float = NOW, **options: Any) -> str:
+    rules = Rules(protection=Protection(**options), namespaces=namespaces or Namespaces(), own_namespace=OWN)
+    return protection(candidate, rules, now)
+
+
+def _meta(**fields: Any) -> objects.Pod:
+    return a_pod(metadata=fields)
+
+
+def _volume(**fields: Any) -> objects.Pod:
+    return a_pod(spec={"volumes": [objects.Volume(name="data", **fields)]})
+
+
+def _top(**fields: Any) -> tuple[objects.WorkloadObject, ...]:
+    return (a_replica_set(), msgspec.structs.replace(a_deployment(), **fields))
+
+
+def test_an_ordinary_pod_may_move() -> None:
+    """A running, ready pod of a healthy Deployment is not protected."""
+    assert why(a_candidate()) == ""
+
+
+PODS: dict[str, tuple[objects.Pod, str]] = {
+    "mirror": (_meta(annotations={"kubernetes.io/config.mirror": "x"}), "static"),
+    "static": (_meta(annotations={"kubernetes.io/config.source": "file"}), "static"),
+    "of a node": (_meta(owner_references=owned_by("Node", "node-a", "")), "static"),
+    "bare": (_meta(owner_references=[]), "bare"),
+    "owned but not controlled": (
+        _meta(owner_references=[objects.OwnerReference(kind="ReplicaSet", name="web-rs", uid="u")]),
+        "bare",
+    ),
+    "daemon": (_meta(owner_references=owned_by("DaemonSet", "logs")), "DaemonSet"),
+    "job": (_meta(owner_references=owned_by("Job", "sum", "batch")), "Job"),
+    "runs to an end": (a_pod(spec={"restart_policy": "OnFailure"}), "OnFailure"),
+    "critical": (a_pod(spec={"priority": 2_000_000_000}), "system-critical"),
+    "critical by name": (a_pod(spec={"priority_class_name": "system-node-critical"}), "system-critical"),
+    "terminating": (_meta(deletion_timestamp=DELETED), "terminating"),
+    "pending": (a_pod(status={"phase": "Pending"}), "Pending"),
+    "unready": (
+        a_pod(status={"conditions": [objects.Condition(type="Ready", status="False")]}),
+        "not ready",
+    ),
+    "no condition": (a_pod(status={"conditions": []}), "not ready"),
+    "emptyDir": (_volume(empty_dir={}), "localStorage"),
+    "hostPath": (_volume(host_path={"path": "/data"}), "localStorage"),
+    "claim": (_volume(persistent_volume_claim=objects.ClaimSource(claim_name="c")), "persistentVolumes"),
+    "ephemeral claim": (_volume(ephemeral={}), "persistentVolumes"),
+    "devices": (a_pod(spec={"resource_claims": [{"name": "gpu"}]}), "devices"),
+    "opted out": (_meta(annotations={"equipoise.dev/evict": "false"}), "evict"),
+    "opted in": (_meta(annotations={"equipoise.dev/evict": "true"}), "anything else protects"),
+    "opted nothing": (_meta(annotations={"equipoise.dev/evict": ""}), "anything else protects"),
+    "autoscaler": (_meta(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), "safe-to-evict"),
+    "karpenter": (_meta(annotations={"karpenter.sh/do-not-disrupt": "true"}), "do-not-disrupt"),
+    "karpenter nonsense": (_meta(annotations={"karpenter.sh/do-not-disrupt": "soon"}), "do-not-disrupt"),
+    "karpenter for a while": (_meta(annotations={"karpenter.sh/do-not-disrupt": "1000h"}), "do-not-disrupt"),
+    "excluded namespace": (_meta(namespace="kube-system"), "excluded"),
+    "our own": (_meta(namespace=OWN), "itself"),
+}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_protected_pods(name: str) -> None:
+    """What the pod itself says protects it, and the reason names it."""
+    pod, expected = PODS[name]
+    assert expected in why(a_candidate(pod))
+
+
+def test_karpenter_protection_ends() -> None:
+    """A protection for a while is over after that while."""
+    pod = _meta(annotations={"karpenter.sh/do-not-disrupt": "5m"})
+    assert why(a_candidate(pod)) == ""
+    assert why(a_candidate(pod), now=NOW - 90_000 + 299)
+
+
+WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
+    "unreadable": ({"unreadable": "may not be read", "owners": ()}, "may not be read"),
+    "unknown workload": ({"workload": None, "owners": ()}, "not known"),
+    "unknown kind": ({"workload": a_workload("db", kind="Etcd", group="coreos.com"), "owners": ()}, "kind"),
+    "Kruise's own StatefulSet": (
+        {"workload": a_workload("db", kind="StatefulSet", group="apps.kruise.io"), "owners": ()},
+        "kind",
+    ),
+    "not read": ({"owners": ()}, "not read"),
+    "deleted": (
+        {"owners": _top(metadata=objects.ObjectMeta(name="web", deletion_timestamp=DELETED))},
+        "being deleted",
+    ),
+    "opted out": (
+        {"owners": _top(metadata=objects.ObjectMeta(name="web", annotations={"equipoise.dev/evict": "false"}))},
+        "of Deployment web",
+    ),
+    "namespace opted out": (
+        {
+            "namespace": objects.Namespace(
+                metadata=objects.ObjectMeta(name="shop", annotations={"equipoise.dev/evict": "no"})
+            )
+        },
+        "namespace shop",
+    ),
+    "namespace terminating": (
+        {"namespace": objects.Namespace(status=objects.NamespaceStatus(phase="Terminating"))},
+        "terminating",
+    ),
+    "namespace deleted": (
+        {"namespace": objects.Namespace(metadata=objects.ObjectMeta(deletion_timestamp=DELETED))},
+        "terminating",
+    ),
+    "namespace unknown": ({"namespace": None}, "namespace shop is not known"),
+    "single": ({"owners": (a_deployment(replicas=1),)}, "minReplicas"),
+    "default replicas": ({"owners": _top(spec=objects.WorkloadSpec())}, "minReplicas"),
+    "scaled to zero": ({"owners": (a_deployment(replicas=0),)}, "zero"),
+    "paused": ({"owners": _top(spec=objects.WorkloadSpec(replicas=10, paused=True))}, "paused"),
+    "unseen change": ({"owners": (a_deployment(observed_generation=0),)}, "not seen"),
+    "old pods left": ({"owners": (a_deployment(updated_replicas=7),)}, "rolling out"),
+    "new revision": (
+        {
+            "workload": a_workload(kind="StatefulSet"),
+            "owners": (a_deployment(current_revision="web-1", update_revision="web-2", updated_replicas=0),),
+        },
+        "rolling out",
+    ),
+    "pods left over": ({"owners": (a_deployment(replicas=10, spec_replicas=9),)}, "scaled down"),
+    "none ready": ({"owners": (a_deployment(ready_replicas=0),)}, "no ready replica"),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_protected_by_their_surroundings(name: str) -> None:
+    """What owns the pod, and where it lives, protects it as well; what cannot be read protects."""
+    fields, expected = WORKLOADS[name]
+    assert expected in why(a_candidate(**fields))
+
+
+def test_a_missing_replica_alone_is_no_rollout() -> None:
+    """A Deployment with a pod on its way is left to the limits, which count it."""
+    owners = (a_deployment(replicas=10, ready_replicas=9, updated_replicas=9, available_replicas=9),)
+    top = msgspec.structs.replace(owners[0], status=msgspec.structs.replace(owners[0].status, replicas=9))
+    assert why(a_candidate(owners=(top,))) == ""
+
+
+def test_options() -> None:
+    """What the configuration opens is open, and nothing else."""
+    assert why(a_candidate(_volume(empty_dir={})), local_storage=True) == ""
+    assert why(a_candidate(_volume(ephemeral={})), local_storage=True)
+    assert why(a_candidate(_volume(ephemeral={})), persistent_volumes=True) == ""
+    assert why(a_candidate(a_pod(spec={"priority": 100})), priority_threshold=100)
+    assert why(a_candidate(a_pod(spec={"priority": 99})), priority_threshold=100) == ""
+    assert why(a_candidate(a_pod(spec={"priority": 2_000_000_000})), priority_threshold=2_100_000_000)
+    assert why(a_candidate(owners=(a_deployment(replicas=1),)), min_replicas=1) == ""
+    assert why(a_candidate(), Namespaces(include=("bank",)))
+    assert why(a_candidate(_meta(namespace="kube-system")), Namespaces(include=("kube-system",))) == ""
+    assert why(a_candidate(_meta(namespace=OWN)), Namespaces(include=(OWN,)))
+
+
+@given(
+    key=st.sampled_from(
+        [
+            "equipoise.dev/evict",
+            "descheduler.alpha.kubernetes.io/evict",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict",
+            "karpenter.sh/do-not-disrupt",
+        ]
+    ),
+    value=st.sampled_from(["true", "false", "yes", "", "5m"]),
+    bearer=st.sampled_from(["pod", "owner", "namespace"]),
+    protected=st.booleans(),
+)
+def test_no_annotation_asks_for_an_eviction(key: str, value: str, bearer: str, protected: bool) -> None:
+    """Adding an annotation never lifts a protection."""
+    meta = objects.ObjectMeta(name="shop")
+    annotated = {key: value}
+    pod = a_pod(
+        metadata={"annotations": annotated if bearer == "pod" else {}},
+        spec={"priority": 2_000_000_001 if protected else 0},
+    )
+    owner = a_deployment()
+    if bearer == "owner":
+        owner = msgspec.structs.replace(owner, metadata=msgspec.structs.replace(owner.metadata, annotations=annotated))
+    if bearer == "namespace":
+        meta = msgspec.structs.replace(meta, annotations=annotated)
+    candidate = Candidate(
+        pod=pod,
+        namespace=objects.Namespace(metadata=meta),
+        workload=a_workload(),
+        owners=(a_replica_set(), owner),
+    )
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace=OWN)
+    if protected:
+        assert protection(candidate, rules, NOW)
+    if key == "equipoise.dev/evict":
+        assert protection(candidate, rules, NOW)
+
+
+@given(st.data())
+def test_a_protection_is_never_overruled(data: st.DataObject) -> None:
+    """When any one rule says no, the pod stays."""
+    pod = a_pod(
+        metadata={
+            "annotations": data.draw(st.dictionaries(st.sampled_from(["equipoise.dev/evict"]), st.text(max_size=5)))
+        },
+        spec={
+            "priority": data.draw(st.sampled_from([0, 2_000_000_000])),
+            "restart_policy": data.draw(st.sampled_from(["Always", "Never"])),
+            "volumes": data.draw(st.sampled_from([[], [objects.Volume(name="v", empty_dir={})]])),
+        },
+        status={"phase": data.draw(st.sampled_from(["Running", "Pending"]))},
+    )
+    candidate = Candidate(
+        pod=pod,
+        namespace=data.draw(st.sampled_from([None, objects.Namespace()])),
+        workload=data.draw(st.sampled_from([None, a_workload()])),
+        owners=data.draw(st.sampled_from([(), (a_deployment(),), (a_deployment(replicas=1),)])),
+        unreadable=data.draw(st.sampled_from(["", "secret"])),
+    )
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace=OWN)
+    any_says_no = any(rule(candidate, rules, NOW) for rule in PROTECTIONS.values())
+    assert bool(protection(candidate, rules, NOW)) == any_says_no

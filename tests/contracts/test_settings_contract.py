@@ -1,0 +1,57 @@
+"""The shared sections check what fits together."""
+
+import pytest
+
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.settings import LoadSettings, Marks, Namespaces, Thresholds, Window
+
+
+def a_window(name: str, seconds: float, refresh: float = 15) -> Window:
+    return Window(name=name, length=Duration(seconds), refresh_period=Duration(refresh))
+
+
+def test_the_defaults_are_valid_and_ordered() -> None:
+    """The shortest window comes first, the longest is a day."""
+    load = LoadSettings()
+    assert (load.shortest.name, load.longest.name) == ("5m", "1d")
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        (),
+        (a_window("1h", 3_600), a_window("5m", 300)),
+        (a_window("5m", 300), a_window("5m", 600)),
+        (a_window("0s", 0),),
+        (a_window("5m", 300, refresh=0),),
+    ],
+    ids=["none", "wrong order", "same name", "no length", "no refresh"],
+)
+def test_windows_that_cannot_work_are_refused(windows: tuple[Window, ...]) -> None:
+    """An empty list, a wrong order, repeated names and lengths of 0 are errors."""
+    with pytest.raises(ValueError, match="window"):
+        LoadSettings(windows=windows)
+
+
+def test_a_value_lives_as_long_as_its_refresh_needs() -> None:
+    """A window that is asked rarely lives for three of its periods, the others for the common life."""
+    load = LoadSettings()
+    assert [load.life(window) for window in load.windows] == [180, 180, 360, 5_400]
+
+
+def test_low_above_high_is_refused() -> None:
+    """What one side fills the other must not empty."""
+    with pytest.raises(ValueError, match=r"low\.cpu"):
+        Thresholds(high=Marks(cpu=40), low=Marks(cpu=50))
+
+
+def test_namespaces_are_included_or_excluded() -> None:
+    """By default all but the system's and our own; include names the only ones; both is an error."""
+    assert Namespaces().allow("shop", "equipoise-system")
+    assert not Namespaces().allow("equipoise-system", "equipoise-system")
+    assert not Namespaces().allow("kube-system", "equipoise-system")
+    assert Namespaces(include=("shop",)).allow("shop", "equipoise-system")
+    assert not Namespaces(include=("shop",)).allow("bank", "equipoise-system")
+    assert Namespaces(exclude=()).allow("kube-system", "equipoise-system")
+    with pytest.raises(ValueError, match="not both"):
+        Namespaces(include=("a",), exclude=("b",))
