@@ -1,0 +1,154 @@
+"""What the API server says, read: refusals, answers to evictions, frames of a watch, pages of a list."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from equipoise.contracts import objects
+from equipoise.runtime.kube import Change, EvictionAnswer, KubeError, Resource, error_of
+
+T = TypeVar("T", bound=objects.Object)
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+TEXT_LIMIT = 500
+"""Characters of an answer that is no Status: proxies send whole pages."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    causes: list[Cause] = []
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server's own word for yes and no."""
+
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: Details = Details()
+
+
+class ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str = ""
+    next: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A part of a list."""
+
+    metadata: ListMeta
+    items: list[T]
+
+
+class _Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a watch. The object of a bookmark is none of its resource (a Pod without containers)."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Bookmark(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: objects.ObjectMeta
+
+
+_frame = msgspec.json.Decoder(_Frame)
+_bookmark = msgspec.json.Decoder(_Bookmark)
+_status = msgspec.json.Decoder(Status)
+
+
+@cache
+def object_decoder(model: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(model, strict=_strict(model))
+
+
+@cache
+def page_decoder(model: type[T]) -> msgspec.json.Decoder[Page[T]]:
+    return msgspec.json.Decoder(Page[model], strict=_strict(model))  # type: ignore[valid-type]
+
+
+def _strict(model: type[objects.Object]) -> bool:
+    """An Argo Rollout writes its observedGeneration as a string."""
+    return model is not objects.WorkloadObject
+
+
+def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
+    """One line of a watch. Raises KubeError for an ERROR frame (Expired for 410), msgspec.DecodeError for nonsense."""
+    frame = _frame.decode(line)
+    match frame.type:
+        case "ADDED" | "MODIFIED" | "DELETED":
+            value = object_decoder(resource.model).decode(frame.object)
+            kind = {"ADDED": "added", "MODIFIED": "modified", "DELETED": "deleted"}[frame.type]
+            return Change(kind=kind, object=value, resource_version=value.metadata.resource_version)  # type: ignore[arg-type]
+        case "BOOKMARK":
+            metadata = _bookmark.decode(frame.object).metadata
+            return Change(
+                kind="bookmark",
+                object=None,
+                resource_version=metadata.resource_version,
+                synced=metadata.annotations.get(INITIAL_EVENTS_END) == "true",
+            )
+        case "ERROR":
+            status = _status.decode(frame.object)
+            raise error_of(status.code, status.reason, f"watch {resource.plural}: {status.message}")
+        case _:
+            raise msgspec.DecodeError(f"unknown type of watch event: {frame.type[:TEXT_LIMIT]}")
+
+
+def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str) -> KubeError:
+    """The error of an answer. `what` names the verb and the object. Flow control and proxies answer in plain text."""
+    said = _said(body)
+    if status == 422 and any(cause.field == "metadata.uid" for cause in said.details.causes):
+        # How a patch says that the object of this name is another one: "field is immutable".
+        return error_of(409, "Conflict", f"{what}: another object of this name: {said.message}")
+    return error_of(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
+
+
+def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionAnswer:
+    said = _said(body)
+    return EvictionAnswer(
+        status=status,
+        reason=said.reason,
+        message=said.message,
+        disruption_budget=status == 429 and any(cause.reason == "DisruptionBudget" for cause in said.details.causes),
+        retry_after=_retry_after(headers, said),
+    )
+
+
+def as_body(resource: Resource[T], value: T) -> dict[str, Any]:
+    """An object as the API server takes it.
+
+    Every time has six digits after the point: MicroTime (leases, events) is refused without them, Time takes them.
+    """
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    body = _with_texts(msgspec.to_builtins(value, builtin_types=(datetime,)))
+    return {**body, "apiVersion": version, "kind": resource.kind}
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(item) for item in value]
+    return value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value
+
+
+def _said(body: bytes) -> Status:
+    try:
+        return _status.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Status(message=body[:TEXT_LIMIT].decode(errors="replace").strip())
+
+
+def _retry_after(headers: Mapping[str, str], said: Status) -> float | None:
+    header = headers.get("Retry-After", "")
+    if header.isdecimal():
+        return float(header)
+    return float(said.details.retry_after_seconds) or None

@@ -1,0 +1,247 @@
+"""One connection to NATS: opens it, keeps it, and knows when it is away and what the server forbids."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.errors import APIError
+
+from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
+from equipoise.runtime.bus.troubles import Troubles
+from equipoise.runtime.settings import Nats, Tls
+
+log = structlog.get_logger()
+
+R = TypeVar("R")
+
+ANSWER_TIMEOUT = 5.0
+"""Seconds that the server has to say that it took a message."""
+
+RECONNECT_PAUSE = 2.0
+"""Seconds between two attempts to connect to the same server."""
+
+_PING_PERIOD = 10
+"""Seconds between pings; two unanswered ones mean that the connection is dead."""
+
+_CLOSE_TIMEOUT = 3.0
+"""Seconds that handlers have to finish when the bus is closed."""
+
+_FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
+
+
+class Link:
+    """A connection that is never given up, and that never sends later what could not be sent now."""
+
+    def __init__(
+        self, settings: Nats, service: str, troubles: Troubles, reconnect_pause: float = RECONNECT_PAUSE
+    ) -> None:
+        self.service = service
+        self.troubles = troubles
+        self.client = Client()
+        self.streams = JetStreamContext(self.client, timeout=ANSWER_TIMEOUT)
+        self._settings = settings
+        self._reconnect_pause = reconnect_pause
+        self._context = _tls(settings)
+        self._opened = False
+        self._closing = False
+        self._up = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._lost: set[Callable[[], None]] = set()
+        self._interruptible: dict[str, set[asyncio.Future[Any]]] = {}
+        self._forbidden: set[str] = set()
+
+    @property
+    def connected(self) -> bool:
+        return bool(self.client.is_connected)
+
+    async def open(self) -> None:
+        """Connect, for as long as it takes; says every few seconds what it waits for."""
+        options: dict[str, Any] = {}
+        if self._settings.user is not None:
+            options |= {"user": self._settings.user, "password": self._password}
+        if self._context is not None:
+            options["tls"] = self._context
+        self.troubles.problem("connection", f"not connected to the bus at {self._settings.url}")
+        await self.client.connect(
+            list(self._settings.urls),
+            name=f"equipoise-{self.service}",
+            inbox_prefix=f"_INBOX.{self.service}",
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=self._reconnect_pause,  # type: ignore[arg-type]  # any number will do
+            ping_interval=_PING_PERIOD,
+            max_outstanding_pings=2,
+            drain_timeout=int(_CLOSE_TIMEOUT),
+            pending_size=0,  # without a connection publishing fails at once: nothing stale is sent after it is back
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_connected,
+            closed_cb=self._on_closed,
+            **options,
+        )
+        self._opened = True
+        await self._on_connected()
+
+    async def close(self) -> None:
+        """Let handlers finish what they have, then close; takes no longer than a few seconds."""
+        self._closing = True
+        with suppress(nats.errors.Error, OSError, TimeoutError):
+            async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
+                if self.connected:
+                    await self.client.drain()
+                await self.client.close()
+
+    async def ended(self) -> None:
+        """Wait until the client has given the connection up by itself, which it does when it is no longer let in.
+
+        Raises BusUnavailable: a restart of the process reads fresh credentials and begins anew.
+        """
+        await self._ended.wait()
+        raise BusUnavailable(f"the bus closed the connection for good: {self.client.last_error}")
+
+    async def wait_connected(self) -> None:
+        await self._up.wait()
+
+    def when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called whenever the connection is lost; returns what ends that."""
+        self._lost.add(callback)
+        return lambda: self._lost.discard(callback)
+
+    async def answered(self, subject: str, asking: Coroutine[Any, Any, R]) -> R:
+        """Wait for what the server says to `subject`, and no longer once it is clear that it will not answer.
+
+        Raises NotPermitted, BusUnavailable or TooLarge.
+        """
+        if not self.connected:
+            asking.close()
+            raise BusUnavailable(f"{subject}: not connected to the bus")
+        interruption: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.interruptible(subject, interruption)
+        task = asyncio.ensure_future(asking)
+        try:
+            await asyncio.wait((task, interruption), return_when=asyncio.FIRST_COMPLETED)
+            if interruption.done():
+                interruption.result()
+            return task.result()
+        except (nats.errors.Error, TimeoutError) as error:
+            raise self.meaning(subject, error) from error
+        finally:
+            task.cancel()
+            interruption.cancel()
+
+    def interruptible(self, subject: str, answer: asyncio.Future[Any]) -> None:
+        """Have a future fail when the server forbids `subject` or the connection is lost: no answer will come."""
+        key = subject.lower()
+        waiting = self._interruptible.setdefault(key, set())
+        waiting.add(answer)
+
+        def forget(_: object) -> None:
+            waiting.discard(answer)
+            if not waiting and self._interruptible.get(key) is waiting:
+                del self._interruptible[key]
+
+        answer.add_done_callback(forget)
+
+    async def permitted(self, subject: str) -> None:
+        """Ask the server whether it took everything sent so far. Raises NotPermitted when it forbade `subject`."""
+        with suppress(nats.errors.Error, TimeoutError):
+            # The client's ping overtakes what it has not written yet, so only the second one comes after that.
+            await self.client.flush(timeout=int(ANSWER_TIMEOUT))
+            await self.client.flush(timeout=int(ANSWER_TIMEOUT))
+        if subject.lower() in self._forbidden:
+            self._forbidden.discard(subject.lower())
+            raise NotPermitted(f"{self.service} is not permitted {subject}")
+
+    def meaning(self, subject: str, error: Exception) -> BusError:
+        """What an error of the client means to whoever used `subject`."""
+        if isinstance(error, nats.errors.MaxPayloadError):
+            return TooLarge(f"{subject}: the message is larger than the bus takes ({self.client.max_payload} bytes)")
+        if isinstance(error, APIError):
+            missing = "nothing answers there: has `python -m equipoise.runtime.streams` been run?"
+            return BusUnavailable(f"{subject}: {error.description or missing}")
+        if isinstance(error, TimeoutError):
+            return BusUnavailable(f"{subject}: the bus did not answer within {ANSWER_TIMEOUT:g} s")
+        return BusUnavailable(f"{subject}: {error}")
+
+    def _password(self) -> str:
+        """Read anew at every connect, so that a rotated secret is used."""
+        file = self._settings.password_file
+        return Path(file).read_text().strip() if file else ""
+
+    async def _on_error(self, error: Exception) -> None:
+        text = str(error)
+        if found := _FORBIDDEN.search(text):
+            self._on_forbidden(found[1].lower(), found[2].lower())
+        elif isinstance(error, nats.errors.SlowConsumerError):
+            self.troubles.count("slow_consumer", error.subject, "messages were dropped: the handler is too slow")
+            self.troubles.problem("slow", f"messages of {error.subject} were dropped: the handler is too slow")
+        elif not self._opened:
+            log.warning("waiting for the bus", url=self._settings.url, error=text or repr(error))
+        else:
+            self.troubles.count("connection", self._settings.url, error)
+
+    def _on_forbidden(self, what: str, subject: str) -> None:
+        text = f"{self.service} is not permitted the {what} of {subject}"
+        self.troubles.count("permission", subject, text)
+        self.troubles.problem(f"permission {subject}", text)
+        self._forbidden.add(subject)
+        self._interrupt(subject, NotPermitted(text))
+
+    def _interrupt(self, subject: str, error: BusError) -> None:
+        for answer in list(self._interruptible.get(subject, ())):
+            if not answer.done():
+                answer.set_exception(error)
+
+    async def _on_connected(self) -> None:
+        self._forbidden.clear()
+        self.troubles.problem("connection", None)
+        self._up.set()
+        log.info("connected to the bus", url=self._settings.url)
+
+    async def _on_disconnected(self) -> None:
+        self._up.clear()
+        # The client would flush what it had not written yet after it is back: by then it is stale.
+        self.client._pending = []
+        self.client._pending_data_size = 0
+        if self._closing:
+            return
+        where = self._settings.url
+        self.troubles.count("connection", where, self.client.last_error or "connection lost")
+        self.troubles.problem("connection", f"not connected to the bus at {where}")
+        for subject in list(self._interruptible):
+            self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus answered"))
+        for callback in list(self._lost):
+            callback()
+        if self._context is not None and self._settings.tls is not None:
+            try:
+                _load(self._context, self._settings.tls)
+            except OSError as error:
+                # Half renewed. What this callback raises would end the client's attempts to reconnect, for good.
+                self.troubles.count("connection", where, f"{error}; the certificates of before are used")
+
+    async def _on_closed(self) -> None:
+        if not self._closing:
+            self._ended.set()
+
+
+def _tls(settings: Nats) -> ssl.SSLContext | None:
+    if settings.tls is None:
+        return None
+    context = ssl.create_default_context()
+    _load(context, settings.tls)
+    return context
+
+
+def _load(context: ssl.SSLContext, tls: Tls) -> None:
+    """Read the certificates (again: they may have been renewed)."""
+    if tls.ca_file is not None:
+        context.load_verify_locations(tls.ca_file)
+    if tls.cert_file is not None:
+        context.load_cert_chain(tls.cert_file, tls.key_file)

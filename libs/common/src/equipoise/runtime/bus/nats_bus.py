@@ -1,0 +1,209 @@
+"""The bus of a cluster: NATS with JetStream."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+import nats.errors
+from nats import micro
+from nats.aio.msg import Msg
+from nats.micro.request import Request
+from prometheus_client import CollectorRegistry
+
+from equipoise.contracts.subjects import STREAMS, micro_name, stream_of
+from equipoise.runtime.bus import (
+    Answer,
+    BusError,
+    BusUnavailable,
+    Endpoint,
+    Handler,
+    NoAnswer,
+    Receipt,
+    Refused,
+    T,
+    Worker,
+)
+from equipoise.runtime.bus.connection import RECONNECT_PAUSE, Link
+from equipoise.runtime.bus.following import Follower
+from equipoise.runtime.bus.publishing import Publisher
+from equipoise.runtime.bus.reading import Reader, Unreadable, answer, encode, read_answer
+from equipoise.runtime.bus.troubles import Troubles
+from equipoise.runtime.bus.working import WorkQueue
+from equipoise.runtime.clock import Clock
+from equipoise.runtime.settings import Nats
+
+_IN_FLIGHT = 256
+"""Messages of `publish_many` that wait for their acknowledgement at once."""
+
+_HEARTBEAT = 5.0
+
+
+class NatsBus:
+    """A `Bus` over one connection; `connect` makes it."""
+
+    def __init__(self, link: Link, tasks: asyncio.TaskGroup, clock: Clock, heartbeat: float) -> None:
+        self._link = link
+        self._tasks = tasks
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._publisher = Publisher(link)
+        self._followers: list[asyncio.Task[None]] = []
+        self.troubles = link.troubles
+
+    @property
+    def connected(self) -> bool:
+        return self._link.connected
+
+    @property
+    def problems(self) -> Sequence[str]:
+        return self.troubles.problems
+
+    async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
+        payload = self._encode(subject, message)
+        if stream_of(subject) is None:
+            headers = {"Nats-Msg-Id": message_id or uuid.uuid4().hex}
+            await self._link.answered(subject, self._link.client.publish(subject, payload, headers=headers))
+            await self._link.permitted(subject)
+            return Receipt()
+        return await self._publisher.kept(subject, await self._publisher.send(subject, payload, message_id))
+
+    async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
+        failures: list[BusError] = []
+        for first in range(0, len(messages), _IN_FLIGHT):
+            failures += await self._publish_batch(messages[first : first + _IN_FLIGHT])
+        if failures and len(failures) == len(messages):
+            raise failures[0]
+        return len(messages) - len(failures)
+
+    async def _publish_batch(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> list[BusError]:
+        """Send all, then wait for all; returns what failed."""
+        failures: list[BusError] = []
+        sent: list[tuple[str, asyncio.Future[Msg]]] = []
+        for subject, message in messages:
+            try:
+                if stream_of(subject) is None:
+                    await self.publish(subject, message)
+                else:
+                    payload = self._encode(subject, message)
+                    sent.append((subject, await self._publisher.send(subject, payload, None)))
+            except BusError as error:
+                failures.append(error)
+        for subject, acknowledgement in sent:
+            try:
+                await self._publisher.kept(subject, acknowledgement)
+            except Refused as error:
+                failures.append(error)
+            except BusError as error:
+                self.troubles.count("publish", subject, error)
+                failures.append(error)
+        return failures
+
+    async def listen(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+        reader = Reader(kind, self.troubles)
+
+        async def on_message(message: Msg) -> None:
+            await reader.hand_over(handler, message.subject, message.data)
+
+        await self._link.client.subscribe(pattern, cb=on_message)
+        await self._link.permitted(pattern)
+
+    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+        if (stream := stream_of(pattern)) is None or stream.work_queue:
+            raise ValueError(f"no stream keeps last values of {pattern}: listen to it")
+        reader = Reader(kind, self.troubles)
+        follower = Follower(
+            self._link, stream.name, pattern, reader, handler, clock=self._clock, heartbeat=self._heartbeat
+        )
+        self._followers.append(self._tasks.create_task(follower.run(), name=f"follow {pattern}"))
+        await follower.caught_up
+
+    async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
+        queue = next(stream for stream in STREAMS if stream.work_queue)
+        await WorkQueue(self._link, queue, self._clock).run(Reader(kind, self.troubles), worker, concurrency)
+
+    async def request(self, subject: str, question: msgspec.Struct, answer: type[Answer], *, timeout: float) -> Answer:
+        payload = self._encode(subject, question)
+        try:
+            said = await self._link.answered(subject, self._link.client.request(subject, payload, timeout=timeout))
+        except BusError as error:
+            if isinstance(error.__cause__, nats.errors.NoRespondersError):
+                raise NoAnswer(f"nobody answers {subject}") from error
+            if isinstance(error.__cause__, TimeoutError):
+                raise BusUnavailable(f"{subject} was not answered within {timeout:g} s") from error
+            raise
+        if failure := (said.headers or {}).get("Nats-Service-Error"):
+            raise BusError(f"{subject}: {failure}")
+        try:
+            return read_answer(subject, said.data, answer)
+        except msgspec.MsgspecError as error:
+            self.troubles.count("unreadable", subject, error)
+            raise BusError(f"{subject}: the answer cannot be read: {error}") from error
+
+    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
+        service = await micro.add_service(self._link.client, name=micro_name(name), version=version("equipoise-common"))
+        for endpoint in endpoints:
+            await service.add_endpoint(
+                name=endpoint.subject.rpartition(".")[2], subject=endpoint.subject, handler=self._answerer(endpoint)
+            )
+        for endpoint in endpoints:
+            await self._link.permitted(endpoint.subject)
+
+    def stop_following(self) -> None:
+        for task in self._followers:
+            task.cancel()
+
+    def _answerer(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
+        async def on_request(request: Request) -> None:
+            try:
+                payload = await answer(endpoint, request.data, self._link.client.max_payload)
+            except Unreadable as error:
+                self.troubles.count("unreadable", endpoint.subject, error)
+                await request.respond_error("400", str(error))
+            except Exception as error:
+                self.troubles.count("endpoint", endpoint.subject, error)
+                await request.respond_error("500", f"{type(error).__name__}: {error}")
+            else:
+                await request.respond(payload)
+
+        return on_request
+
+    def _encode(self, subject: str, message: msgspec.Struct) -> bytes:
+        if not self.connected:
+            raise BusUnavailable(f"{subject}: not connected to the bus")
+        return encode(subject, message, self._link.client.max_payload)
+
+
+@asynccontextmanager
+async def open_bus(
+    settings: Nats,
+    service: str,
+    clock: Clock,
+    metrics: CollectorRegistry | None,
+    *,
+    heartbeat: float = _HEARTBEAT,
+    reconnect_pause: float = RECONNECT_PAUSE,
+) -> AsyncIterator[NatsBus]:
+    """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between signs of life of a quiet stream."""
+    failure: Exception | None = None
+    link = Link(settings, service, Troubles(clock, metrics), reconnect_pause)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            bus = NatsBus(link, tasks, clock, heartbeat)
+            ending = tasks.create_task(link.ended())
+            try:
+                await link.open()
+                yield bus
+            except Exception as error:
+                failure = error
+            finally:
+                ending.cancel()
+                bus.stop_following()
+                await link.close()
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    if failure is not None:
+        raise failure

@@ -1,0 +1,61 @@
+"""What goes wrong on a bus: counted for machines, told once for people."""
+
+from collections import Counter as Tally
+
+import prometheus_client
+import structlog
+
+from equipoise.runtime.clock import Clock
+
+log = structlog.get_logger()
+
+_PROBLEM_LIFE = 300.0
+"""Seconds that a problem without a known end stays in sight after it was last seen."""
+
+_LOG_PAUSE = 60.0
+"""Seconds between two log lines about the same trouble: some come once per message."""
+
+
+class Troubles:
+    """Counts errors by kind (`equipoise_bus_errors_total`), logs them, and keeps what an operator should know."""
+
+    def __init__(self, clock: Clock, metrics: prometheus_client.CollectorRegistry | None = None) -> None:
+        self._clock = clock
+        self._seen: Tally[str] = Tally()
+        self._problems: dict[str, tuple[str, float]] = {}
+        self._logged: dict[tuple[str, str], float] = {}
+        self._counter = prometheus_client.Counter(
+            "equipoise_bus_errors",
+            "What went wrong on the bus, by kind.",
+            ["kind"],
+            registry=metrics,
+        )
+
+    def count(self, kind: str, about: str, error: BaseException | str = "") -> None:
+        """One more error of this kind. `about` says where: a subject, a stream; logged at most once a minute each."""
+        self._seen[kind] += 1
+        self._counter.labels(kind).inc()
+        now = self._clock.monotonic()
+        if now - self._logged.get((kind, about), -_LOG_PAUSE) < _LOG_PAUSE:
+            return
+        if len(self._logged) > 1_000:
+            self._logged.clear()
+        self._logged[(kind, about)] = now
+        trace = error if isinstance(error, Exception) and kind in ("handler", "worker", "endpoint") else None
+        log.warning("bus error", kind=kind, about=about, error=str(error) or repr(error), exc_info=trace)
+
+    def errors(self, kind: str) -> int:
+        """How many errors of this kind there were."""
+        return self._seen[kind]
+
+    def problem(self, key: str, text: str | None) -> None:
+        """Keep something in sight of the operator until it is cleared (None) or was not seen for five minutes."""
+        if text is None:
+            self._problems.pop(key, None)
+        else:
+            self._problems[key] = (text, self._clock.monotonic())
+
+    @property
+    def problems(self) -> list[str]:
+        oldest = self._clock.monotonic() - _PROBLEM_LIFE
+        return [text for text, seen_at in self._problems.values() if seen_at >= oldest]

@@ -1,0 +1,113 @@
+"""What a process knows about its own well-being: readiness, troubles with data, leadership."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+log = structlog.get_logger()
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of /readyz."""
+
+    ready: bool
+    waiting_for: list[str]
+    """Why it is not ready; empty when it is."""
+
+    connections: dict[str, bool]
+    problems: list[str]
+    """Troubles with data: they never make a process unready, for a restart would not cure them."""
+
+    leading: bool | None
+    configuration: str
+    """Hash of the configuration."""
+
+
+class Health:
+    """Ready means connected, and warmed up once. Everything here is cheap: it is asked every few seconds."""
+
+    def __init__(self, *, configuration_hash: str, metrics: CollectorRegistry) -> None:
+        self.leading: bool | None = None
+        """None: this service has no leader."""
+
+        self._configuration_hash = configuration_hash
+        self._connections: dict[str, Callable[[], bool]] = {}
+        self._sources: list[Callable[[], Sequence[str]]] = []
+        self._problems: dict[str, str] = {}
+        self._warm = False
+        self._stopping = False
+        self._problem_gauge = Gauge(
+            "equipoise_problem", "1 for each trouble that /readyz tells of.", ["key"], registry=metrics
+        )
+        ready = Gauge("equipoise_ready", "1 when /readyz answers 200.", registry=metrics)
+        ready.set_function(lambda: float(not self._waiting_for()))  # asked in another thread: it reads little
+        leading = Gauge("equipoise_leading", "1 while this replica leads.", registry=metrics)
+        leading.set_function(lambda: float(bool(self.leading)))
+
+    def problem(self, key: str, text: str | None) -> None:
+        """Trouble with data, or None when it is over. Said in the log when it begins, changes and ends.
+
+        Other numbers are no change: an age or a share would be said every few seconds. `key` names the kind of
+        trouble, not the object: it is the label of a metric.
+        """
+        before = self._problems.get(key)
+        if text is None:
+            if before is not None:
+                del self._problems[key]
+                self._problem_gauge.remove(key)
+                log.info("problem over", key=key, was=before)
+            return
+        self._problems[key] = text
+        self._problem_gauge.labels(key).set(1)
+        if before is None or _NUMBER.sub("", text) != _NUMBER.sub("", before):
+            log.warning("problem", key=key, text=text)
+
+    def warmed_up(self) -> None:
+        """The service can do its work from now on."""
+        if not self._warm:
+            self._warm = True
+            log.info("warmed up")
+
+    def require(self, name: str, connected: Callable[[], bool]) -> None:
+        """A connection without which the service is not ready."""
+        self._connections[name] = connected
+
+    def include(self, problems: Callable[[], Sequence[str]]) -> None:
+        """Troubles that somebody else keeps and logs, such as the bus."""
+        self._sources.append(problems)
+
+    def stop(self) -> None:
+        """Not ready any more, for good: nobody shall send work here."""
+        self._stopping = True
+
+    @property
+    def connections(self) -> Mapping[str, bool]:
+        return {name: connected() for name, connected in list(self._connections.items())}
+
+    @property
+    def problems(self) -> list[str]:
+        return [*self._problems.values(), *(text for source in self._sources for text in source())]
+
+    def report(self) -> Report:
+        waiting = self._waiting_for()
+        return Report(
+            ready=not waiting,
+            waiting_for=waiting,
+            connections=dict(self.connections),
+            problems=self.problems,
+            leading=self.leading,
+            configuration=self._configuration_hash,
+        )
+
+    def _waiting_for(self) -> list[str]:
+        waiting = [name for name, connected in self.connections.items() if not connected]
+        if not self._warm:
+            waiting.append("warm-up")
+        if self._stopping:
+            waiting.append("stopping")
+        return waiting

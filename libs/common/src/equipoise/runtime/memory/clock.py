@@ -1,0 +1,64 @@
+"""Time that stands still until a test moves it."""
+
+import asyncio
+import heapq
+from itertools import count
+
+_TURNS = 100
+"""Turns of the event loop that tasks get to come to rest. A turn costs microseconds."""
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something that is not here yet (time, a message, real I/O)."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+class ManualClock:
+    """A `Clock` that a test moves. Work in threads and on sockets does not wait for it: await that by its own event."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._start = now
+        self._elapsed = 0.0
+        self._order = count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._start + self._elapsed
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the test has moved the clock this far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        waker = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), waker))
+        await waker
+
+    @property
+    def sleepers(self) -> int:
+        """How many tasks wait for time to pass."""
+        return sum(not waker.done() for _, _, waker in self._sleepers)
+
+    async def advance(self, seconds: float) -> None:
+        """Move on by so many seconds, waking every sleeper at its own moment and letting tasks come to rest between.
+
+        A loop that sleeps 10 s runs six times in `advance(60)`, each time at its right time.
+        """
+        await settle()
+        target = self._elapsed + seconds
+        while self._sleepers and self._sleepers[0][0] <= target:
+            due = self._sleepers[0][0]
+            self._elapsed = max(self._elapsed, due)
+            while self._sleepers and self._sleepers[0][0] <= due:
+                waker = heapq.heappop(self._sleepers)[2]
+                if not waker.done():
+                    waker.set_result(None)
+            await settle()
+        self._elapsed = target
+        await settle()

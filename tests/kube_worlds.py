@@ -1,0 +1,92 @@
+"""The worlds that tests of the API server's side run in: one in memory, one real."""
+
+import asyncio
+from typing import Protocol
+
+from equipoise.contracts import objects
+from equipoise.runtime.clock import Clock, SystemClock
+from equipoise.runtime.kube import BUDGETS, NAMESPACES, PODS, Kube
+from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.testbed import objects as manifests
+from equipoise.testbed.cluster import Cluster
+
+NAMESPACE = "shop"
+
+
+class World(Protocol):
+    """An API server and what a test needs done in it."""
+
+    @property
+    def kube(self) -> Kube: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def run_pod(self, app: str) -> objects.Pod:
+        """One that runs, labelled with its app and owned by a workload."""
+        ...
+
+    async def forbid_disruption(self, app: str, budget: str) -> None:
+        """A PodDisruptionBudget that allows nothing."""
+        ...
+
+    async def remove(self, pod: objects.Pod) -> None: ...
+
+
+class MemoryWorld:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.kube = MemoryKube(clock)
+        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name=NAMESPACE)))
+
+    async def run_pod(self, app: str) -> objects.Pod:
+        return self.kube.put(
+            PODS,
+            objects.Pod(
+                metadata=objects.ObjectMeta(name=f"{app}-1", namespace=NAMESPACE, labels={"app": app}),
+                spec=objects.PodSpec(node_name="node-a"),
+                status=objects.PodStatus(phase="Running"),
+            ),
+        )
+
+    async def forbid_disruption(self, app: str, budget: str) -> None:
+        self.kube.put(
+            BUDGETS,
+            objects.PodDisruptionBudget(
+                metadata=objects.ObjectMeta(name=budget, namespace=NAMESPACE),
+                spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector(match_labels={"app": app})),
+            ),
+        )
+
+    async def remove(self, pod: objects.Pod) -> None:
+        self.kube.remove(PODS, pod.metadata.name, pod.metadata.namespace)
+
+
+class RealWorld:
+    def __init__(self, cluster: Cluster, kube: Kube) -> None:
+        self.cluster = cluster
+        self.kube = kube
+        self.clock: Clock = SystemClock()
+
+    async def run_pod(self, app: str) -> objects.Pod:
+        template = manifests.pod_template(app)
+        await self.cluster.apply([manifests.deployment(app, template, namespace=NAMESPACE)])
+        async with asyncio.timeout(20):
+            while True:
+                for pod in await self.kube.list(PODS, NAMESPACE, f"app={app}"):
+                    ready = any(item.type == "Ready" and item.status == "True" for item in pod.status.conditions)
+                    if ready and pod.metadata.deletion_timestamp is None:
+                        return pod
+                await asyncio.sleep(0.05)
+
+    async def forbid_disruption(self, app: str, budget: str) -> None:
+        await self.cluster.apply(
+            [manifests.pod_disruption_budget(budget, app, max_unavailable=0, namespace=NAMESPACE)]
+        )  # fmt: skip
+        async with asyncio.timeout(10):
+            while (await self.kube.get(BUDGETS, budget, NAMESPACE)).status.expected_pods == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def remove(self, pod: objects.Pod) -> None:
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
+        await self.cluster.request("DELETE", f"{path}?gracePeriodSeconds=0")

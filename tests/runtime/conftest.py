@@ -1,0 +1,40 @@
+"""Fixtures of the runtime's tests: worlds in memory and on a real cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
+
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import connect_kube
+from equipoise.runtime.settings.sections import Kubernetes
+from equipoise.testbed import objects as manifests
+from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.pytest_fixture import pytest_collection_finish, testbed_binaries
+
+__all__ = ["pytest_collection_finish", "testbed_binaries"]
+
+
+@pytest.fixture(scope="session")
+def cluster(testbed_binaries: Binaries) -> Iterator[Cluster]:
+    with Cluster(binaries=testbed_binaries) as cluster:
+        asyncio.run(cluster.add_nodes([manifests.node("node-a"), manifests.node("node-b")]))
+        asyncio.run(cluster.apply([manifests.namespace(NAMESPACE)]))
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+async def real(cluster: Cluster) -> AsyncIterator[RealWorld]:
+    """Shared by all tests: each uses names of its own."""
+    async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "binder", SystemClock()) as kube:
+        yield RealWorld(cluster, kube)
+
+
+@pytest.fixture(params=["memory", "real"])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "memory":
+        return MemoryWorld(SystemClock())
+    world: World = request.getfixturevalue("real")
+    return world

@@ -1,0 +1,465 @@
+"""What services may expect of any bus: the same tests over memory and a real nats-server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import a_node_utilization, an_intent
+from bus_worlds import Heard, World, eventually, memory_world, nats_world
+
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import (
+    EvictionIntent,
+    Heartbeat,
+    NodeUtilization,
+    PodDemand,
+    PrioritizeQuestion,
+    Ranking,
+)
+from equipoise.runtime.bus import (
+    Again,
+    BusError,
+    BusUnavailable,
+    Delivery,
+    Endpoint,
+    NoAnswer,
+    Refused,
+    TooLarge,
+)
+
+NODES = f"{subjects.PREFIX}.utilization.node.*"
+QUESTION = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=["a", "b"])
+
+
+@pytest.fixture(params=[memory_world, nats_world], ids=["memory", "nats"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    async with request.param(tmp_path) as world:
+        yield world
+
+
+async def say(world: World, node: str, cpu: float = 1.0) -> None:
+    await world.bus.publish(subjects.node_utilization(node), a_node_utilization(node, cpu=cpu))
+
+
+async def intend(world: World, pod: str = "web-1", message_id: str | None = None) -> None:
+    await world.bus.publish(subjects.eviction_intent("shop", pod), an_intent(pod), message_id=message_id)
+
+
+def a_heartbeat(service: str = "scorer") -> Heartbeat:
+    return Heartbeat(service=service, id="one", version="1", ready=True, at=1.0)
+
+
+class Workers:
+    """A worker that remembers its tries and answers what it is told."""
+
+    def __init__(self, *answers: Again | Exception | None) -> None:
+        self.answers = list(answers)
+        self.tried: Heard[EvictionIntent] = Heard()
+
+    async def __call__(self, delivery: Delivery[EvictionIntent]) -> Again | None:
+        await self.tried(delivery)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def pods(self) -> list[str]:
+        return [intent.pod for intent in self.tried.messages]
+
+
+async def test_followers_hear_last_values_first_and_then_what_is_new(world: World) -> None:
+    """A follower has heard the last value of every subject when follow returns, and hears what is said then."""
+    await say(world, "a", cpu=1)
+    await say(world, "a", cpu=2)
+    await say(world, "b", cpu=3)
+    heard: Heard[NodeUtilization] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    assert [(m.node, m.windows["5m"].mean.cpu) for m in heard.messages] == [("a", 2), ("b", 3)]
+    assert all(delivery.replayed for delivery in heard.deliveries)
+    await say(world, "a", cpu=4)
+    await heard.until(3)
+    assert heard.messages[2].windows["5m"].mean.cpu == 4
+    assert not heard.deliveries[2].replayed
+
+
+async def test_following_what_nobody_has_said_yet_returns_at_once(world: World) -> None:
+    """follow returns at once when there are no values, and what is said later is heard."""
+    heard: Heard[NodeUtilization] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    await say(world, "a")
+    await heard.until(1)
+    assert not heard.deliveries[0].replayed
+
+
+async def test_followers_hear_only_what_matches_their_pattern(world: World) -> None:
+    """A follower of nodes does not hear cycles, which the same stream keeps."""
+    await world.inject(subjects.utilization_cycle("all"), b"{}")
+    heard: Heard[NodeUtilization] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    await say(world, "a")
+    await heard.until(1)
+    assert [m.node for m in heard.messages] == ["a"]
+    assert world.bus.troubles.errors("unreadable") == 0
+
+
+async def test_what_no_stream_keeps_cannot_be_followed(world: World) -> None:
+    """Following a subject without last values is a mistake of the caller, said at once."""
+    with pytest.raises(ValueError, match="listen"):
+        await world.bus.follow(f"{subjects.PREFIX}.health.*.*", Heartbeat, Heard())
+    with pytest.raises(ValueError, match="listen"):
+        await world.bus.follow(f"{subjects.PREFIX}.eviction.intent.*.*", EvictionIntent, Heard())
+
+
+async def test_listeners_hear_what_is_said_from_now_on(world: World) -> None:
+    """A listener hears what is said after it began to listen, kept by a stream or not."""
+    await say(world, "a")
+    nodes: Heard[NodeUtilization] = Heard()
+    health: Heard[Heartbeat] = Heard()
+    await world.bus.listen(NODES, NodeUtilization, nodes)
+    await world.bus.listen(f"{subjects.PREFIX}.health.>", Heartbeat, health)
+    await say(world, "b")
+    receipt = await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
+    await nodes.until(1)
+    await health.until(1)
+    assert [m.node for m in nodes.messages] == ["b"]
+    assert receipt.sequence == 0
+
+
+async def test_names_with_dots_are_one_token(world: World) -> None:
+    """A node whose name has dots is heard by a pattern with one token for the name."""
+    heard: Heard[NodeUtilization] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    await say(world, "ip-10-0-0-1.eu.internal")
+    await heard.until(1)
+    assert heard.deliveries[0].subject.endswith(".ip-10-0-0-1_eu_internal")
+    assert heard.messages[0].node == "ip-10-0-0-1.eu.internal"
+
+
+async def test_one_handler_hears_one_message_at_a_time_in_order(world: World) -> None:
+    """Messages of one subscription are handled one after the other, in the order they were said."""
+    running = 0
+    order: list[float] = []
+    done = asyncio.Event()
+
+    async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
+        nonlocal running
+        running += 1
+        assert running == 1
+        await asyncio.sleep(0)
+        order.append(delivery.message.windows["5m"].mean.cpu or 0)
+        running -= 1
+        if len(order) == 20:
+            done.set()
+
+    await world.bus.follow(NODES, NodeUtilization, on_utilization)
+    await world.bus.publish_many([(subjects.node_utilization(f"n{n}"), a_node_utilization(cpu=n)) for n in range(20)])
+    async with asyncio.timeout(5):
+        await done.wait()
+    assert order == list(range(20))
+
+
+async def test_a_message_that_cannot_be_read_is_counted_and_passed_over(world: World) -> None:
+    """Garbage is counted; the handlers hear the whole messages before and after it."""
+    await world.inject(subjects.node_utilization("bad"), b'{"node": 7}')
+    followed: Heard[NodeUtilization] = Heard()
+    listened: Heard[NodeUtilization] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, followed)
+    await world.bus.listen(NODES, NodeUtilization, listened)
+    await world.inject(subjects.node_utilization("worse"), b"\xff no JSON")
+    await say(world, "a")
+    await followed.until(1)
+    await listened.until(1)
+    assert [m.node for m in followed.messages + listened.messages] == ["a", "a"]
+    assert world.bus.troubles.errors("unreadable") == 3
+
+
+async def test_a_handler_that_fails_hears_the_next_message(world: World) -> None:
+    """An exception in a handler is counted and is the end of that message only."""
+    heard: Heard[NodeUtilization] = Heard()
+
+    async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
+        await heard(delivery)
+        if delivery.message.node == "a":
+            raise RuntimeError("boom")
+
+    await world.bus.follow(NODES, NodeUtilization, on_utilization)
+    await say(world, "a")
+    await say(world, "b")
+    await heard.until(2)
+    assert world.bus.troubles.errors("handler") == 1
+
+
+async def test_a_second_intent_for_a_waiting_pod_is_refused(world: World) -> None:
+    """The queue refuses a second message of a subject until the first is settled."""
+    await intend(world)
+    with pytest.raises(Refused):
+        await intend(world)
+    await intend(world, "web-2")
+    workers = Workers()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await workers.tried.until(2)
+    working.cancel()
+    await asyncio.wait([working])
+    await intend(world)
+
+
+async def test_a_message_said_twice_with_one_id_is_kept_once(world: World) -> None:
+    """The second publish of a message id is answered as a duplicate with the same sequence, and worked on once."""
+    subject, intent = subjects.eviction_intent("shop", "web-1"), an_intent()
+    first = await world.bus.publish(subject, intent, message_id="one")
+    second = await world.bus.publish(subject, intent, message_id="one")
+    assert (first.duplicate, second.duplicate) == (False, True)
+    assert first.sequence == second.sequence > 0
+    workers = Workers()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await workers.tried.until(1)
+    await intend(world, "web-2")
+    await workers.tried.until(2)
+    assert workers.pods == ["web-1", "web-2"]
+    working.cancel()
+
+
+async def test_work_comes_again_when_a_worker_asks_for_it(world: World) -> None:
+    """Again delivers the message once more, after the time asked for, and not before."""
+    loop = asyncio.get_running_loop()
+    tried_at: list[float] = []
+    done = asyncio.Event()
+
+    async def work(delivery: Delivery[EvictionIntent]) -> Again | None:
+        tried_at.append(loop.time())
+        if len(tried_at) == 1:
+            return Again(after=0.3)
+        done.set()
+        return None
+
+    working = asyncio.create_task(world.bus.work(EvictionIntent, work))
+    await intend(world)
+    async with asyncio.timeout(5):
+        await done.wait()
+    assert tried_at[1] - tried_at[0] >= 0.29
+    working.cancel()
+
+
+async def test_a_worker_that_fails_is_asked_again(world: World) -> None:
+    """An exception in a worker is counted, and the message comes again after a pause."""
+    workers = Workers(RuntimeError("boom"))
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await intend(world)
+    await workers.tried.until(2)
+    assert world.bus.troubles.errors("worker") == 1
+    working.cancel()
+
+
+async def test_hopeless_work_is_removed_and_blocks_its_pod_no_longer(world: World) -> None:
+    """A message that was delivered five times in vain is removed, so that the pod may have another intent."""
+    workers = Workers(*(Again(after=0.01) for _ in range(5)))
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await intend(world)
+    await workers.tried.until(5)
+    await eventually(lambda: world.bus.troubles.errors("delivered_too_often") == 1)
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                await intend(world, message_id="another")
+                break
+            except Refused:
+                await asyncio.sleep(0.01)
+    await workers.tried.until(6)
+    assert workers.pods == ["web-1"] * 6
+    working.cancel()
+
+
+async def test_work_that_cannot_be_read_is_taken_out_of_the_queue(world: World) -> None:
+    """Garbage in the queue is acknowledged, so that its pod is free for a whole intent."""
+    workers = Workers()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await world.inject(subjects.eviction_intent("shop", "web-1"), b"{}")
+    await eventually(lambda: world.bus.troubles.errors("unreadable") == 1)
+    await intend(world, "web-2")
+    await workers.tried.until(1)
+    await intend(world, "web-1")
+    await workers.tried.until(2)
+    assert workers.pods == ["web-2", "web-1"]
+    working.cancel()
+
+
+async def test_workers_share_the_work(world: World) -> None:
+    """Two replicas with two workers each get every intent once, several at a time."""
+    busy, most = 0, 0
+    pods: list[str] = []
+    done = asyncio.Event()
+
+    async def work(delivery: Delivery[EvictionIntent]) -> None:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0.02)
+        pods.append(delivery.message.pod)
+        busy -= 1
+        if len(pods) == 12:
+            done.set()
+
+    async with world.another("binder") as other:
+        working = [asyncio.create_task(bus.work(EvictionIntent, work, concurrency=2)) for bus in (world.bus, other)]
+        for number in range(12):
+            await intend(world, f"web-{number}")
+        async with asyncio.timeout(5):
+            await done.wait()
+        for task in working:
+            task.cancel()
+        await asyncio.wait(working)
+    assert sorted(pods) == sorted(f"web-{number}" for number in range(12))
+    assert 1 < most <= 4
+
+
+async def test_what_a_stopped_worker_had_in_hand_goes_to_another_at_once(world: World) -> None:
+    """When a worker is cancelled in the middle of a message, another one gets it without waiting."""
+    begun = asyncio.Event()
+
+    async def never_ends(delivery: Delivery[EvictionIntent]) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    stopping = asyncio.create_task(world.bus.work(EvictionIntent, never_ends))
+    await intend(world)
+    async with asyncio.timeout(5):
+        await begun.wait()
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    assert stopping.cancelled()
+    workers = Workers()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await workers.tried.until(1)
+    working.cancel()
+
+
+async def rank(question: PrioritizeQuestion) -> Ranking:
+    return Ranking(scores={node: 10 - place for place, node in enumerate(question.nodes)})
+
+
+async def test_a_question_is_answered(world: World) -> None:
+    """A request reaches the endpoint of its subject and comes back as a message."""
+    await world.bus.serve(
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
+    )
+    answer = await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=2)
+    assert answer == Ranking(scores={"a": 10, "b": 9})
+
+
+async def test_a_question_to_nobody_is_told_at_once(world: World) -> None:
+    """A request that nobody serves raises NoAnswer without waiting for its time."""
+    async with asyncio.timeout(5):
+        with pytest.raises(NoAnswer):
+            await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=60)
+
+
+async def test_a_failing_endpoint_is_told_to_who_asked(world: World) -> None:
+    """What an endpoint raises, an unreadable question included, is a BusError with its text for who asked."""
+
+    async def fail(question: PrioritizeQuestion) -> Ranking:
+        raise RuntimeError("no nodes known")
+
+    await world.bus.serve(
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=fail)]
+    )
+    with pytest.raises(BusError, match="no nodes known"):
+        await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=2)
+    with pytest.raises(BusError, match="pod"):
+        await world.bus.request(subjects.SCORE_PRIORITIZE, a_heartbeat(), Ranking, timeout=2)
+    assert world.bus.troubles.errors("endpoint") == 1
+    assert world.bus.troubles.errors("unreadable") == 1
+
+
+async def test_an_answer_that_comes_too_late_is_no_answer(world: World) -> None:
+    """A request ends at its time with BusUnavailable."""
+
+    async def dawdle(question: PrioritizeQuestion) -> Ranking:
+        await asyncio.sleep(0.5)
+        return Ranking(scores={})
+
+    await world.bus.serve(
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=dawdle)]
+    )
+    with pytest.raises(BusUnavailable, match="within"):
+        await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=0.05)
+
+
+async def test_saying_many_things_tells_how_many_were_kept(world: World) -> None:
+    """publish_many counts what was kept, and raises when nothing was."""
+    intents = [(subjects.eviction_intent("shop", pod), an_intent(pod)) for pod in ("web-1", "web-2")]
+    assert await world.bus.publish_many(intents) == 2
+    three = [*intents, (subjects.eviction_intent("shop", "web-3"), an_intent("web-3"))]
+    assert await world.bus.publish_many(three) == 1
+    with pytest.raises(Refused):
+        await world.bus.publish_many(intents)
+    assert await world.bus.publish_many([]) == 0
+    heard: Heard[NodeUtilization] = Heard()
+    await world.bus.publish_many(
+        [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}")) for n in range(600)]
+    )
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    assert len(heard.messages) == 600
+
+
+async def test_a_message_that_is_too_large_is_said_so(world: World) -> None:
+    """A message above the server's limit raises TooLarge with its subject, and the connection lives on."""
+
+    class Large(msgspec.Struct):
+        text: str
+
+    with pytest.raises(TooLarge, match=r"utilization\.node\.a.*bytes"):
+        await world.bus.publish(subjects.node_utilization("a"), Large(text="x" * 2**20))
+    await say(world, "a")
+
+
+async def test_without_a_connection_nothing_is_said_and_nothing_stale_later(world: World) -> None:
+    """While the bus is away everything raises at once; afterwards only what is said then arrives."""
+    assert world.bus.connected
+    assert list(world.bus.problems) == []
+    await world.disconnect()
+    assert not world.bus.connected
+    assert any("not connected" in problem for problem in world.bus.problems)
+    async with asyncio.timeout(2):
+        with pytest.raises(BusUnavailable):
+            await intend(world, "web-1")
+        with pytest.raises(BusUnavailable):
+            await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a"))])
+        with pytest.raises(BusUnavailable):
+            await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
+        with pytest.raises(BusUnavailable):
+            await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=60)
+    await world.reconnect()
+    assert list(world.bus.problems) == []
+    workers = Workers()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await intend(world, "web-2")
+    await workers.tried.until(1)
+    assert workers.pods == ["web-2"]
+    working.cancel()
+
+
+async def test_everything_goes_on_after_a_lost_connection(world: World) -> None:
+    """Followers hear the last values again and then what is new; listeners and workers go on."""
+    followed: Heard[NodeUtilization] = Heard()
+    listened: Heard[NodeUtilization] = Heard()
+    workers = Workers()
+    await say(world, "a")
+    await world.bus.follow(NODES, NodeUtilization, followed)
+    await world.bus.listen(NODES, NodeUtilization, listened)
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    await intend(world, "web-1")
+    await workers.tried.until(1)
+    await world.disconnect()
+    await world.reconnect()
+    await followed.until(2)
+    assert followed.deliveries[1].replayed
+    await say(world, "b")
+    await intend(world, "web-2")
+    await followed.until(lambda deliveries: deliveries[-1].message.node == "b")
+    await listened.until(1)
+    await workers.tried.until(2)
+    assert workers.pods == ["web-1", "web-2"]
+    working.cancel()

@@ -1,0 +1,81 @@
+"""What the bus of memory adds for tests: time that stands still, and a record of what was said."""
+
+import asyncio
+
+import pytest
+from builders import a_node_utilization, an_intent
+from bus_worlds import Heard
+
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import EvictionIntent, NodeUtilization, PodDemand, PrioritizeQuestion, Ranking
+from equipoise.runtime.bus import Again, BusUnavailable, Delivery, Endpoint
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+
+NODES = f"{subjects.PREFIX}.utilization.node.*"
+
+
+async def test_work_comes_again_by_the_clock_of_the_test() -> None:
+    """Again waits for the manual clock, to the second."""
+    clock = ManualClock()
+    bus = MemoryBus(clock)
+    tried_at: list[float] = []
+
+    async def work(delivery: Delivery[EvictionIntent]) -> Again | None:
+        tried_at.append(clock.monotonic())
+        return Again(after=30)
+
+    working = asyncio.create_task(bus.work(EvictionIntent, work))
+    await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+    await clock.advance(29)
+    assert tried_at == [0]
+    await clock.advance(32)
+    assert tried_at == [0, 30, 60]
+    working.cancel()
+
+
+async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
+    """Intents and last values are gone after their lives."""
+    clock = ManualClock()
+    bus = MemoryBus(clock, streams=subjects.with_lives(intent=10, utilization=100))
+    await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+    await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
+    await clock.advance(11)
+    await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+    await clock.advance(60)
+    early: Heard[NodeUtilization] = Heard()
+    await bus.follow(NODES, NodeUtilization, early)
+    assert len(early.messages) == 1
+    await clock.advance(40)
+    late: Heard[NodeUtilization] = Heard()
+    await bus.follow(NODES, NodeUtilization, late)
+    assert late.messages == []
+
+
+async def test_a_question_ends_by_the_clock_of_the_test() -> None:
+    """A request whose answer never comes ends when the manual clock has moved by its timeout."""
+    clock = ManualClock()
+    bus = MemoryBus(clock)
+
+    async def never(question: PrioritizeQuestion) -> Ranking:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    await bus.serve("scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=never)])
+    question = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=[])
+    asking = asyncio.create_task(bus.request(subjects.SCORE_PRIORITIZE, question, Ranking, timeout=2))
+    await clock.advance(1.9)
+    assert not asking.done()
+    await clock.advance(0.2)
+    with pytest.raises(BusUnavailable):
+        await asking
+
+
+async def test_what_was_said_can_be_looked_up() -> None:
+    """`said` gives the messages of one kind on matching subjects, oldest first."""
+    bus = MemoryBus(ManualClock())
+    for node in ("a", "b"):
+        await bus.publish(subjects.node_utilization(node), a_node_utilization(node))
+    await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+    assert [m.node for m in bus.said(NodeUtilization, NODES)] == ["a", "b"]
+    assert bus.said(EvictionIntent, "equipoise.eviction.>") == [an_intent()]

@@ -1,0 +1,330 @@
+"""What only the real bus can show: a server that is late, falls silent, forbids, fills up, or asks for certificates."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import nats
+import pytest
+from builders import a_node_utilization, an_intent
+from bus_worlds import Heard, NatsWorld, eventually, nats_world, server_process
+from nats.js.api import DiscardPolicy
+from prometheus_client import CollectorRegistry
+
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import EvictionIntent, Heartbeat, NodeUtilization, PrioritizeQuestion, Ranking
+from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
+from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.permissions import USERS, permission_file
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.settings.sections import Tls
+from equipoise.runtime.streams import setup_streams, stream_config
+
+NODES = f"{subjects.PREFIX}.utilization.node.*"
+TLS = Path(__file__).parent.parent / "data" / "tls"
+
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
+    async with nats_world(tmp_path) as world:
+        yield world
+
+
+async def say(world: NatsWorld, node: str) -> None:
+    await world.bus.publish(subjects.node_utilization(node), a_node_utilization(node))
+
+
+class Padding(msgspec.Struct):
+    text: str = "x" * 900_000
+
+
+async def say_padding(world: NatsWorld, node: str) -> None:
+    await world.bus.publish(subjects.node_utilization(node), Padding())
+
+
+def signal_server(world: NatsWorld, number: int) -> None:
+    os.kill(server_process(world.directory), number)
+
+
+async def test_the_first_connection_waits_for_the_server(tmp_path: Path) -> None:
+    """A bus that is opened before its server is there is connected once it is."""
+    world = NatsWorld(tmp_path)
+
+    async def open_and_close() -> bool:
+        async with world.another("scorer") as bus:
+            return bus.connected
+
+    opening = asyncio.create_task(open_and_close())
+    await asyncio.wait([opening], timeout=0.2)
+    assert not opening.done()
+    await world.start()
+    async with asyncio.timeout(10):
+        assert await opening
+    await world.stop()
+
+
+async def test_waiting_for_the_server_can_be_cancelled(tmp_path: Path) -> None:
+    """A service that is stopped while it waits for its bus stops at once."""
+    world = NatsWorld(tmp_path)
+
+    async def open_for_ever() -> None:
+        async with connect(world.settings, "scorer"):
+            raise AssertionError("there is no server")
+
+    opening = asyncio.create_task(open_for_ever())
+    await asyncio.wait([opening], timeout=0.1)
+    opening.cancel()
+    async with asyncio.timeout(1):
+        await asyncio.wait([opening])
+    assert opening.cancelled()
+
+
+async def test_a_password_is_read_again_at_every_connection(tmp_path: Path) -> None:
+    """A wrong password keeps the bus waiting; once the file holds the right one it is let in."""
+    configuration = permission_file(dict.fromkeys(USERS, "right"))
+    world = NatsWorld(tmp_path / "nats", configuration)
+    await world.start()
+    password = tmp_path / "password"
+    password.write_text("wrong\n")
+    settings = Nats(url=world.settings.url, user="scorer", password_file=str(password))
+
+    async def open_and_close() -> bool:
+        async with open_bus(settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
+            return bus.connected
+
+    opening = asyncio.create_task(open_and_close())
+    await asyncio.wait([opening], timeout=0.2)
+    assert not opening.done()
+    password.write_text("right\n")
+    async with asyncio.timeout(10):
+        assert await opening
+    await world.stop()
+
+
+async def test_the_connection_is_encrypted_and_both_sides_are_known(tmp_path: Path) -> None:
+    """With TLS the server is verified against our authority, and the server verifies us."""
+    world = NatsWorld(
+        tmp_path,
+        f'tls {{ cert_file: "{TLS}/server.pem", key_file: "{TLS}/server-key.pem", '
+        f'ca_file: "{TLS}/ca.pem", verify: true }}',
+    )
+    await world.start()
+    tls = Tls(ca_file=f"{TLS}/ca.pem", cert_file=f"{TLS}/client.pem", key_file=f"{TLS}/client-key.pem")
+    settings = Nats(url=f"tls://127.0.0.1:{world.port}", tls=tls)
+    await setup_streams(settings, intent_life=60)
+    async with connect(settings, "scorer") as bus:
+        receipt = await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
+    assert receipt.sequence == 1
+    await world.stop()
+
+
+async def test_a_deleted_consumer_is_made_again(world: NatsWorld) -> None:
+    """When someone deletes a follower's consumer, the last values come again and then what is new."""
+    heard: Heard[NodeUtilization] = Heard()
+    await say(world, "a")
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    async with await nats.connect(world.settings.url) as client:
+        stream = client.jetstream()
+        [consumer] = await stream.consumers_info("EQUIPOISE_UTILIZATION")
+        assert consumer.name.startswith("scorer-")
+        await stream.delete_consumer("EQUIPOISE_UTILIZATION", consumer.name)
+    await heard.until(2)
+    await say(world, "b")
+    await heard.until(3)
+    assert [(d.message.node, d.replayed) for d in heard.deliveries] == [("a", True), ("a", True), ("b", False)]
+    assert world.bus.troubles.errors("follow") == 1
+
+
+async def test_a_silent_server_is_noticed_by_its_missing_heartbeats(world: NatsWorld) -> None:
+    """A follower that hears no heartbeat makes a new consumer, and hears what was said meanwhile."""
+    heard: Heard[NodeUtilization] = Heard()
+    async with world.another("descheduler", heartbeat=0.1) as bus:
+        await bus.follow(NODES, NodeUtilization, heard)
+        assert bus.troubles.errors("stalled") == 0
+        signal_server(world, signal.SIGSTOP)
+        await eventually(lambda: bus.troubles.errors("stalled") > 0)
+        signal_server(world, signal.SIGCONT)
+        await say(world, "a")
+        await heard.until(1)
+        await eventually(lambda: list(bus.problems) == [])
+
+
+async def test_a_quiet_stream_is_no_silent_one(world: NatsWorld) -> None:
+    """Heartbeats keep a follower of a quiet stream content."""
+    async with world.another("descheduler", heartbeat=0.1) as bus:
+        await bus.follow(NODES, NodeUtilization, Heard())
+        await asyncio.sleep(0.6)
+        assert bus.troubles.errors("stalled") == 0
+
+
+async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:
+    """Before the streams are made, follow waits and says why; once they are, it returns."""
+    world = NatsWorld(tmp_path)
+    await world.start()
+    async with world.another("scorer") as bus:
+        following = asyncio.create_task(bus.follow(NODES, NodeUtilization, Heard()))
+        await eventually(lambda: any("cannot follow" in problem for problem in bus.problems))
+        with pytest.raises(BusUnavailable, match=r"equipoise\.runtime\.streams"):
+            await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
+        await setup_streams(world.settings, intent_life=60)
+        async with asyncio.timeout(5):
+            await following
+        await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
+        assert list(bus.problems) == []
+    await world.stop()
+
+
+async def test_work_waits_for_a_queue_that_is_not_there_yet(tmp_path: Path) -> None:
+    """Before the streams are made, work waits and says why; once they are, it gets what is said."""
+    world = NatsWorld(tmp_path)
+    await world.start()
+    worked: Heard[EvictionIntent] = Heard()
+    async with world.another("binder") as bus:
+        working = asyncio.create_task(bus.work(EvictionIntent, worked))
+        await eventually(lambda: any("equipoise.runtime.streams" in problem for problem in bus.problems))
+        await setup_streams(world.settings, intent_life=60)
+        await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+        await worked.until(1)
+        assert list(bus.problems) == []
+        working.cancel()
+    await world.stop()
+
+
+async def test_every_message_has_an_id(world: NatsWorld) -> None:
+    """Messages carry Nats-Msg-Id, those that no stream keeps as well."""
+    async with await nats.connect(world.settings.url) as client:
+        tap = await client.subscribe("equipoise.>")
+        await client.flush()
+        await world.bus.publish(
+            subjects.health("scorer", "one"), Heartbeat(service="s", id="1", version="1", ready=True, at=0)
+        )
+        await world.bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent(), message_id="intent-1")
+        await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a"))])
+        ids = [(await tap.next_msg()).headers["Nats-Msg-Id"] for _ in range(3)]
+    assert ids[1] == "intent-1"
+    assert all(ids)
+    assert len(set(ids)) == 3
+
+
+async def test_a_micro_service_tells_of_itself(world: NatsWorld) -> None:
+    """$SRV.INFO and $SRV.STATS tell the service's name, version, endpoints and how often they were asked."""
+
+    async def rank(question: PrioritizeQuestion) -> Ranking:
+        return Ranking(scores={})
+
+    await world.bus.serve(
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
+    )
+    async with await nats.connect(world.settings.url) as client:
+        await client.request(subjects.SCORE_PRIORITIZE, b"no question", timeout=5)
+        info = msgspec.json.decode((await client.request("$SRV.INFO.equipoise-scorer", timeout=5)).data)
+        stats = msgspec.json.decode((await client.request("$SRV.STATS", timeout=5)).data)
+    assert info["name"] == "equipoise-scorer"
+    assert [endpoint["subject"] for endpoint in info["endpoints"]] == [subjects.SCORE_PRIORITIZE]
+    assert stats["endpoints"][0]["num_requests"] == 1
+
+
+async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> None:
+    """A stream without room raises BusUnavailable and is shown; the next message that is kept clears it."""
+    stream = next(stream for stream in subjects.STREAMS if stream.name == "EQUIPOISE_OUTCOME")
+    subject = subjects.eviction_outcome("shop", "web-1")
+    async with await nats.connect(world.settings.url) as client:
+        full = stream_config(stream, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
+        await client.jetstream().update_stream(full)
+        with pytest.raises(BusUnavailable, match="maximum bytes"):
+            await world.bus.publish(subject, an_intent())
+        assert any("EQUIPOISE_OUTCOME" in problem for problem in world.bus.problems)
+        await client.jetstream().update_stream(full.evolve(max_bytes=10_000))
+        await world.bus.publish(subject, an_intent())
+    assert list(world.bus.problems) == []
+
+
+async def test_what_waits_for_its_acknowledgement_fails_when_the_connection_is_lost(world: NatsWorld) -> None:
+    """A message under way when the server dies raises BusUnavailable, and is not sent again by itself."""
+    signal_server(world, signal.SIGSTOP)
+    saying = asyncio.create_task(say(world, "a"))
+    await asyncio.wait([saying], timeout=0.1)
+    signal_server(world, signal.SIGKILL)
+    async with asyncio.timeout(2):
+        with pytest.raises(BusUnavailable, match="lost"):
+            await saying
+    await world.disconnect()
+    await world.reconnect()
+    heard: Heard[NodeUtilization] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, heard)
+    await say(world, "b")
+    await heard.until(1)
+    assert [m.node for m in heard.messages] == ["b"]
+
+
+async def test_bytes_that_were_not_written_are_not_written_later(world: NatsWorld) -> None:
+    """What a stuck connection could not write is dropped with it: it would arrive long after its time."""
+    signal_server(world, signal.SIGSTOP)
+    # The first ones fill the socket and block the writing, so that the others wait in the client.
+    saying = [asyncio.create_task(say_padding(world, f"n{n}")) for n in range(15)]
+    await asyncio.wait(saying, timeout=0.2)
+    saying += [asyncio.create_task(say_padding(world, f"m{n}")) for n in range(5)]
+    await asyncio.wait(saying, timeout=0.2)
+    assert world.bus._link.client.pending_data_size > 0
+    signal_server(world, signal.SIGKILL)
+    await asyncio.wait(saying, timeout=5)
+    assert {type(task.exception()) for task in saying} == {BusUnavailable}
+    await world.disconnect()
+    await world.reconnect()
+    await say(world, "b")
+    async with await nats.connect(world.settings.url) as client:
+        state = (await client.jetstream().stream_info("EQUIPOISE_UTILIZATION")).state
+    assert state.messages == 1
+
+
+async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> None:
+    """Saying, hearing and following what the user may not raise NotPermitted within a moment, and are counted."""
+    world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
+    await world.start()
+    password = tmp_path / "password"
+    password.write_text("secret")
+    url, metrics = world.settings.url, CollectorRegistry()
+    await setup_streams(Nats(url=url, user="setup", password_file=str(password)), intent_life=60)
+    settings = Nats(url=url, user="annotator", password_file=str(password))
+    async with connect(settings, "annotator", clock=SystemClock(), metrics=metrics) as bus:
+        async with asyncio.timeout(2):
+            with pytest.raises(NotPermitted):
+                await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+            with pytest.raises(NotPermitted):
+                await bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a"))])
+            with pytest.raises(NotPermitted):
+                await bus.publish(
+                    subjects.health("scorer", "one"), Heartbeat(service="s", id="1", version="1", ready=True, at=0)
+                )
+            with pytest.raises(NotPermitted):
+                await bus.listen(f"{subjects.PREFIX}.placement.node.*", NodeUtilization, Heard())
+            with pytest.raises(NotPermitted):
+                await bus.follow(f"{subjects.PREFIX}.placement.node.*", NodeUtilization, Heard())
+            with pytest.raises(NotPermitted):
+                await bus.request(subjects.SCORE_PRIORITIZE, an_intent(), Ranking, timeout=60)
+        assert metrics.get_sample_value("equipoise_bus_errors_total", {"kind": "permission"}) == 6
+        assert len([problem for problem in bus.problems if "not permitted" in problem]) >= 5
+        await bus.follow(NODES, NodeUtilization, Heard())
+    await world.stop()
+
+
+async def test_a_password_may_change_while_connected(tmp_path: Path) -> None:
+    """When the server turns a user out because its password changed, the bus comes back with the new one."""
+    world = NatsWorld(tmp_path, 'authorization { user: scorer, password: "one" }')
+    await world.start()
+    password = tmp_path / "password"
+    password.write_text("one")
+    settings = Nats(url=world.settings.url, user="scorer", password_file=str(password))
+    async with open_bus(settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
+        (tmp_path / "nats-server.conf").write_text('authorization { user: scorer, password: "two" }')
+        signal_server(world, signal.SIGHUP)
+        await eventually(lambda: not bus.connected)
+        password.write_text("two")
+        await eventually(lambda: bus.connected)
+    await world.stop()

@@ -1,0 +1,213 @@
+"""The permission file: every user can do its part of the table and nothing else, tried on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import an_intent
+from bus_worlds import Heard, NatsWorld
+
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, PrioritizeQuestion, Ranking
+from equipoise.contracts.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
+from equipoise.runtime.bus import BusError, Endpoint, NotPermitted, Refused, connect
+from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.permissions import USERS, User, permission_file, permissions_of
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams
+
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+
+PASSWORDS = {user: f'{user}-"\\ $1' for user in USERS}
+
+
+class Anything(msgspec.Struct):
+    """A message of any kind."""
+
+
+class Users:
+    """A server with our permission file, and a way to be any of its users."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._directory = directory
+        self._url = url
+
+    def settings(self, user: User) -> Nats:
+        file = self._directory / user
+        file.write_text(PASSWORDS[user])
+        return Nats(url=self._url, user=user, password_file=str(file))
+
+    def bus(self, user: User) -> AbstractAsyncContextManager[NatsBus]:
+        return open_bus(self.settings(user), user, SystemClock(), None)
+
+
+@pytest.fixture(scope="module")
+async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users]:
+    directory = tmp_path_factory.mktemp("users")
+    world = NatsWorld(directory / "nats", permission_file(PASSWORDS))
+    await world.start()
+    users = Users(directory, world.settings.url)
+    await setup_streams(users.settings("setup"), intent_life=60)
+    yield users
+    await world.stop()
+
+
+def a_subject(channel: Channel, service: str) -> str:
+    """A subject of the channel as this service would say it."""
+    return channel.pattern.replace(".health.*", f".health.{service}").replace("*", "x").replace(">", "x.y")
+
+
+async def may(asking: Awaitable[object]) -> bool:
+    """Whether the server permits something (that it then answers otherwise is another matter)."""
+    try:
+        async with asyncio.timeout(3):
+            await asking
+    except NotPermitted:
+        return False
+    except (Refused, BusError):
+        return True
+    return True
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_service_can_say_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
+    """Each service is let to publish exactly the channels that the table gives it, health only its own."""
+    async with users.bus(service) as bus:
+        said = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
+        assert said == {channel.pattern for channel in CHANNELS if service in channel.said_by}
+        for other in SERVICES:
+            assert await may(bus.publish(subjects.health(other, "x"), Anything())) == (other == service)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_service_can_hear_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
+    """Each service is let to subscribe and to follow exactly the channels that the table gives it."""
+    async with users.bus(service) as bus:
+        heard = {c.pattern for c in CHANNELS if await may(bus.listen(c.pattern, Anything, Heard()))}
+        queues = {stream for stream in STREAMS if stream.work_queue}
+        assert heard == {
+            channel.pattern
+            for channel in CHANNELS
+            if (service in channel.heard_by and stream_of(channel.pattern) not in queues)
+            or service in channel.overheard_by
+            or service == channel.answered_by
+        }
+        kept = [c for c in CHANNELS if (stream := stream_of(c.pattern)) is not None and not stream.work_queue]
+        followed = {c.pattern for c in kept if await may(bus.follow(c.pattern, Anything, Heard()))}
+        assert followed == {channel.pattern for channel in kept if service in channel.heard_by}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_service_cannot_reach_around_the_table(users: Users, service: ServiceName) -> None:
+    """No wildcard, foreign inbox, stream administration or raw read gets a service what the table does not give."""
+    others = [other for other in USERS if other != service]
+    async with users.bus(service) as bus:
+        for pattern in (">", "*.>", "equipoise.>", "$JS.>", "$SYS.>", *(f"_INBOX.{other}.>" for other in others)):
+            assert not await may(bus.listen(pattern, Anything, Heard())), pattern
+        for stream in STREAMS:
+            for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.GET", "SNAPSHOT"):
+                assert not await may(asking(bus, f"$JS.API.STREAM.{verb}.{stream.name}")), f"{verb} {stream.name}"
+            assert not await may(asking(bus, f"$JS.API.DIRECT.GET.{stream.name}"))
+            deletes = service == "binder" and stream.work_queue
+            assert await may(asking(bus, f"$JS.API.STREAM.MSG.DELETE.{stream.name}")) == deletes
+            for consumer in (
+                f"CREATE.{stream.name}.mine",
+                f"CREATE.{stream.name}.mine.equipoise.>",
+                f"CREATE.{stream.name}",
+            ):
+                assert not await may(asking(bus, f"$JS.API.CONSUMER.{consumer}")), consumer
+            assert not await may(asking(bus, f"$JS.API.CONSUMER.DELETE.{stream.name}.binder"))
+            assert not await may(asking(bus, f"$JS.API.CONSUMER.DURABLE.CREATE.{stream.name}.binder"))
+        intents = "$JS.API.CONSUMER.{}.EQUIPOISE_INTENT.{}"
+        assert not await may(asking(bus, intents.format("CREATE", "mine.equipoise.eviction.intent.>")))
+        assert await may(asking(bus, intents.format("MSG.NEXT", "binder"))) == (service == "binder")
+
+
+async def asking(bus: NatsBus, subject: str) -> None:
+    """Publish on a subject of the server itself, as a hand-made client would."""
+    await bus._link.client.publish(subject, b"{}", reply=bus._link.client.new_inbox())
+    await bus._link.permitted(subject)
+
+
+async def test_the_tap_hears_everything_and_says_nothing(users: Users) -> None:
+    """The tap is let to hear every subject of ours, and to ask micro services about themselves; nothing else."""
+    async with users.bus("tap") as tap, users.bus("descheduler") as descheduler:
+        heard: Heard[EvictionIntent] = Heard()
+        await tap.listen("equipoise.>", EvictionIntent, heard)
+        await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
+        await heard.until(1)
+        for channel in CHANNELS:
+            assert not await may(tap.publish(a_subject(channel, "scorer"), Anything())), channel.pattern
+            if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
+                assert not await may(tap.follow(channel.pattern, Anything, Heard())), channel.pattern
+        assert not await may(tap.listen("$JS.>", Anything, Heard()))
+        assert await may(asking(tap, "$SRV.STATS.equipoise-scorer"))
+
+
+async def test_setup_makes_streams_and_is_no_service(users: Users) -> None:
+    """The setup user is let to make our streams, again and again, but not to say or hear anything on them."""
+    await setup_streams(users.settings("setup"), intent_life=60)
+    async with users.bus("setup") as bus:
+        for channel in CHANNELS:
+            assert not await may(bus.publish(a_subject(channel, "scorer"), Anything())), channel.pattern
+            assert not await may(bus.listen(channel.pattern, Anything, Heard())), channel.pattern
+
+
+async def test_each_service_does_its_part_as_itself(users: Users) -> None:
+    """With these rights an intent is said, worked on, removed when hopeless, and a question is answered."""
+    async with users.bus("descheduler") as descheduler, users.bus("binder") as binder, users.bus("scorer") as scorer:
+        outcomes: Heard[EvictionOutcome] = Heard()
+        worked: Heard[EvictionIntent] = Heard()
+        await descheduler.listen(f"{subjects.PREFIX}.eviction.outcome.*.*", EvictionOutcome, outcomes)
+        working = asyncio.create_task(binder.work(EvictionIntent, worked))
+        await descheduler.publish(subjects.eviction_intent("shop", "worked"), an_intent("worked"))
+        await worked.until(lambda deliveries: any(d.message.pod == "worked" for d in deliveries))
+        working.cancel()
+        assert binder.troubles.errors("permission") == 0
+
+        async def rank(question: PrioritizeQuestion) -> Ranking:
+            return Ranking(scores={})
+
+        await scorer.serve(
+            "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
+        )
+        async with users.bus("tap") as tap:
+            said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=5)
+        assert b"prioritize" in said.data
+        assert scorer.troubles.errors("permission") == 0
+
+
+async def test_a_user_without_its_password_is_not_let_in(users: Users, tmp_path: Path) -> None:
+    """Passwords are taken literally, with all their quotes and dollars; another one is refused."""
+    wrong = tmp_path / "wrong"
+    wrong.write_text("scorer")
+    settings = Nats(url=users.settings("scorer").url, user="scorer", password_file=str(wrong))
+
+    async def open_for_ever() -> None:
+        async with connect(settings, "scorer"):
+            raise AssertionError("a wrong password was taken")
+
+    opening = asyncio.create_task(open_for_ever())
+    await asyncio.wait([opening], timeout=0.2)
+    assert not opening.done()
+    opening.cancel()
+    await asyncio.wait([opening])
+
+
+def test_only_one_service_may_say_what_evicts() -> None:
+    """Intents come from the descheduler alone, outcomes from the binder alone, answers from the scorer alone."""
+    intents = {user for user in USERS if "equipoise.eviction.intent.*.*" in permissions_of(user).publish}
+    outcomes = {user for user in USERS if "equipoise.eviction.outcome.*.*" in permissions_of(user).publish}
+    answers = {user for user in USERS if permissions_of(user).answers}
+    assert (intents, outcomes, answers) == ({"descheduler"}, {"binder"}, {"scorer"})
+
+
+def test_a_password_may_be_a_variable_of_the_servers_environment() -> None:
+    """A word like $SCORER_PASSWORD is left for nats-server to look up; anything else is quoted."""
+    text = permission_file({user: "$SCORER_PASSWORD" if user == "scorer" else "$2a$11$abc" for user in USERS})
+    assert "user: scorer, password: $SCORER_PASSWORD," in text
+    assert 'user: binder, password: "$2a$11$abc",' in text

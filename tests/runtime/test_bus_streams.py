@@ -1,0 +1,158 @@
+"""The setup of streams: right the first time, harmless the second, and by nobody who may not."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats
+import pytest
+from builders import a_node_utilization, an_intent
+from bus_worlds import NatsWorld, eventually
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
+
+from equipoise.contracts import subjects
+from equipoise.runtime.bus import Bus, BusError, Refused, connect
+from equipoise.runtime.permissions import USERS, permission_file
+from equipoise.runtime.settings import ConfigurationError, Nats
+from equipoise.runtime.streams import read_lives, setup_streams
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
+    world = NatsWorld(tmp_path / "nats")
+    await world.start()
+    yield world
+    await world.stop()
+
+
+async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
+    """Every stream is kept in files; last values one per subject, intents as a queue that refuses a second one."""
+    await setup_streams(world.settings, intent_life=180)
+    async with await nats.connect(world.settings.url) as client:
+        streams = {info.config.name: info.config for info in await client.jetstream().streams_info()}
+        binder = await client.jetstream().consumer_info("EQUIPOISE_INTENT", "binder")
+    assert set(streams) == {stream.name for stream in subjects.STREAMS}
+    assert {config.storage for config in streams.values()} == {StorageType.FILE}
+    intents = streams["EQUIPOISE_INTENT"]
+    assert (intents.retention, intents.discard) == (RetentionPolicy.WORK_QUEUE, DiscardPolicy.NEW)
+    assert (intents.max_msgs_per_subject, intents.discard_new_per_subject, intents.max_age) == (1, True, 180)
+    assert streams["EQUIPOISE_UTILIZATION"].max_msgs_per_subject == 1
+    assert streams["EQUIPOISE_UTILIZATION"].max_age == 1_800
+    assert streams["EQUIPOISE_PLACEMENT"].max_age == 0
+    assert streams["EQUIPOISE_OUTCOME"].max_bytes == 256 * 2**20
+    assert (binder.config.ack_wait, binder.config.max_deliver) == (60, 5)
+    assert not binder.config.backoff
+
+
+async def test_running_it_again_changes_what_changed_and_loses_nothing(world: NatsWorld) -> None:
+    """A second setup with another life of intents updates the stream; messages and the consumer stay."""
+    await setup_streams(world.settings, intent_life=180)
+    async with connect(world.settings, "collector") as bus:
+        await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
+    await setup_streams(world.settings, intent_life=180)
+    await setup_streams(world.settings, intent_life=0.8, utilization_life=8)
+    async with await nats.connect(world.settings.url) as client:
+        intents = await client.jetstream().stream_info("EQUIPOISE_INTENT")
+        utilization = await client.jetstream().stream_info("EQUIPOISE_UTILIZATION")
+    assert intents.config.max_age == pytest.approx(0.8)
+    assert intents.config.duplicate_window == pytest.approx(0.8)
+    assert intents.state.consumer_count == 1
+    assert utilization.config.max_age == 8
+    assert utilization.state.messages == 1
+
+
+async def test_an_intent_that_nobody_took_is_gone_after_its_life(world: NatsWorld) -> None:
+    """After the life of an intent its pod is free for another one, even with the same message id."""
+    await setup_streams(world.settings, intent_life=0.2)
+    subject = subjects.eviction_intent("shop", "web-1")
+    async with connect(world.settings, "descheduler") as bus:
+        await bus.publish(subject, an_intent(), message_id="one")
+        async with asyncio.timeout(5):
+            while not await _kept_anew(bus, subject):  # noqa: ASYNC110  nothing tells that a message grew too old
+                await asyncio.sleep(0.02)
+
+
+async def _kept_anew(bus: Bus, subject: str) -> bool:
+    try:
+        return not (await bus.publish(subject, an_intent(), message_id="one")).duplicate
+    except Refused:
+        return False
+
+
+async def test_it_waits_for_nats(tmp_path: Path) -> None:
+    """Setup that begins before NATS is there makes the streams once it is."""
+    world = NatsWorld(tmp_path)
+    setting_up = asyncio.create_task(setup_streams(world.settings, intent_life=60))
+    await asyncio.wait([setting_up], timeout=0.1)
+    await world.start()
+    async with asyncio.timeout(10):
+        await setting_up
+    await world.stop()
+
+
+async def test_a_user_who_may_not_make_streams_is_told(tmp_path: Path) -> None:
+    """Setup as a service's user fails at once with what is not permitted."""
+    world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
+    await world.start()
+    (tmp_path / "password").write_text("secret")
+    settings = Nats(url=world.settings.url, user="collector", password_file=str(tmp_path / "password"))
+    async with asyncio.timeout(3):
+        with pytest.raises(BusError, match="not permitted"):
+            await setup_streams(settings, intent_life=60)
+    await world.stop()
+
+
+async def test_a_stream_that_cannot_become_ours_is_an_error(world: NatsWorld) -> None:
+    """A foreign stream on our subjects is told by name, instead of waiting for ever."""
+    async with await nats.connect(world.settings.url) as client:
+        await client.jetstream().add_stream(name="FOREIGN", subjects=["equipoise.>"])
+    async with asyncio.timeout(3):
+        with pytest.raises(BusError, match=r"EQUIPOISE_UTILIZATION: .*overlap"):
+            await setup_streams(world.settings, intent_life=60)
+
+
+async def test_the_program_reads_the_configuration_of_the_services(world: NatsWorld, tmp_path: Path) -> None:
+    """`python -m equipoise.runtime.streams` takes NATS and the life of intents from EQUIPOISE_CONFIG."""
+    configuration = tmp_path / "equipoise.yaml"
+    configuration.write_text(
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+        f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLife: 90s, dryRun: true}}\n"
+    )
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "equipoise.runtime.streams",
+        env=os.environ | {"EQUIPOISE_CONFIG": str(configuration)}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    async with asyncio.timeout(20):
+        assert await program.wait() == 0
+    async with await nats.connect(world.settings.url) as client:
+        assert (await client.jetstream().stream_info("EQUIPOISE_INTENT")).config.max_age == 90
+
+
+def test_the_life_of_an_intent_has_a_default_and_may_come_from_the_environment() -> None:
+    """No configuration means three minutes; the environment is stronger than the file; nonsense is refused."""
+    header = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+    assert read_lives(None, {})[1] == 180
+    assert read_lives(header + "descheduler: {intentLife: 2m}", {})[1] == 120
+    overlay = {"EQUIPOISE_DESCHEDULER__INTENT_LIFE": "90s"}
+    assert read_lives(header + "descheduler: {intentLife: 2m}", overlay)[1] == 90
+    with pytest.raises(ConfigurationError, match=r"descheduler\.intentLife"):
+        read_lives(header + "descheduler: {intentLife: 90}", {})
+
+
+async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -> None:
+    """Closing waits for handlers, but not for ever."""
+    await setup_streams(world.settings, intent_life=60)
+    begun = asyncio.Event()
+
+    async def never_ends(delivery: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(8):
+        async with connect(world.settings, "scorer") as bus:
+            await bus.listen("equipoise.utilization.node.*", type(a_node_utilization()), never_ends)
+            await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
+            await eventually(begun.is_set)

@@ -1,0 +1,312 @@
+"""What every `Kube` does, held to the same tests in memory and on a real API server."""
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
+
+from equipoise.contracts import objects
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    WORKLOAD_RESOURCES,
+    Change,
+    Conflict,
+    EvictionAnswer,
+    Forbidden,
+    KubeError,
+    NotFound,
+    Resource,
+    connect_kube,
+)
+from equipoise.runtime.settings.sections import Kubernetes
+
+
+def config_map(name: str, **data: str) -> objects.ConfigMap:
+    return objects.ConfigMap(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE), data=data)
+
+
+async def evict(world: World, pod: objects.Pod, *, uid: str = "", dry_run: bool = False) -> EvictionAnswer:
+    metadata = pod.metadata
+    return await world.kube.evict(metadata.namespace, metadata.name, uid=uid or metadata.uid, dry_run=dry_run)
+
+
+async def leaves(world: World, pod: objects.Pod) -> bool:
+    """The pod ends, or is gone, within some seconds."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                now = await world.kube.get(PODS, pod.metadata.name, pod.metadata.namespace)
+            except NotFound:
+                return True
+            if now.metadata.deletion_timestamp is not None:
+                return True
+            await asyncio.sleep(0.05)
+
+
+async def test_what_is_not_there_is_not_found(world: World) -> None:
+    """The error names verb, resource and object, so that a log line is enough to act on."""
+    with pytest.raises(NotFound) as error:
+        await world.kube.get(CONFIG_MAPS, "nobody", NAMESPACE)
+
+    assert 404 == error.value.status
+    assert "NotFound" == error.value.reason
+    assert "nobody" in str(error.value)
+
+
+async def test_created_once(world: World) -> None:
+    """A second creation is a conflict; the first has a uid, a version and a time."""
+    created = await world.kube.create(CONFIG_MAPS, config_map("once", a="1"))
+
+    assert {"a": "1"} == created.data
+    assert all((created.metadata.uid, created.metadata.resource_version, created.metadata.creation_timestamp))
+    with pytest.raises(Conflict):
+        await world.kube.create(CONFIG_MAPS, config_map("once", a="2"))
+
+
+async def test_replaced_only_by_who_saw_the_last_version(world: World) -> None:
+    """Compare-and-swap: of two who read the same version one loses."""
+    read = await world.kube.create(CONFIG_MAPS, config_map("ledger", a="1"))
+
+    written = await world.kube.replace(CONFIG_MAPS, msgspec.structs.replace(read, data={"a": "2"}))
+
+    with pytest.raises(Conflict):
+        await world.kube.replace(CONFIG_MAPS, msgspec.structs.replace(read, data={"a": "3"}))
+    assert written == await world.kube.get(CONFIG_MAPS, "ledger", NAMESPACE)
+    assert {"a": "2"} == written.data
+
+
+async def test_never_replaced_blindly(world: World) -> None:
+    """Without a version a write would win over everybody: it is refused."""
+    await world.kube.create(CONFIG_MAPS, config_map("seen", a="1"))
+
+    with pytest.raises(KubeError):
+        await world.kube.replace(CONFIG_MAPS, config_map("seen", a="2"))
+
+    assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "seen", NAMESPACE)).data
+
+
+async def test_listed_by_namespace_and_labels(world: World) -> None:
+    """A label selector chooses, and another namespace has nothing."""
+    for name, tier in (("x", "front"), ("y", "back")):
+        metadata = objects.ObjectMeta(name=f"listed-{name}", namespace=NAMESPACE, labels={"tier": tier, "of": "list"})
+        await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
+
+    async def names(namespace: str, selector: str) -> list[str]:
+        return [value.metadata.name for value in await world.kube.list(CONFIG_MAPS, namespace, selector)]
+
+    assert ["listed-x", "listed-y"] == await names(NAMESPACE, "of=list")
+    assert ["listed-y"] == await names("", "of=list,tier!=front")
+    assert [] == await names("default", "of=list")
+
+
+async def test_times_of_any_fraction_are_taken(world: World) -> None:
+    """A MicroTime that falls on a whole second is written with its six digits."""
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    lease = objects.Lease(
+        metadata=objects.ObjectMeta(name="whole-seconds", namespace=NAMESPACE),
+        spec=objects.LeaseSpec(holder_identity="a", lease_duration_seconds=15, acquire_time=moment, renew_time=moment),
+    )
+
+    created = await world.kube.create(LEASES, lease)
+    later = msgspec.structs.replace(created.spec, renew_time=moment.replace(microsecond=120))
+    written = await world.kube.replace(LEASES, msgspec.structs.replace(created, spec=later))
+
+    assert moment == created.spec.renew_time == written.spec.acquire_time
+    assert moment.replace(microsecond=120) == written.spec.renew_time
+
+
+async def test_an_event_is_written(world: World) -> None:
+    """As the events API wants it."""
+    event = objects.Event(
+        metadata=objects.ObjectMeta(name="web-1.evicted", namespace=NAMESPACE),
+        event_time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        reason="Evicted",
+        action="Evict",
+        note="node is overutilized",
+        regarding=objects.ObjectReference(api_version="v1", kind="Pod", namespace=NAMESPACE, name="web-1"),
+        reporting_controller="equipoise.dev/binder",
+        reporting_instance="binder-1",
+    )
+
+    await world.kube.create(EVENTS, event)
+
+    assert "node is overutilized" == (await world.kube.get(EVENTS, "web-1.evicted", NAMESPACE)).note
+
+
+async def test_annotations_of_others_stay(world: World) -> None:
+    """Exactly the given keys change; None removes one."""
+    metadata = objects.ObjectMeta(name="noted", namespace=NAMESPACE, annotations={"theirs": "1", "ours": "1"})
+    await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata, data={"a": "1"}))
+
+    await world.kube.annotate(CONFIG_MAPS, "noted", {"ours": None, "new": "x"}, namespace=NAMESPACE)
+
+    noted = await world.kube.get(CONFIG_MAPS, "noted", NAMESPACE)
+    assert {"theirs": "1", "new": "x"} == noted.metadata.annotations
+    assert {"a": "1"} == noted.data
+
+
+async def test_annotates_only_the_object_it_means(world: World) -> None:
+    """With a uid, another object of the same name is left alone."""
+    made = await world.kube.create(CONFIG_MAPS, config_map("meant"))
+
+    await world.kube.annotate(CONFIG_MAPS, "meant", {"a": "1"}, namespace=NAMESPACE, uid=made.metadata.uid)
+    with pytest.raises(Conflict):
+        await world.kube.annotate(CONFIG_MAPS, "meant", {"a": "2"}, namespace=NAMESPACE, uid="another")
+    with pytest.raises(NotFound):
+        await world.kube.annotate(CONFIG_MAPS, "nobody", {"a": "2"}, namespace=NAMESPACE)
+
+    assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "meant", NAMESPACE)).metadata.annotations
+
+
+@pytest.mark.parametrize("resource", [NODES, PODS, DEPLOYMENTS], ids=lambda resource: resource.kind)
+async def test_annotates_real_nodes_pods_and_workloads(real: RealWorld, resource: Resource[Any]) -> None:
+    """Only our keys change, and never those of another object of the same name."""
+    await real.run_pod("annotated")
+    before = (await real.kube.list(resource))[0]
+    target = {"name": before.metadata.name, "namespace": before.metadata.namespace}
+
+    await real.kube.annotate(resource, annotations={"equipoise.dev/x": "1"}, uid=before.metadata.uid, **target)
+    with pytest.raises(Conflict):
+        await real.kube.annotate(resource, annotations={"equipoise.dev/x": "2"}, uid="another", **target)
+
+    after = await real.kube.get(resource, **target)
+    assert {**before.metadata.annotations, "equipoise.dev/x": "1"} == after.metadata.annotations
+
+
+async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None:
+    """First everything, then a synced bookmark, then each change in order; from a version only what came after."""
+    ours = f"metadata.namespace={NAMESPACE},metadata.name=watched"
+    await world.kube.create(CONFIG_MAPS, config_map("watched", a="1"))
+    heard: list[Change[objects.ConfigMap]] = []
+    listed = asyncio.Event()
+
+    async def watch() -> None:
+        async with aclosing(world.kube.watch(CONFIG_MAPS, field_selector=ours)) as changes:
+            async for change in changes:
+                if change.synced:
+                    listed.set()
+                if change.object is not None or change.synced:
+                    heard.append(change)
+                if change.kind == "deleted":
+                    return
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        await listed.wait()
+        await world.kube.create(CONFIG_MAPS, config_map("not-watched"))
+        await world.kube.annotate(CONFIG_MAPS, "watched", {"n": "1"}, namespace=NAMESPACE)
+        await delete(world, CONFIG_MAPS, "watched")
+
+    assert ["added", "bookmark", "modified", "deleted"] == [change.kind for change in heard]
+    assert [{}, {"n": "1"}] == [heard[i].object.metadata.annotations for i in (0, 2)]  # type: ignore[union-attr]
+
+    changes = world.kube.watch(CONFIG_MAPS, since=heard[2].resource_version, namespace=NAMESPACE)
+    async with asyncio.timeout(10), aclosing(changes):
+        assert heard[3] == await anext(changes)
+
+
+async def delete(world: World, resource: Resource[objects.ConfigMap], name: str) -> None:
+    if isinstance(world, MemoryWorld):
+        world.kube.remove(resource, name, NAMESPACE)
+    if isinstance(world, RealWorld):
+        await world.cluster.request("DELETE", resource.path(NAMESPACE, name))
+
+
+async def test_evictions(world: World) -> None:
+    """The answers that the binder reads, one after the other, for one pod."""
+    pod = await world.run_pod("evicted")
+
+    rehearsed = await evict(world, pod, dry_run=True)
+    rehearsed_for_another = await evict(world, pod, uid="another", dry_run=True)
+    for_another = await evict(world, pod, uid="another")
+    still_there = await world.kube.get(PODS, pod.metadata.name, NAMESPACE)
+    done = await evict(world, pod)
+
+    assert [201, 409, 409, 201] == [
+        answer.status for answer in (rehearsed, rehearsed_for_another, for_another, done)
+    ]  # fmt: skip
+    assert "Conflict" == for_another.reason
+    assert pod.metadata.uid == still_there.metadata.uid
+    assert still_there.metadata.deletion_timestamp is None
+    assert await leaves(world, pod)
+
+
+async def test_an_eviction_of_a_pod_that_is_gone(world: World) -> None:
+    """404, also for a rehearsal."""
+    for dry_run in (True, False):
+        answer = await world.kube.evict(NAMESPACE, "nobody", uid="u", dry_run=dry_run)
+        assert (404, "NotFound") == (answer.status, answer.reason)
+
+
+async def test_an_eviction_against_a_disruption_budget(world: World) -> None:
+    """429 with its cause and without a time to come back; with two budgets 500; the pod stays."""
+    pod = await world.run_pod("guarded")
+
+    await world.forbid_disruption("guarded", "one")
+    blocked = [await evict(world, pod, dry_run=dry_run) for dry_run in (True, False)]
+    await world.forbid_disruption("guarded", "two")
+    confused = await evict(world, pod)
+
+    assert [(429, True, None)] * 2 == [(a.status, a.disruption_budget, a.retry_after) for a in blocked]
+    assert (500, False) == (confused.status, confused.disruption_budget)
+    assert "more than one PodDisruptionBudget" in confused.message
+    assert None is (await world.kube.get(PODS, pod.metadata.name, NAMESPACE)).metadata.deletion_timestamp
+
+
+async def test_everything_that_may_be_read_can_be_read(real: RealWorld) -> None:
+    """Every model fits what a real API server sends of its kind, or the kind is not installed."""
+    await real.run_pod("readable")
+    for resource in WORKLOAD_RESOURCES.values():
+        try:
+            await real.kube.list(resource)
+        except NotFound:
+            assert "." in resource.group, resource
+
+
+async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path: Path) -> None:
+    """The pod's own token is used; the refusal says who may not do what."""
+    manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "poor", "namespace": NAMESPACE}}
+    await real.cluster.apply([manifest])
+    token = await real.cluster.service_account_token(NAMESPACE, "poor")
+    inside = connect_kube(
+        Kubernetes(service_account=str(token.parent)),
+        "binder",
+        SystemClock(),
+        environment=real.cluster.in_cluster_environment,
+    )
+
+    async with inside as kube:
+        with pytest.raises(Forbidden, match=f"system:serviceaccount:{NAMESPACE}:poor"):
+            await kube.get(PODS, "web-1", NAMESPACE)
+        answer = await kube.evict(NAMESPACE, "web-1", uid="u", dry_run=True)
+
+        token.write_text("stale")
+        with pytest.raises(KubeError, match="401"):
+            async with connect_kube(
+                Kubernetes(service_account=str(token.parent)), "binder", SystemClock(),
+                environment=real.cluster.in_cluster_environment,
+            ) as stranger:  # fmt: skip
+                await stranger.get(PODS, "web-1", NAMESPACE)
+
+    assert (403, "Forbidden") == (answer.status, answer.reason)
+
+
+async def test_the_time_of_the_server(real: RealWorld) -> None:
+    """Learnt from its answers to a fraction of their resolution of a second."""
+    clock = SystemClock()
+    for _ in range(8):
+        await real.kube.list(CONFIG_MAPS, NAMESPACE)
+        await asyncio.sleep(0.11)
+
+    assert abs(real.kube.server_time(clock.now()) - clock.now()) < 0.25

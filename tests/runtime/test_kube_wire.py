@@ -1,0 +1,294 @@
+"""What the client makes of answers that a healthy API server does not give."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import BaseTestServer, TestServer
+
+from equipoise.contracts import objects
+from equipoise.runtime.api_server import ApiServer
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import CONFIG_MAPS, PODS, ROLLOUTS, Change, Expired, Kube, KubeError, connect_kube
+from equipoise.runtime.settings.sections import Kubernetes
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def status(code: int, reason: str, message: str) -> dict[str, object]:
+    return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
+
+
+def pod(name: str, version: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": version}}
+
+
+class Server:
+    """A server that answers as a test says, one answer after the other; the last one for ever."""
+
+    def __init__(self) -> None:
+        self.requests: list[web.Request] = []
+        self.answers: list[Answer] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        await request.read()
+        return await (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])(request)
+
+    def says(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+
+
+def text(code: int, body: str, **headers: str) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.Response(status=code, text=body, headers=names)
+
+    return answer
+
+
+def as_json(code: int, body: object) -> Answer:
+    return text(code, json.dumps(body), Content_Type="application/json")
+
+
+def lines(*frames: object, end: bytes = b"\n") -> Answer:
+    """A watch: each frame a line; `end` closes the last one."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        body = b"\n".join(json.dumps(frame).encode() for frame in frames)
+        await response.write(body + end)
+        return response
+
+    return answer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[tuple[Server, BaseTestServer]]:
+    server = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    async with TestServer(app) as running:
+        yield server, running
+
+
+def write_kubeconfig(path: Path, url: str, token: str) -> None:
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "here",
+                "clusters": [{"name": "here", "cluster": {"server": url}}],
+                "users": [{"name": "me", "user": {"token": token}}],
+                "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            }
+        )
+    )
+
+
+@pytest.fixture
+def kubeconfig(server: tuple[Server, BaseTestServer], tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    write_kubeconfig(path, str(server[1].make_url("")), "old")
+    return path
+
+
+@pytest.fixture
+async def kube(kubeconfig: Path) -> AsyncIterator[Kube]:
+    async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", SystemClock()) as kube:
+        yield kube
+
+
+@pytest.fixture
+def api(server: tuple[Server, BaseTestServer]) -> Server:
+    return server[0]
+
+
+async def heard(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
+    async with asyncio.timeout(5), aclosing(kube.watch(PODS, since=since)) as changes:
+        return [change async for change in changes]
+
+
+async def test_says_who_it_is(kube: Kube, api: Server) -> None:
+    """The server's logs and managedFields name the service."""
+    api.says(as_json(200, {}))
+
+    await kube.annotate(PODS, "web-1", {"a": "1"}, namespace="shop")
+
+    request = api.requests[0]
+    assert request.headers["User-Agent"].startswith("equipoise-binder/")
+    assert "application/merge-patch+json" == request.headers["Content-Type"]
+    assert "Bearer old" == request.headers["Authorization"]
+    assert "equipoise-binder" == request.query["fieldManager"]
+
+
+async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
+    kube: Kube, api: Server, server: tuple[Server, BaseTestServer], kubeconfig: Path
+) -> None:
+    """401: the token is read again and the request repeated, once."""
+    write_kubeconfig(kubeconfig, str(server[1].make_url("")), "new")
+    api.says(as_json(401, status(401, "Unauthorized", "Unauthorized")), as_json(200, pod("web-1", "1")))
+
+    assert "web-1" == (await kube.get(PODS, "web-1", "shop")).metadata.name
+    assert ["Bearer old", "Bearer new"] == [request.headers["Authorization"] for request in api.requests]
+
+    api.requests.clear()
+    api.says(as_json(401, status(401, "Unauthorized", "Unauthorized")))
+    with pytest.raises(KubeError, match="401"):
+        await kube.get(PODS, "web-1", "shop")
+    assert 2 == len(api.requests)
+
+
+async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
+    """Its 429 is no disruption budget's, and says when to come back."""
+    api.says(text(429, "Too many requests, please try again later.\n", Retry_After="7"))
+
+    with pytest.raises(KubeError, match="get pods shop/web-1: Too many requests, please try again later") as error:
+        await kube.get(PODS, "web-1", "shop")
+    answer = await kube.evict("shop", "web-1", uid="u", dry_run=False)
+
+    assert 7 == error.value.retry_after
+    assert (429, False, 7) == (answer.status, answer.disruption_budget, answer.retry_after)
+
+
+async def test_a_rehearsal_is_marked_twice(kube: Kube, api: Server) -> None:
+    """In the query, where an audit log shows it, and in the body, where no proxy drops it."""
+    bodies = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        bodies.append(json.loads(await request.text()))
+        return web.json_response(status(201, "", ""), status=201)
+
+    api.says(answer)
+    await kube.evict("shop", "web-1", uid="u", dry_run=True)
+    await kube.evict("shop", "web-1", uid="u", dry_run=False, grace_period=5)
+
+    assert ["All", None] == [request.query.get("dryRun") for request in api.requests]
+    assert [["All"], None] == [body["deleteOptions"].get("dryRun") for body in bodies]
+    assert [None, 5] == [body["deleteOptions"].get("gracePeriodSeconds") for body in bodies]
+    assert [{"uid": "u"}] * 2 == [body["deleteOptions"]["preconditions"] for body in bodies]
+
+
+async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> None:
+    """A refused connection is a KubeError without a status; an eviction that was not answered is a value."""
+    await server[1].close()
+
+    with pytest.raises(KubeError, match="no answer Unreachable: get pods shop/web-1") as error:
+        await kube.get(PODS, "web-1", "shop")
+    assert 0 == error.value.status
+    assert 0 == (await kube.evict("shop", "web-1", uid="u", dry_run=False)).status
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>login</html>", b'{"metadata": {"name": 5}}', b'{"metadata":', b'"\xff"', b"[" * 100_000]
+)
+async def test_nonsense_is_an_error_not_an_object(kube: Kube, api: Server, body: bytes) -> None:
+    """A proxy's page with status 200 is no pod."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body)
+
+    api.says(answer)
+
+    with pytest.raises(KubeError, match="Unreadable"):
+        await kube.get(PODS, "web-1", "shop")
+
+
+async def test_a_watch_reads_whole_lines_only(kube: Kube, api: Server) -> None:
+    """What came before the break counts; half an event does not."""
+    frames = [
+        {"type": "ADDED", "object": pod("a", "2")},
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "3"}, "spec": {"containers": None}}},
+        {"type": "DELETED", "object": pod("a", "4")},
+    ]
+    api.says(lines(*frames))
+    changes = await heard(kube)
+    assert [("added", "2"), ("bookmark", "3"), ("deleted", "4")] == [(c.kind, c.resource_version) for c in changes]
+
+    api.says(lines(*frames, end=b'\n{"type": "ADDED", "obj'))
+    with pytest.raises(KubeError, match="within an event"):
+        await heard(kube)
+
+
+async def test_a_past_that_is_gone(kube: Kube, api: Server) -> None:
+    """The 410 of a watch comes as an event under status 200, or as the status."""
+    expired = status(410, "Expired", "too old resource version: 1 (9)")
+    for answer in (lines({"type": "ERROR", "object": expired}), as_json(410, expired)):
+        api.says(answer)
+        with pytest.raises(Expired, match="too old resource version"):
+            await heard(kube)
+
+
+@pytest.mark.parametrize("frame", [{"type": "NEW", "object": {}}, {"type": "ADDED", "object": {"metadata": 5}}, 7])
+async def test_an_event_of_no_known_kind(kube: Kube, api: Server, frame: object) -> None:
+    """It is an error: to pass over it could be to miss a deletion."""
+    api.says(lines(frame))
+
+    with pytest.raises(KubeError, match="Unreadable"):
+        await heard(kube)
+
+
+async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> None:
+    """It is asked for pages instead, never for everything at once, and not asked to stream again."""
+    refusal = as_json(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
+    first = as_json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pod("a", "1")]})
+    second = as_json(200, {"metadata": {"resourceVersion": "5"}, "items": [pod("b", "2")]})
+    modified = lines({"type": "MODIFIED", "object": pod("a", "6")})
+    api.says(refusal, first, second, modified, first, second, modified)
+
+    for _ in range(2):
+        changes = await heard(kube, since="")
+        assert ["added", "added", "bookmark", "modified"] == [change.kind for change in changes]
+        assert [False, False, True, False] == [change.synced for change in changes]
+
+    assert [None, "500", "500", None, "500", "500", None] == [request.query.get("limit") for request in api.requests]
+    assert ["5", "5"] == [request.query["resourceVersion"] for request in (api.requests[3], api.requests[6])]
+
+
+async def test_an_argo_rollout_is_read(kube: Kube, api: Server) -> None:
+    """It writes its observed generation as a string."""
+    api.says(as_json(200, {"metadata": {"name": "web"}, "status": {"observedGeneration": "12", "readyReplicas": 3}}))
+
+    rollout = await kube.get(ROLLOUTS, "web", "shop")
+
+    assert (12, 3) == (rollout.status.observed_generation, rollout.status.ready_replicas)
+
+
+async def test_no_credentials(tmp_path: Path) -> None:
+    """What is missing is said, with the setting to change."""
+    for settings in (Kubernetes(kubeconfig=str(tmp_path / "none")), Kubernetes(service_account=str(tmp_path))):
+        connection = connect_kube(
+            settings, "binder", SystemClock(),
+            environment={"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"},
+        )  # fmt: skip
+        with pytest.raises(KubeError, match=r"kubernetes\.kubeconfig"):
+            async with connection:
+                pass
+
+
+async def test_a_context_is_chosen(kubeconfig: Path) -> None:
+    """One that does not exist is an error, not the current one."""
+    settings = Kubernetes(kubeconfig=str(kubeconfig), context="there")
+
+    with pytest.raises(KubeError, match="there"):
+        async with connect_kube(settings, "binder", SystemClock()):
+            pass
+
+
+async def test_connections_are_given_back(kube: Kube, api: Server) -> None:
+    """Watches that are left early and refused requests leave no connection open in use."""
+    api.says(lines({"type": "ADDED", "object": pod("a", "2")}, {"type": "ADDED", "object": pod("b", "3")}))
+    for _ in range(150):
+        async with aclosing(kube.watch(PODS, since="1")) as changes:
+            await anext(changes)
+    api.says(as_json(404, status(404, "NotFound", "x")))
+    for _ in range(150):
+        with pytest.raises(KubeError):
+            await kube.get(CONFIG_MAPS, "a", "shop")
+
+    assert isinstance(kube, ApiServer)

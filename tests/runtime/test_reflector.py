@@ -1,0 +1,303 @@
+"""A collection that is kept true whatever the API server and the network do."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from kube_worlds import NAMESPACE, RealWorld
+
+from equipoise.contracts import objects
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import CONFIG_MAPS, PODS, KubeError
+from equipoise.runtime.memory.clock import ManualClock, settle
+from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.reflector import Reflector
+
+Heard = list[tuple[str | None, str | None]]
+"""What `data["v"]` was before and after; None for absent."""
+
+
+def item(name: str, v: str = "1", **metadata: Any) -> objects.ConfigMap:
+    return objects.ConfigMap(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE, **metadata), data={"v": v})
+
+
+def value(held: objects.ConfigMap | None) -> str | None:
+    return None if held is None else f"{held.metadata.name}={held.data['v']}"
+
+
+class Replicas:
+    """Several API servers behind one address."""
+
+    def __init__(self, answering: MemoryKube) -> None:
+        self.answering = answering
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.answering, name)
+
+
+class Followed:
+    """A reflector over memory that runs, and what it told."""
+
+    def __init__(self, clock: ManualClock, kube: MemoryKube, asked: Any = None, **arguments: Any) -> None:
+        self.clock = clock
+        self.kube = kube
+        self.heard: Heard = []
+        self.reflector = Reflector(
+            asked or kube,
+            CONFIG_MAPS,
+            clock=clock,
+            on_change=lambda before, after: self.heard.append((value(before), value(after))),
+            **arguments,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(name for _, name in self.reflector.objects)
+
+    @property
+    def watches(self) -> int:
+        return sum(call.verb == "watch" for call in self.kube.calls)
+
+    def put(self, name: str, v: str = "1", **metadata: Any) -> None:
+        self.kube.put(CONFIG_MAPS, item(name, v, **metadata))
+
+    def remove(self, name: str) -> None:
+        self.kube.remove(CONFIG_MAPS, name, NAMESPACE)
+
+
+@contextlib.asynccontextmanager
+async def running(followed: Followed) -> AsyncIterator[Followed]:
+    task = asyncio.create_task(followed.reflector.run())
+    await settle()
+    try:
+        yield followed
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def followed() -> AsyncIterator[Followed]:
+    """Three objects, listed and followed."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    for name in ("a", "b", "c"):
+        kube.put(CONFIG_MAPS, item(name))
+    async with running(Followed(clock, kube)) as followed:
+        assert [(None, "a=1"), (None, "b=1"), (None, "c=1")] == followed.heard
+        followed.heard.clear()
+        yield followed
+
+
+async def test_hears_every_change(followed: Followed) -> None:
+    """Creations, changes and deletions are told with what was there before."""
+    followed.put("d")
+    followed.put("a", "2")
+    followed.remove("b")
+    await settle()
+
+    assert [(None, "d=1"), ("a=1", "a=2"), ("b=1", None)] == followed.heard
+    assert ["a", "c", "d"] == followed.names
+    assert followed.reflector.problem is None
+
+
+async def test_a_lost_past_is_made_up_for(followed: Followed) -> None:
+    """After 410 the collection is listed anew: what went is told as a deletion, the rest only if it changed."""
+    followed.kube.expire()
+    followed.remove("b")
+    followed.put("c", "2")
+    followed.put("d")
+    await followed.clock.advance(1)
+
+    assert [("b=1", None), ("c=1", "c=2"), (None, "d=1")] == followed.heard
+    assert ["a", "c", "d"] == followed.names
+
+
+async def test_another_object_under_an_old_name(followed: Followed) -> None:
+    """Deleted and created anew while nobody listened: two changes, never a modification of one pod into another."""
+    followed.kube.expire()
+    followed.remove("a")
+    followed.put("a", "2")
+    await followed.clock.advance(1)
+
+    assert [("a=1", None), (None, "a=2")] == followed.heard
+
+
+async def test_a_broken_watch_goes_on_where_it_broke(followed: Followed) -> None:
+    """No list is needed: the server tells what came in between."""
+    followed.kube.end_watches(KubeError(0, "Unreachable", "reset by peer"))
+    await settle()
+    followed.remove("a")
+    assert "reset by peer" in str(followed.reflector.problem)
+    await followed.clock.advance(1)
+
+    assert [("a=1", None)] == followed.heard
+    assert followed.reflector.problem is None
+
+
+async def test_an_answer_that_cannot_be_read_is_no_end(followed: Followed) -> None:
+    """An event that cannot be decoded would come again for ever: the collection is listed anew."""
+    followed.kube.end_watches(KubeError(0, "Unreadable", "expected `str`"))
+    await settle()
+    followed.remove("a")
+    followed.kube.expire()
+    await followed.clock.advance(1)
+
+    assert [("a=1", None)] == followed.heard
+    assert 2 == followed.watches
+
+
+async def test_a_half_open_connection_is_noticed(followed: Followed) -> None:
+    """Silence of 90 s ends a watch; bookmarks are no silence."""
+    for _ in range(3):
+        await followed.clock.advance(60)
+        followed.kube.bookmark()
+        await settle()
+    assert 1 == followed.watches
+    assert 0 == followed.reflector.age
+
+    followed.kube.silent = True
+    followed.remove("a")
+    await followed.clock.advance(89)
+    assert 89 == followed.reflector.age
+    followed.kube.silent = False
+    await followed.clock.advance(2)
+
+    assert [("a=1", None)] == followed.heard
+    assert 2 == followed.watches
+
+
+async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
+    """Watches that end at once are opened again ever more slowly, at most every 30 s; a healthy one starts anew."""
+    before = followed.watches
+    followed.kube.refuse("watch", status=500)
+    followed.kube.end_watches()
+    await followed.clock.advance(300)
+    refused = followed.watches - before
+    followed.kube.heal()
+    followed.put("a", "2")
+    await followed.clock.advance(30)
+
+    assert 10 <= refused <= 26
+    assert [("a=1", "a=2")] == followed.heard
+
+
+async def test_watches_that_end_normally_but_at_once_count_as_failures(followed: Followed) -> None:
+    """Else a server that closes every watch would be asked a thousand times a second."""
+    before = followed.watches
+    for _ in range(40):
+        followed.kube.end_watches()
+        await followed.clock.advance(1)
+
+    assert followed.watches - before < 15
+
+
+@pytest.fixture
+async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
+    """Two servers of one cluster: the first knows a and b, the second, which lags behind, only a."""
+    clock = ManualClock()
+    ahead, behind = MemoryKube(clock), MemoryKube(clock)
+    for kube, names in ((ahead, "ab"), (behind, "a")):
+        for name in names:
+            kube.put(CONFIG_MAPS, item(name))
+    servers = Replicas(ahead)
+    async with running(Followed(clock, ahead, asked=servers)) as followed:
+        followed.heard.clear()
+        servers.answering = behind
+        ahead.expire()
+        await clock.advance(0.1)
+        while "it was at 2" not in str(followed.reflector.problem):
+            await clock.advance(0.1)
+        yield followed, servers
+
+
+async def test_a_server_that_lags_behind_is_not_believed(replicas: tuple[Followed, Replicas]) -> None:
+    """Its list is dropped and asked for again: nothing of the old is told."""
+    followed, servers = replicas
+    servers.answering = followed.kube
+    await followed.clock.advance(2)
+
+    assert [] == followed.heard
+    assert ["a", "b"] == followed.names
+    assert followed.reflector.problem is None
+
+
+async def test_a_store_that_was_set_back_is_believed_in_the_end(replicas: tuple[Followed, Replicas]) -> None:
+    """After a restore of the store the old state is the true one: the second such list is taken."""
+    followed, _ = replicas
+    await followed.clock.advance(2)
+
+    assert [("b=1", None)] == followed.heard
+    assert ["a"] == followed.names
+
+
+async def test_synced_says_why_it_waits() -> None:
+    """The first list has an end to wait for, and a reason when it does not come."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    kube.refuse("watch", status=403)
+    async with running(Followed(clock, kube)) as followed:
+        waiting = asyncio.create_task(followed.reflector.synced(20))
+        await clock.advance(21)
+        with pytest.raises(TimeoutError, match="403"):
+            await waiting
+        assert float("inf") == followed.reflector.age
+
+        kube.heal()
+        waiting = asyncio.create_task(followed.reflector.synced(60))
+        await clock.advance(31)
+        await waiting
+        assert followed.reflector.age < 60
+
+
+async def test_only_what_is_read_is_kept() -> None:
+    """`trim` sees an object before it is kept or told; equal labels are one text in memory."""
+
+    def trim(held: objects.ConfigMap) -> objects.ConfigMap:
+        return msgspec.structs.replace(held, metadata=msgspec.structs.replace(held.metadata, annotations={}))
+
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    for name in ("a", "b"):
+        label = "".join(["long ", "text"])
+        kube.put(CONFIG_MAPS, item(name, annotations={"big": "x" * 1000}, labels={"app": label}))
+    async with running(Followed(clock, kube, trim=trim)) as followed:
+        first, second = followed.reflector.objects.values()
+
+    assert {} == first.metadata.annotations
+    assert first.metadata.labels["app"] is second.metadata.labels["app"]
+
+
+async def test_follows_a_real_api_server(real: RealWorld) -> None:
+    """Pods that are there, a pod that changes, and a pod that goes."""
+    pod = await real.run_pod("followed")
+    heard: asyncio.Queue[tuple[objects.Pod | None, objects.Pod | None]] = asyncio.Queue()
+    reflector = Reflector(
+        real.kube,
+        PODS,
+        clock=SystemClock(),
+        namespace=NAMESPACE,
+        on_change=lambda before, after: heard.put_nowait((before, after)),
+    )
+    key = (NAMESPACE, pod.metadata.name)
+
+    async def until(condition: Any) -> None:
+        while not condition(*(await heard.get())):
+            pass
+
+    async with asyncio.timeout(15), asyncio.TaskGroup() as group:
+        following = group.create_task(reflector.run())
+        await reflector.synced(5)
+        assert pod.metadata.uid == reflector.objects[key].metadata.uid
+        assert reflector.age < 5
+
+        await real.kube.annotate(PODS, pod.metadata.name, {"x": "1"}, namespace=NAMESPACE)
+        await until(lambda before, after: before and after and after.metadata.annotations.get("x") == "1")
+        await real.remove(pod)
+        await until(lambda before, after: before and before.metadata.uid == pod.metadata.uid and after is None)
+        assert key not in reflector.objects
+        following.cancel()

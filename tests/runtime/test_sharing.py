@@ -1,0 +1,55 @@
+"""Equal parts are kept once, and nothing else changes."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.contracts import objects
+from equipoise.runtime.sharing import PARTS_LIMIT, Sharing
+
+TEXTS = st.sampled_from(["", "a", "b"])
+
+
+def a_pod(name: str, app: str, key: str) -> objects.Pod:
+    """Decoded anew each time, as the API server's bytes are."""
+    pod = objects.Pod(
+        metadata=objects.ObjectMeta(name=name, namespace="shop", labels={"app": app} if app else {}),
+        spec=objects.PodSpec(
+            node_name="node-a",
+            containers=[objects.Container(ports=[objects.ContainerPort(host_port=80)])],
+            tolerations=[objects.Toleration(key=key)] if key else [],
+        ),
+        status=objects.PodStatus(phase="Running"),
+    )
+    return msgspec.json.decode(msgspec.json.encode(pod), type=objects.Pod)
+
+
+@given(pods=st.lists(st.builds(a_pod, TEXTS, TEXTS, TEXTS), max_size=6))
+def test_what_is_shared_is_equal(pods: list[objects.Pod]) -> None:
+    """Every object reads as before."""
+    sharing = Sharing()
+
+    assert pods == [sharing.shared(pod) for pod in pods]
+
+
+def test_equal_parts_are_one() -> None:
+    """Two pods of a workload share labels, containers and texts; a third with another toleration keeps its own."""
+    sharing = Sharing()
+    first, second, third = (
+        sharing.shared(a_pod(name, "web", key)) for name, key in (("1", "a"), ("2", "a"), ("3", "b"))
+    )
+
+    assert first.metadata.labels is second.metadata.labels
+    assert first.spec.containers is second.spec.containers is third.spec.containers
+    assert first.spec.node_name is second.spec.node_name
+    assert first.spec.volumes is second.spec.volumes
+    assert first.spec.tolerations != third.spec.tolerations
+
+
+def test_memory_has_a_bound() -> None:
+    """Parts of objects that are long gone do not pile up for ever."""
+    sharing = Sharing()
+    for number in range(PARTS_LIMIT + 10):
+        sharing.shared(objects.ConfigMap(metadata=objects.ObjectMeta(labels={"n": str(number)})))
+
+    assert len(sharing._parts) <= PARTS_LIMIT
