@@ -1,0 +1,1 @@
+"""A throwaway real Kubernetes cluster without Docker: built once, up in seconds, gone with its process."""

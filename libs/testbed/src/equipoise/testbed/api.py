@@ -1,0 +1,146 @@
+"""A small client of the API server for tests and demos: any request, server-side apply of any manifest, waiting.
+
+The services read through `equipoise.runtime.kube`; what judges them does not, so it talks plain HTTP and JSON.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+
+FIELD_MANAGER = "testbed"
+CONCURRENCY = 16
+POLL_SECONDS = 0.05
+
+
+class ApiError(RuntimeError):
+    """The API server refused: `status` is the HTTP code, `body` its Status object or text."""
+
+    def __init__(self, method: str, path: str, status: int, body: Any) -> None:
+        message = body.get("message", body) if isinstance(body, dict) else body
+        super().__init__(f"{method} {path}: {status} {message}")
+        self.status = status
+        self.body = body
+
+
+class Api:
+    """One connection pool to the API server, as an administrator unless a call brings its own token."""
+
+    def __init__(self, url: str, ca_file: Path, token: str) -> None:
+        self._url = url
+        self._ca_file = ca_file
+        self._token = token
+        self._session: aiohttp.ClientSession | None = None
+        self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    async def __aenter__(self) -> "Api":
+        connector = aiohttp.TCPConnector(
+            ssl=ssl.create_default_context(cafile=str(self._ca_file)), limit=2 * CONCURRENCY
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=30), read_bufsize=1 << 20
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """The decoded answer; ApiError for 4xx and 5xx."""
+        assert self._session is not None, "enter the Api first: async with cluster.api() as api"
+        headers = {"Authorization": f"Bearer {token or self._token}", "Content-Type": content_type}
+        async with self._session.request(method, self._url + path, json=body, headers=headers) as response:
+            is_json = response.content_type.endswith("json")
+            answer = await (response.json(content_type=None) if is_json else response.text())
+            if response.status >= 400:
+                raise ApiError(method, path, response.status, answer)
+            return answer
+
+    async def apply(self, documents: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """Server-side apply, namespaces and types first; the objects as they are now, in the order given."""
+        flat = [
+            item
+            for document in documents
+            if document
+            for item in (document["items"] if document["kind"].endswith("List") else [document])
+        ]
+        gate = asyncio.Semaphore(CONCURRENCY)
+        applied: dict[int, Any] = {}
+
+        async def apply_one(place: int) -> None:
+            async with gate:
+                applied[place] = await self._apply_one(flat[place])
+
+        first = [i for i, item in enumerate(flat) if item["kind"] in ("Namespace", "CustomResourceDefinition")]
+        rest = [i for i in range(len(flat)) if i not in set(first)]
+        for places in (first, rest):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for place in places:
+                        group.create_task(apply_one(place))
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+        return [applied[place] for place in range(len(flat))]
+
+    async def path(self, document: Mapping[str, Any]) -> str:
+        """Where an object lives: `/apis/apps/v1/namespaces/shop/deployments/web`."""
+        version, kind, metadata = document["apiVersion"], document["kind"], document["metadata"]
+        plural, namespaced = await self._resource(version, kind)
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        scope = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
+        return f"{root}{scope}/{plural}/{metadata['name']}"
+
+    async def wait(self, path: str, condition: Callable[[Any], bool], *, timeout: float = 30.0, what: str = "") -> Any:
+        """GET until the body meets the condition; a TimeoutError says what was seen last."""
+        seen: Any = None
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    asked = time.monotonic()
+                    try:
+                        seen = await self.request("GET", path)
+                        if condition(seen):
+                            return seen
+                    except ApiError as error:
+                        if error.status != 404:
+                            raise
+                        seen = error
+                    # A long list costs the server more than the wait is worth when asked for all the time.
+                    await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - asked)))
+        except TimeoutError as error:
+            raise TimeoutError(f"{what or path} not so after {timeout:g} s; last: {str(seen)[:400]}") from error
+
+    async def _apply_one(self, document: Mapping[str, Any]) -> Any:
+        return await self.request(
+            "PATCH",
+            f"{await self.path(document)}?fieldManager={FIELD_MANAGER}&force=true",
+            document,
+            content_type="application/apply-patch+yaml",
+        )
+
+    async def _resource(self, version: str, kind: str) -> tuple[str, bool]:
+        if (version, kind) not in self._resources:
+            root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            for resource in (await self.request("GET", root))["resources"]:
+                if "/" not in resource["name"]:
+                    self._resources[version, resource["kind"]] = (resource["name"], resource["namespaced"])
+        try:
+            return self._resources[version, kind]
+        except KeyError:
+            raise LookupError(f"this API server knows no {kind} in {version}") from None

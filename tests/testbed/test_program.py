@@ -1,0 +1,53 @@
+"""`equipoise testbed up`, `status` and `down` work on one another."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.state import process_start
+
+TESTBED = [sys.executable, "-c", "from equipoise.testbed.program import testbed; testbed()"]
+
+
+def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: Path) -> None:
+    """`up` keeps a cluster in the foreground, `status` shows it, `down` ends it and every part of it."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*TESTBED, *arguments], env=environment, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    with (tmp_path / "up.log").open("w") as output:
+        up = subprocess.Popen(
+            [*TESTBED, "up", "--nodes", "2", "--directory", str(tmp_path / "here")],
+            env=environment,
+            stdout=output,
+            stderr=output,
+        )
+    deadline = time.monotonic() + 40
+    while not (shown := json.loads(run("status", "-o", "json").stdout)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    twice = run("up")
+    etcd = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_etcd(int(pid), tmp_path)]
+    down = run("down")
+
+    assert "default" == shown[0]["name"]
+    assert "a cluster named default runs already" in twice.stderr
+    assert len(etcd) == 1
+    assert "stopped default\n" == down.stdout
+    assert up.wait(timeout=5) == 0
+    assert process_start(etcd[0]) is None
+    assert [] == json.loads(run("status", "-o", "json").stdout)
+    assert "no cluster named default runs" in run("down").stderr
+
+
+def _is_etcd(pid: int, directory: Path) -> bool:
+    try:
+        return f"--data-dir={directory}" in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
