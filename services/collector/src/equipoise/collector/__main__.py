@@ -1,0 +1,34 @@
+"""Starts the collector."""
+
+from equipoise.collector.service import Collector
+from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.sources import SOURCES
+from equipoise.runtime.process import Runtime, run
+
+
+async def start(runtime: Runtime[CollectorSettings]) -> None:
+    """Runs until cancelled."""
+    settings, shared = runtime.own, runtime.configuration.shared
+    collector = Collector(
+        settings=settings,
+        load=shared.load,
+        namespace=shared.kubernetes.namespace,
+        identity=runtime.identity,
+        source=SOURCES[settings.source](settings, shared.load, runtime.clock),
+        kube=runtime.kube,
+        bus=runtime.bus,
+        clock=runtime.clock,
+        health=runtime.health,
+        metrics=runtime.metrics,
+    )
+    await collector.attach()
+    await collector.run()
+
+
+def main() -> None:
+    """The program of this service."""
+    run("collector", CollectorSettings, start, kube=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""What collectors have told before: this one must speak louder, and take back the nodes that went while none watched.
+
+Readers drop a lower epoch, so one that depends on clocks alone could silence us for as long as we lead.
+"""
+
+from collections.abc import Container
+
+import msgspec
+
+
+class ToldPlacement(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a placement on the bus all that is needed here: its pods are not even read."""
+
+    node: str
+    uid: str
+    labels: dict[str, str] = {}
+    removed: bool = False
+    epoch: int
+
+
+class Past:
+    """The last placement of every node on the bus, ours among them."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, ToldPlacement] = {}
+        self._epoch = 0
+
+    def on_placement(self, told: ToldPlacement) -> None:
+        """Take in what was told of a node."""
+        self._epoch = max(self._epoch, told.epoch)
+        if told.removed:
+            self._nodes.pop(told.node, None)
+        else:
+            self._nodes[told.node] = told
+
+    def next_epoch(self, now: float) -> int:
+        """An epoch above every one before: milliseconds of `now`, unless a clock ran ahead of it."""
+        return max(int(now * 1000), self._epoch + 1)
+
+    def phantoms(self, present: Container[str]) -> list[ToldPlacement]:
+        """Nodes that were told of and whose names are not `present` in the cluster."""
+        return [told for name, told in self._nodes.items() if name not in present]

@@ -1,0 +1,237 @@
+"""Who is on which node: watched objects folded into one placement per node.
+
+A pod that left stays listed while any window's mean still shows it, with the usage it was last measured at, so that
+readers can take it off. Times come in as arguments.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from equipoise.collector.pods import FINISHED, placed, seconds
+from equipoise.contracts.load import Stay, share_measured
+from equipoise.contracts.messages import GonePod, NodePlacement, PlacedPod, Resources, Taint
+from equipoise.contracts.objects import Node, OwnerReference, Pod
+from equipoise.contracts.owners import workload_from_pod, workload_of
+from equipoise.contracts.quantity import parse_quantity
+from equipoise.contracts.workload import Workload
+
+NEGLIGIBLE = 0.01
+"""A gone pod that ran in less than this share of every window is dropped: short jobs would fill the message."""
+
+GONE_LIMIT = 500
+"""Gone pods told per node at most (the latest ones): a message must stay below 1 MiB."""
+
+REMOVED_LIMIT = 1_000
+"""Deleted nodes remembered at most, to be told again by the next leader."""
+
+PodName = tuple[str, str]
+"""Namespace and name."""
+
+OwnerOf = Callable[[Workload], OwnerReference | None]
+"""The controller of a ReplicaSet or a Job; raises LookupError when that object is not known."""
+
+
+class Tracked(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod on a node. Its workload is looked up when it is told: its owner may be seen later than the pod."""
+
+    pod: Pod
+    placed: PlacedPod
+
+
+class Fleet:
+    """Nodes and their pods, as the watches tell them, and which nodes have news."""
+
+    def __init__(
+        self,
+        *,
+        windows: Iterable[float],
+        start_limit: float,
+        memory: float,
+        owner_of: OwnerOf,
+        selector: Mapping[str, str],
+    ) -> None:
+        """`windows` are the lengths in which a gone pod still shows; `memory` is for how long owners are known.
+
+        Both in seconds, as `start_limit`, after which a pod counts as started.
+        """
+        self._windows = tuple(windows)
+        self._start_limit = start_limit
+        self._memory = memory
+        self._owner_of = owner_of
+        self._selector = selector
+        self._nodes: dict[str, Node] = {}
+        self._removed: dict[str, str] = {}
+        self._pods: dict[str, dict[str, Tracked]] = {}
+        self._gone: dict[str, dict[str, GonePod]] = {}
+        self._left: dict[PodName, tuple[float, Workload | None, str]] = {}
+        self._usage: dict[str, Resources] = {}
+        self.news: set[str] = set()
+        """Names of nodes whose placement may have changed since it was last told."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """This collector's nodes by name."""
+        return self._nodes
+
+    @property
+    def removed(self) -> Mapping[str, str]:
+        """UIDs of deleted nodes by name, the latest ones."""
+        return self._removed
+
+    def tracked(self, node: str) -> Iterator[Tracked]:
+        """The pods on a node."""
+        return iter(self._pods.get(node, {}).values())
+
+    def workload_of(self, pod: Pod) -> Workload | None:
+        """Its workload, from its owner where that is known, else from the pod alone."""
+        try:
+            return workload_of(pod, self._owner_of)
+        except LookupError:
+            return workload_from_pod(pod)
+
+    def owners(self) -> dict[PodName, tuple[Workload | None, str]]:
+        """Workload and node of every pod, of those that left of late too: their samples are still there."""
+        known = {name: (workload, node) for name, (_, workload, node) in self._left.items()}
+        for node in self._nodes:
+            for tracked in self.tracked(node):
+                known[tracked.placed.namespace, tracked.placed.name] = (self.workload_of(tracked.pod), node)
+        return known
+
+    def measured(self, usage: Mapping[str, Resources]) -> None:
+        """By pod UID what was measured last; a pod that leaves takes it along."""
+        self._usage.update(usage)
+
+    def on_node(self, before: Node | None, after: Node | None) -> None:
+        """A node came (before is None), changed, or went (after is None)."""
+        known = after if after is not None else before
+        if known is None:
+            return
+        name = known.metadata.name
+        here = self._nodes.get(name)
+        if after is None or not self.mine(after.metadata.labels):
+            if here is not None:
+                del self._nodes[name]
+                self._gone.pop(name, None)
+                self.remove(name, here.metadata.uid)
+            return
+        if here is not None and here.metadata.uid != after.metadata.uid:
+            self._gone.pop(name, None)
+        self._nodes[name] = after
+        self._removed.pop(name, None)
+        self.news.add(name)
+
+    def remove(self, name: str, uid: str) -> None:
+        """Have it told that this node is no more."""
+        self._removed[name] = uid
+        if len(self._removed) > REMOVED_LIMIT:
+            del self._removed[next(iter(self._removed))]
+        self.news.add(name)
+
+    def mine(self, labels: Mapping[str, str]) -> bool:
+        """Is a node with these labels this collector's?"""
+        return all(labels.get(label) == value for label, value in self._selector.items())
+
+    def on_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
+        """A pod came, changed, or went; a namesake with another UID is another pod."""
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            self._leave(before, now)
+        if after is None or not after.spec.node_name:
+            return
+        if after.status.phase in FINISHED:
+            self._leave(after, now)
+            return
+        node, uid = after.spec.node_name, after.metadata.uid
+        here = self._pods.setdefault(node, {})
+        known = here.get(uid)
+        here[uid] = Tracked(pod=after, placed=placed(after, known.placed if known else None, now, self._start_limit))
+        self._gone.get(node, {}).pop(uid, None)
+        self.news.add(node)
+
+    def _leave(self, pod: Pod, now: float) -> None:
+        node = pod.spec.node_name
+        tracked = self._pods.get(node, {}).pop(pod.metadata.uid, None)
+        if tracked is None:
+            return
+        self.news.add(node)
+        here = tracked.placed
+        usage = self._usage.pop(here.uid, Resources())
+        workload = self.workload_of(tracked.pod)
+        self._left[here.namespace, here.name] = (now, workload, node)
+        if here.running_since is not None and node in self._nodes:
+            self._gone.setdefault(node, {})[here.uid] = GonePod(
+                uid=here.uid,
+                namespace=here.namespace,
+                name=here.name,
+                workload=workload,
+                running_since=here.running_since,
+                gone_at=now,
+                requests=here.requests,
+                limits=here.limits,
+                usage=usage,
+            )
+
+    def forget(self, now: float) -> None:
+        """Drop gone pods that no window shows any more, lists of nodes that are no more, usage of pods that left."""
+        for node, gone in list(self._gone.items()):
+            kept = {uid: pod for uid, pod in gone.items() if self._shows(pod, now)}
+            if len(kept) > GONE_LIMIT:
+                latest = sorted(kept.values(), key=lambda pod: pod.gone_at)[-GONE_LIMIT:]
+                kept = {pod.uid: pod for pod in latest}
+            self._gone[node] = kept
+            if not kept:
+                del self._gone[node]
+        self._pods = {node: pods for node, pods in self._pods.items() if pods}
+        here = {uid for pods in self._pods.values() for uid in pods}
+        self._usage = {uid: usage for uid, usage in self._usage.items() if uid in here}
+        self._left = {name: left for name, left in self._left.items() if now - left[0] <= self._memory}
+
+    def _shows(self, pod: GonePod, now: float) -> bool:
+        stay = Stay(placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage)
+        return any(share_measured(stay, now, length) >= NEGLIGIBLE for length in self._windows)
+
+    def placement(self, name: str) -> NodePlacement | None:
+        """What is to be told of a node (epoch and sequence are the speaker's); None when it was never here."""
+        node = self._nodes.get(name)
+        if node is None:
+            uid = self._removed.get(name)
+            return None if uid is None else NodePlacement(node=name, uid=uid, removed=True, epoch=0, sequence=0)
+        ready, since = readiness(node)
+        return NodePlacement(
+            node=name,
+            uid=node.metadata.uid,
+            labels=node.metadata.labels,
+            taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+            ready=ready,
+            ready_since=since,
+            cordoned=node.spec.unschedulable,
+            created_at=seconds(node.metadata.creation_timestamp) or 0.0,
+            allocatable=amounts(node.status.allocatable),
+            capacity=amounts(node.status.capacity),
+            pod_capacity=int(amount(node.status.allocatable.get("pods")) or 0),
+            pods=[
+                msgspec.structs.replace(tracked.placed, workload=self.workload_of(tracked.pod))
+                for tracked in self.tracked(name)
+            ],
+            gone=sorted(self._gone.get(name, {}).values(), key=lambda pod: pod.gone_at),
+            epoch=0,
+            sequence=0,
+        )
+
+
+def readiness(node: Node) -> tuple[bool, float | None]:
+    """Is it Ready, and since when is that so?"""
+    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    return (False, None) if ready is None else (ready.status == "True", seconds(ready.last_transition_time))
+
+
+def amount(text: str | None) -> float | None:
+    """A quantity, or None for what is none."""
+    try:
+        return None if text is None else parse_quantity(text)
+    except ValueError:
+        return None
+
+
+def amounts(quantities: Mapping[str, str]) -> Resources:
+    return Resources(cpu=amount(quantities.get("cpu")), memory=amount(quantities.get("memory")))

@@ -1,0 +1,210 @@
+"""Which of the answers are measurements. What is not is unknown, with a reason, and never 0.
+
+Unknown are: NaN, infinite and negative values; more than a machine has; two series that claim to be one node;
+windows whose samples cover too little of them; samples from the future or too old; series of a namesake that was
+there before.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import get_args
+
+import msgspec
+
+from equipoise.collector.questions import Resource, Sample, Statistic, What
+from equipoise.contracts.load import FUTURE_TOLERANCE
+from equipoise.contracts.messages import Resources
+
+Answers = Mapping[What, list[Sample]]
+"""What was answered about one resource in one window."""
+
+EXCESS = 1.05
+"""A measured usage may exceed what the machine has by rounding (it is capped then), not by more than this factor."""
+
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cluster says of a node or a pod that is to be measured."""
+
+    since: float
+    """When it came to be: earlier samples under its name are those of a namesake."""
+
+    ceiling: Resources
+    """What its machine has."""
+
+    node: str = ""
+    """For a pod: where it runs."""
+
+
+class Criteria(msgspec.Struct, frozen=True, kw_only=True):
+    """By what a window's samples are judged."""
+
+    at: float
+    length: float
+    """The window is (at − length, at]; seconds."""
+
+    coverage: float
+    """0..1: less covered windows are unknown."""
+
+    life: float
+    """Seconds: an older newest sample says nothing of now."""
+
+    reach: float
+    """Seconds back within which the last sample of a series that ended is looked for."""
+
+
+class Intervals(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds between raw samples, per node."""
+
+    by_node: Mapping[str, float] = {}
+    usual: float | None = None
+    """Of nodes that are not in `by_node`; None: not known either."""
+
+    def of(self, node: str) -> float | None:
+        return self.by_node.get(node, self.usual)
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of one node in one window."""
+
+    mean: float | None = None
+    statistics: Mapping[Statistic, float] = {}
+    sampled_at: float | None = None
+    """Newest raw sample; None when there is none at all."""
+
+    why: str = ""
+    """Why the mean is unknown."""
+
+
+def intervals_from(samples: Iterable[Sample]) -> Intervals:
+    """Scrape intervals from measured spacings; the largest one of a node counts, so that none looks covered twice."""
+    by_node: dict[str, float] = {}
+    for sample in samples:
+        if math.isfinite(sample.value) and sample.value > 0:
+            by_node[sample.node] = max(sample.value, by_node.get(sample.node, 0.0))
+    return Intervals(by_node=by_node, usual=median(by_node.values()) if by_node else None)
+
+
+def coverage(count: float, length: float, interval: float) -> float:
+    """Share (0..1) of a window that `count` samples cover.
+
+    A window holds length ÷ interval samples, one fewer where its ends fall between two: that one is not held against
+    it. A single sample covers nothing, as no rate can be had from it.
+    """
+    return min(1.0, count / max(2.0, math.floor(length / interval - 0.5)))
+
+
+def read_nodes(
+    known: Mapping[str, Known], resource: Resource, answers: Answers, intervals: Intervals, criteria: Criteria
+) -> dict[str, Reading]:
+    """A reading for every known node; samples of other nodes are passed over."""
+    by_node = {what: _by_node(samples) for what, samples in answers.items()}
+    return {
+        node: _read_node(node, known[node], resource, {what: found.get(node, []) for what, found in by_node.items()},
+                         intervals.of(node), criteria)
+        for node in known
+    }  # fmt: skip
+
+
+def _by_node(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample.node, []).append(sample)
+    return found
+
+
+def _read_node(
+    node: str, known: Known, resource: Resource, answers: Answers, interval: float | None, criteria: Criteria
+) -> Reading:
+    alive = answers.get("newest", [])
+    if len(alive) > 1:
+        return Reading(why=f"{resource}: {len(alive)} series claim to be this node")
+    # No live series: it ended, or its target failed the last scrape. The newest sample before that tells the age.
+    newest = alive[0] if alive else _latest(answers.get("last", []))
+    if newest is None or not math.isfinite(newest.value):
+        return Reading(why=f"{resource}: no sample")
+    sampled_at = newest.value
+    if sampled_at > criteria.at + FUTURE_TOLERANCE:
+        return Reading(why=f"{resource}: newest sample lies {sampled_at - criteria.at:.0f} s in the future")
+    if sampled_at < known.since:
+        return Reading(why=f"{resource}: newest sample is older than the node")
+    mine = {what: [sample for sample in found if sample.series == newest.series] for what, found in answers.items()}
+    why = _doubt(known, mine.get("count", []), interval, criteria) or _stale(sampled_at, criteria)
+    ceiling = getattr(known.ceiling, resource)
+    mean, fault = _amount(mine.get("mean", []), ceiling)
+    if why or fault:
+        return Reading(sampled_at=sampled_at, why=f"{resource}: {why or fault}")
+    statistics = {what: _amount(mine.get(what, []), ceiling)[0] for what in STATISTICS}
+    measured = {what: value for what, value in statistics.items() if value is not None}
+    return Reading(mean=mean, statistics=measured, sampled_at=sampled_at)
+
+
+def _latest(samples: list[Sample]) -> Sample | None:
+    return max((sample for sample in samples if math.isfinite(sample.value)), key=lambda s: s.value, default=None)
+
+
+def _stale(sampled_at: float, criteria: Criteria) -> str:
+    age = criteria.at - sampled_at
+    return f"newest sample is {age:.0f} s old" if age > criteria.life else ""
+
+
+def _doubt(known: Known, counts: list[Sample], interval: float | None, criteria: Criteria) -> str:
+    """Why the samples do not speak for the whole window; empty when they do."""
+    length = criteria.length
+    if interval is None:
+        return "scrape interval not known yet (fewer than two samples of a series)"
+    count = counts[0].value if len(counts) == 1 and math.isfinite(counts[0].value) else 0.0
+    share = coverage(count, length, interval)
+    if count < 2 or share < criteria.coverage:
+        return f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s"
+    lived = criteria.at - known.since
+    if lived < criteria.coverage * length:
+        return f"has been there for {lived:.0f} s of a window of {length:g} s"
+    return ""
+
+
+def _amount(samples: list[Sample], ceiling: float | None) -> tuple[float | None, str]:
+    """The one measured amount, capped at what there is; or None and why."""
+    if len(samples) != 1:
+        return None, "no value" if not samples else f"{len(samples)} values"
+    value = samples[0].value
+    if not math.isfinite(value) or value < 0:
+        return None, f"value is {value:g}"
+    if ceiling is not None and value > ceiling * EXCESS:
+        return None, f"value is {value:g} where the machine has {ceiling:g}"
+    # + 0.0 turns a negative zero into a plain one.
+    return (value if ceiling is None else min(value, ceiling)) + 0.0, ""
+
+
+def read_pods(
+    known: Mapping[tuple[str, str], Known],
+    resource: Resource,
+    answers: Answers,
+    intervals: Intervals,
+    criteria: Criteria,
+) -> dict[tuple[str, str], float]:
+    """Mean usage by (namespace, name) of the known pods that were measured; the others are absent.
+
+    A pod that returned under its old name on another node has a series on either: only the one of its node counts.
+    """
+    means, counts = (_by_pod(known, answers.get(what, [])) for what in ("mean", "count"))
+    measured: dict[tuple[str, str], float] = {}
+    for name, samples in means.items():
+        interval = intervals.of(known[name].node)
+        amount, fault = _amount(samples, getattr(known[name].ceiling, resource))
+        same = [sample for sample in counts.get(name, []) if sample.series == samples[0].series]
+        if amount is not None and not fault and not _doubt(known[name], same, interval, criteria):
+            measured[name] = amount
+    return measured
+
+
+def _by_pod(known: Mapping[tuple[str, str], Known], samples: Iterable[Sample]) -> dict[tuple[str, str], list[Sample]]:
+    found: dict[tuple[str, str], list[Sample]] = {}
+    for sample in samples:
+        name = (sample.namespace, sample.pod)
+        # A node label that is no node's name (an address and port) tells nothing against the sample.
+        if name in known and sample.node in (known[name].node, ""):
+            found.setdefault(name, []).append(sample)
+    return found

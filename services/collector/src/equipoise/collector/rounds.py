@@ -1,0 +1,133 @@
+"""One round: every question about one window, asked at one shared moment, and what came of them.
+
+Each window has rounds of its own, one after the other: a slow source makes values older, never rounds more.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from equipoise.collector.questions import Ask, Resource, Sample, SourceError, Statistic, Subject, What
+from equipoise.collector.readings import Criteria, Intervals, Known, Reading, intervals_from, read_nodes, read_pods
+from equipoise.collector.sources import MetricSource
+
+RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
+
+LAST_STEPS = 20
+"""Into how many steps the past is cut to find the last sample of a series that ended."""
+
+STATISTIC_STEPS = 60
+SAMPLES_PER_STEP = 4
+"""An inner rate of cpu needs some raw samples, or it shows the scrapes instead of the usage."""
+
+SPACING_FACTORS = (1.0, 4.0)
+"""Over how many times the shortest window two raw samples of a series are looked for."""
+
+PodName = tuple[str, str]
+"""Namespace and name."""
+
+
+class NodesRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Readings by resource and node. A resource with a failed question is in `failed` only."""
+
+    readings: Mapping[Resource, Mapping[str, Reading]]
+    failed: Mapping[Resource, str]
+    strangers: str = ""
+    """Set when samples came, but none of a known node: the labels of one."""
+
+
+class PodsRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean usage by resource and pod. A resource with a failed question is in `failed` only."""
+
+    usage: Mapping[Resource, Mapping[PodName, float]]
+    failed: Mapping[Resource, str]
+
+
+async def measure_nodes(
+    source: MetricSource,
+    known: Mapping[str, Known],
+    criteria: Criteria,
+    intervals: Intervals,
+    statistics: Sequence[Statistic] = (),
+) -> NodesRound:
+    """Ask for every node's usage in one window."""
+    step = statistic_step(criteria.length, intervals.usual)
+    wanted: list[What] = ["mean", "count", "newest", *(statistics if step is not None else ())]
+    answers, failed = await _ask(source, "node", RESOURCES, wanted, criteria.length, criteria.at, step or 0.0)
+    quiet = [resource for resource, found in answers.items() if known.keys() - {s.node for s in found["newest"]}]
+    if quiet:
+        ended, lost = await _ask(
+            source, "node", quiet, ["last"], criteria.reach, criteria.at, criteria.reach / LAST_STEPS
+        )
+        failed |= lost
+        for resource, found in ended.items():
+            answers[resource] |= found
+    readings = {
+        resource: read_nodes(known, resource, found, intervals, criteria)
+        for resource, found in answers.items()
+        if resource not in failed
+    }
+    return NodesRound(readings=readings, failed=failed, strangers=_strangers(known, answers))
+
+
+async def measure_pods(
+    source: MetricSource, known: Mapping[PodName, Known], criteria: Criteria, intervals: Intervals
+) -> PodsRound:
+    """Ask for every pod's mean usage in one window."""
+    answers, failed = await _ask(source, "pod", RESOURCES, ["mean", "count"], criteria.length, criteria.at)
+    usage = {resource: read_pods(known, resource, found, intervals, criteria) for resource, found in answers.items()}
+    return PodsRound(usage=usage, failed=failed)
+
+
+async def find_intervals(source: MetricSource, shortest: float, at: float) -> Intervals:
+    """How far apart raw samples of the nodes lie; raises SourceError."""
+    found = Intervals()
+    for factor in SPACING_FACTORS:
+        question = Ask(subject="node", resource="cpu", what="spacing", length=shortest * factor, at=at)
+        found = intervals_from(await source.ask(question))
+        if found.usual is not None:
+            break
+    return found
+
+
+def statistic_step(length: float, interval: float | None) -> float | None:
+    """Seconds between inner evaluations of a statistic; None where the window is too short for any."""
+    if interval is None:
+        return None
+    step = max(length / STATISTIC_STEPS, SAMPLES_PER_STEP * interval)
+    return step if step <= length / SAMPLES_PER_STEP else None
+
+
+async def _ask(
+    source: MetricSource,
+    subject: Subject,
+    resources: Sequence[Resource],
+    wanted: Sequence[What],
+    length: float,
+    at: float,
+    step: float = 0.0,
+) -> tuple[dict[Resource, dict[What, list[Sample]]], dict[Resource, str]]:
+    """Answers by resource, and why there are none of the others."""
+    answers: dict[Resource, dict[What, list[Sample]]] = {resource: {} for resource in resources}
+    failed: dict[Resource, str] = {}
+
+    async def ask(question: Ask) -> None:
+        try:
+            answers[question.resource][question.what] = await source.ask(question)
+        except SourceError as error:
+            failed.setdefault(question.resource, str(error))
+
+    async with asyncio.TaskGroup() as tasks:
+        for resource in resources:
+            for what in wanted:
+                question = Ask(subject=subject, resource=resource, what=what, length=length, at=at, step=step)
+                tasks.create_task(ask(question))
+    return {resource: found for resource, found in answers.items() if resource not in failed}, failed
+
+
+def _strangers(known: Mapping[str, Known], answers: Mapping[Resource, Mapping[What, list[Sample]]]) -> str:
+    samples = [sample for found in answers.values() for sample in found["newest"]]
+    if not samples or not known or any(sample.node in known for sample in samples):
+        return ""
+    return ", ".join(f'{name}="{value}"' for name, value in sorted(samples[0].series))

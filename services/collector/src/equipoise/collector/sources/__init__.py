@@ -1,0 +1,27 @@
+"""Where usage is measured: SOURCES by the name that `collector.source` gives. Another one is a file and a line here."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from equipoise.collector.questions import Ask, Sample
+from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.contracts.settings import LoadSettings
+from equipoise.runtime.clock import Clock
+
+
+class MetricSource(Protocol):
+    """Answers questions about usage. Every method raises SourceError, and nothing else, when it cannot."""
+
+    async def time(self) -> float:
+        """What time it is on the source's clock, in Unix seconds."""
+        ...
+
+    async def ask(self, question: Ask) -> list[Sample]: ...
+
+    def close(self) -> None: ...
+
+
+SOURCES: Mapping[str, Callable[[CollectorSettings, LoadSettings, Clock], MetricSource]] = {
+    "prometheus": lambda settings, load, clock: PrometheusSource(settings.prometheus, memory=load.memory, clock=clock),
+}

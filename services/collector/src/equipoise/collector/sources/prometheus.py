@@ -1,0 +1,104 @@
+"""Usage from Prometheus. Only this folder touches prometheus-api-client, in a few threads of its own."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.exceptions import HTTPError
+
+from equipoise.collector.questions import Ask, Sample, SourceError
+from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.sources import transport
+from equipoise.collector.sources.queries import PROFILES, promql
+from equipoise.collector.sources.samples import moment, result, spacings, vector
+from equipoise.runtime.clock import Clock
+from equipoise.runtime.settings import ConfigurationError
+
+_ATTEMPTS = 3
+
+
+class PrometheusSource:
+    """A MetricSource. Raises ConfigurationError at once when the profile cannot measure the wanted kind of memory."""
+
+    def __init__(
+        self, settings: PrometheusSettings, *, memory: Literal["workingSet", "anonymous"], clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._profile = PROFILES[settings.profile]
+        if self._profile.memory != memory:
+            raise ConfigurationError(
+                f"load.memory: {memory} is not allowed with collector.prometheus.profile {settings.profile}: "
+                f"its metrics know {self._profile.memory} only"
+            )
+        # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
+        self._client: Any = PrometheusConnect(
+            url=settings.url.rstrip("/"),
+            headers=dict(transport.headers(settings)),
+            auth=transport.authentication(settings),
+            session=(opened := transport.session(settings)),
+            timeout=settings.timeout,
+        )
+        adapter = transport.BoundedAdapter(
+            seconds=settings.timeout, body_limit=settings.body_limit, clock=clock, connections=settings.concurrency
+        )
+        opened.mount(self._client.url, adapter)
+        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="prometheus")
+        self._slots = asyncio.Semaphore(settings.concurrency)
+
+    async def time(self) -> float:
+        """Prometheus' own time: a query without one is evaluated now."""
+        return moment(await self._query("time()", None, lambda document: result(document, "scalar")))
+
+    async def ask(self, question: Ask) -> list[Sample]:
+        text = promql(question, self._profile, self._settings.matchers)
+        parse, kind = (spacings, "matrix") if question.what == "spacing" else (vector, "vector")
+
+        def read(document: Any) -> list[Sample]:
+            return parse(result(document, kind), question.subject, self._settings.node_labels)
+
+        answer: list[Sample] = await self._query(text, question.at, read)
+        return answer
+
+    def close(self) -> None:
+        """Queries under way end by themselves, within their timeout."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    async def _query(self, text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
+        # A slot is held only while a thread works on it, so that waiting in the queue does not count as slowness.
+        async with self._slots:
+            loop = asyncio.get_running_loop()
+            try:
+                # The thread ends itself by the transport's bounds; this one is for the day they fail.
+                async with asyncio.timeout(_ATTEMPTS * (self._settings.timeout + transport.CONNECT_TIMEOUT)):
+                    return await loop.run_in_executor(self._threads, self._ask, text, at, read)
+            except TimeoutError:
+                raise SourceError("the query did not end in time") from None
+
+    def _ask(self, text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
+        parameters = {"timeout": f"{self._settings.timeout:g}s"}
+        if at is not None:
+            parameters["time"] = f"{at:.3f}"
+        try:
+            return read(self._client.custom_query(text, parameters))
+        except PrometheusApiClientException as error:
+            raise SourceError(_short(str(error))) from None
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise SourceError(_cause(error)) from None
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason: the outer ones repeat the whole query."""
+    while (inner := error.__cause__ or error.__context__ or getattr(error, "reason", None)) is not None:
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return _short(f"{error.__class__.__name__}: {error}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else text[:299] + "…"

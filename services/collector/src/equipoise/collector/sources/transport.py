@@ -1,0 +1,138 @@
+"""HTTP to Prometheus with every bound that the client library leaves open.
+
+A `requests` session whose adapter refuses redirects (a token must not follow one), reads at most so many bytes and
+so many seconds, and retries a little. The client keeps only `data.result` of an answer and drops `warnings`, so
+`Answer.json` puts the whole document where the client looks for the result.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3.util.retry import Retry
+
+from equipoise.collector.questions import SourceError
+from equipoise.collector.settings import PrometheusSettings
+from equipoise.runtime.clock import Clock
+
+CONNECT_TIMEOUT = 3.05
+"""Seconds; a little above a multiple of 3, the time after which TCP sends its first packet again."""
+
+_CHUNK = 2**16
+
+
+class Answer(requests.Response):
+    """A response whose JSON reaches the caller of PrometheusConnect.custom_query whole."""
+
+    def __init__(self, response: requests.Response, body: bytes) -> None:
+        super().__init__()
+        vars(self).update(vars(response))
+        self._content = body
+        self._content_consumed = True
+
+    def json(self, **_: Any) -> Any:
+        """The document, wrapped. Raises SourceError for a body that is no JSON."""
+        try:
+            document = msgspec.json.decode(self.content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise SourceError("the answer is no JSON: is this the address of a Prometheus?") from None
+        return {"data": {"result": document}}
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Sends a request and reads its body, within bounds."""
+
+    def __init__(self, *, seconds: float, body_limit: int, clock: Clock, connections: int) -> None:
+        # Statuses and refused connections are tried again soon; a server's Retry-After may ask for an hour.
+        retry = Retry(
+            total=2, connect=2, read=1, status=2, redirect=0, other=0, backoff_factor=0.2,
+            status_forcelist=[429, 502, 503, 504], raise_on_status=False, respect_retry_after_header=False,
+        )  # fmt: skip
+        super().__init__(max_retries=retry, pool_maxsize=connections)
+        self._seconds = seconds
+        self._body_limit = body_limit
+        self._clock = clock
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
+        """Raises SourceError for a redirect, too many bytes and too many seconds."""
+        deadline = self._clock.monotonic() + self._seconds
+        options = {**options, "stream": True, "timeout": (CONNECT_TIMEOUT, self._seconds)}
+        response = super().send(request, **options)
+        try:
+            if response.is_redirect:
+                raise SourceError("the server answers with a redirect, which is not followed: give its final address")
+            return Answer(response, self._body(response, deadline))
+        finally:
+            response.close()
+
+    def _body(self, response: requests.Response, deadline: float) -> bytes:
+        chunks, size = [], 0
+        # read1 returns what has arrived: a body that drips byte by byte would hold iter_content for ever.
+        while chunk := response.raw.read1(_CHUNK, decode_content=True):
+            size += len(chunk)
+            if size > self._body_limit:
+                raise SourceError(f"the answer is larger than prometheus.bodyLimit ({self._body_limit} bytes)")
+            if self._clock.monotonic() > deadline:
+                raise SourceError(f"the answer took longer than prometheus.timeout ({self._seconds:g} s)")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+class BearerFile(AuthBase):
+    """A token that is read from its file for every request, as ServiceAccount tokens change every hour."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {_secret(self._path)}"
+        return request
+
+
+class BasicFile(AuthBase):
+    """Basic authentication whose password is read from its file for every request."""
+
+    def __init__(self, username: str, path: str) -> None:
+        self._username = username
+        self._path = path
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        signed: requests.PreparedRequest = HTTPBasicAuth(self._username, _secret(self._path))(request)
+        return signed
+
+
+def _secret(path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"cannot read {path}: {error.__class__.__name__}") from None
+    if not text or not text.isprintable():
+        raise SourceError(f"{path} holds no secret on one line")
+    return text
+
+
+def authentication(settings: PrometheusSettings) -> AuthBase | None:
+    """Who we say we are."""
+    if settings.bearer_token_file:
+        return BearerFile(settings.bearer_token_file)
+    basic = settings.basic_authentication
+    return None if basic is None else BasicFile(basic.username, basic.password_file)
+
+
+def session(settings: PrometheusSettings) -> requests.Session:
+    """A session that trusts what the settings say and nothing of the environment (.netrc would replace our token)."""
+    opened = requests.Session()
+    opened.trust_env = False
+    opened.verify = settings.ca_file or True
+    if settings.cert_file and settings.key_file:
+        opened.cert = (settings.cert_file, settings.key_file)
+    return opened
+
+
+def headers(settings: PrometheusSettings) -> Mapping[str, str]:
+    """Sent with every request."""
+    return {"Accept": "application/json", "User-Agent": "equipoise-collector", **settings.headers}

@@ -1,0 +1,33 @@
+"""The collector's own figures on /metrics."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from equipoise.contracts.messages import UtilizationCycle
+
+
+class Telemetry:
+    """Counts what the collector does. No label holds a node or a pod: there may be very many."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rounds = Counter(
+            "equipoise_collector_rounds", "Rounds of questions to the metric source.", ["window", "result"],
+            registry=registry,
+        )  # fmt: skip
+        self.round_seconds = Histogram(
+            "equipoise_collector_round_seconds", "How long a round took.", ["window"], registry=registry
+        )
+        self.placements = Counter(
+            "equipoise_collector_placements", "Placements said, one per changed node.", registry=registry
+        )
+        self._expected = Gauge(
+            "equipoise_collector_nodes_expected", "Ready nodes that should have data.", registry=registry
+        )
+        self._fresh = Gauge("equipoise_collector_nodes_fresh", "Expected nodes of known load.", registry=registry)
+        self._skew = Gauge(
+            "equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.", registry=registry
+        )
+
+    def on_cycle(self, cycle: UtilizationCycle) -> None:
+        self._expected.set(cycle.expected)
+        self._fresh.set(cycle.fresh)
+        self._skew.set(cycle.skew)

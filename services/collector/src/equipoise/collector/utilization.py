@@ -1,0 +1,171 @@
+"""What is known of every node's usage: the readings of each window, kept until they are renewed or too old.
+
+A question that failed leaves the reading of before in place: older, and its age says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from equipoise.collector.questions import Resource
+from equipoise.collector.readings import STATISTICS, Reading
+from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage
+from equipoise.contracts.settings import LoadSettings, Window
+
+MISSING_LIMIT = 20
+"""Nodes without data that a cycle names at most."""
+
+
+class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as the cluster knows it at the moment of telling."""
+
+    name: str
+    uid: str
+    base: Resources
+    pods: tuple[str, ...]
+    """UIDs of the pods on it."""
+
+    settled_pods: frozenset[str] = frozenset()
+    """Those that ran through the shortest window: without their usage the rest of the node's is unknown."""
+
+
+class Utilization:
+    """Readings by node UID, window and resource; usage by pod UID."""
+
+    def __init__(self, load: LoadSettings) -> None:
+        self._load = load
+        self._readings: dict[str, dict[tuple[str, Resource], Reading]] = {}
+        self._pods: Mapping[str, Resources] = {}
+        self._pods_at = 0.0
+        self._systems: dict[str, tuple[float, Resources]] = {}
+        self.queried_at = 0.0
+        """When was last asked, on the source's clock."""
+
+    @property
+    def pods(self) -> Mapping[str, Resources]:
+        """By pod UID what it used in the shortest window, when last asked."""
+        return self._pods
+
+    def record(self, window: Window, resource: Resource, readings: Mapping[str, Reading], at: float) -> None:
+        """Readings by node UID from a query at `at`. One without a sample keeps the time of the last one."""
+        self.queried_at = max(self.queried_at, at)
+        for uid, reading in readings.items():
+            known = self._readings.setdefault(uid, {})
+            before = known.get((window.name, resource))
+            if reading.sampled_at is None and before is not None:
+                reading = msgspec.structs.replace(reading, sampled_at=before.sampled_at)  # noqa: PLW2901
+            known[(window.name, resource)] = reading
+
+    def record_pods(self, usage: Mapping[str, Resources], at: float) -> None:
+        self._pods, self._pods_at = usage, at
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget every node but these."""
+        kept = set(uids)
+        self._readings = {uid: value for uid, value in self._readings.items() if uid in kept}
+        self._systems = {uid: value for uid, value in self._systems.items() if uid in kept}
+
+    def windows(self, uid: str, now: float) -> dict[str, WindowUsage]:
+        """The windows of a node that are known at `now` (source's clock)."""
+        readings = self._readings.get(uid, {})
+        found: dict[str, WindowUsage] = {}
+        for window in self._load.windows:
+            known: dict[Resource, Reading] = {}
+            for resource in ("cpu", "memory"):
+                reading = readings.get((window.name, resource))
+                if (
+                    reading
+                    and reading.mean is not None
+                    and now - (reading.sampled_at or 0.0) <= self._load.life(window)
+                ):
+                    known[resource] = reading
+            if known:
+                found[window.name] = _window_usage(known)
+        return found
+
+    def sampled_at(self, uid: str) -> float | None:
+        """The newest raw sample of a node; None when it never had one."""
+        times = [reading.sampled_at for reading in self._readings.get(uid, {}).values() if reading.sampled_at]
+        return max(times, default=None)
+
+    def message(self, node: MeasuredNode, now: float, *, epoch: int, sequence: int) -> NodeUtilization | None:
+        """What is to be told of a node; None when no sample of it was ever seen."""
+        sampled_at = self.sampled_at(node.uid)
+        if sampled_at is None:
+            return None
+        windows = self.windows(node.uid, now)
+        fresh = now - self._pods_at <= self._load.life(self._load.shortest)
+        pods = {uid: self._pods[uid] for uid in node.pods if fresh and uid in self._pods}
+        return NodeUtilization(
+            node=node.name,
+            uid=node.uid,
+            base=node.base,
+            memory_kind=self._load.memory,
+            sampled_at=sampled_at,
+            queried_at=self.queried_at,
+            windows=windows,
+            system=self._system(node, windows.get(self._load.shortest.name), pods),
+            pods=pods,
+            epoch=epoch,
+            sequence=sequence,
+        )
+
+    def _system(self, node: MeasuredNode, shortest: WindowUsage | None, pods: Mapping[str, Resources]) -> Resources:
+        """Node − Σ pods; the last known one while a pod that ran through the window is not measured."""
+        if shortest is not None and node.settled_pods <= pods.keys():
+            rest = {
+                resource: _rest(getattr(shortest.mean, resource), [getattr(used, resource) for used in pods.values()])
+                for resource in ("cpu", "memory")
+            }
+            self._systems[node.uid] = (shortest.sampled_at, Resources(**rest))
+        at, system = self._systems.get(node.uid, (0.0, Resources()))
+        return system if self.queried_at - at <= self._load.life(self._load.longest) else Resources()
+
+    def why_unknown(self, uid: str, now: float) -> str:
+        """Why a node has no fresh load; empty when it has."""
+        limit = self._load.freshness.score
+        if any(now - usage.sampled_at <= limit for usage in self.windows(uid, now).values()):
+            return ""
+        sampled_at = self.sampled_at(uid)
+        if sampled_at is not None and now - sampled_at > limit:
+            return f"newest sample is {now - sampled_at:.0f} s old"
+        reasons = (reading.why for reading in self._readings.get(uid, {}).values() if reading.why)
+        return next(reasons, "not measured yet")
+
+    def cycle(
+        self, expected: Mapping[str, str], now: float, *, shard: str, cycle: int, skew: float, problem: str
+    ) -> UtilizationCycle:
+        """The end of a round. `expected` are names and UIDs of the nodes that should have data."""
+        unknown = {name: why for name, uid in sorted(expected.items()) if (why := self.why_unknown(uid, now))}
+        too_skewed = abs(skew) > self._load.freshness.skew_unknown
+        return UtilizationCycle(
+            shard=shard,
+            cycle=cycle,
+            expected=len(expected),
+            fresh=0 if too_skewed else len(expected) - len(unknown),
+            queried_at=self.queried_at,
+            skew=skew,
+            missing=dict(list(unknown.items())[:MISSING_LIMIT]),
+            problem=problem,
+        )
+
+
+def _window_usage(known: Mapping[Resource, Reading]) -> WindowUsage:
+    """The readings of one window; the older sample stands for both."""
+
+    def each(what: Literal["p95", "max", "deviation"]) -> Resources:
+        return Resources(**{resource: reading.statistics.get(what) for resource, reading in known.items()})
+
+    return WindowUsage(
+        sampled_at=min(reading.sampled_at or 0.0 for reading in known.values()),
+        mean=Resources(**{resource: reading.mean for resource, reading in known.items()}),
+        **{what: each(what) for what in STATISTICS},
+    )
+
+
+def _rest(whole: float | None, parts: Iterable[float | None]) -> float | None:
+    values = list(parts)
+    if whole is None or any(part is None for part in values):
+        return None
+    return max(0.0, whole - sum(part for part in values if part is not None))

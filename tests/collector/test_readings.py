@@ -1,0 +1,225 @@
+"""Which answers are measurements, and why the others are not."""
+
+import math
+from typing import Any
+
+import pytest
+from builders import GIB, NOW
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.questions import Sample
+from equipoise.collector.readings import Criteria, Intervals, Known, coverage, intervals_from, read_nodes, read_pods
+from equipoise.contracts.messages import Resources
+
+INTERVALS = Intervals(usual=15.0)
+CRITERIA = Criteria(at=NOW, length=300.0, coverage=0.8, life=180.0, reach=300.0)
+NODE = Known(since=NOW - 90_000, ceiling=Resources(cpu=10.0, memory=64 * GIB))
+
+
+def a_sample(value: float, node: str = "a", namespace: str = "", pod: str = "", **labels: str) -> Sample:
+    named = {"node": node, "namespace": namespace, "pod": pod, **labels}
+    return Sample(node=node, namespace=namespace, pod=pod, series=frozenset(named.items()), value=value)
+
+
+def answers(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
+    return {"mean": [a_sample(mean)], "count": [a_sample(count)], "newest": [a_sample(newest)]}
+
+
+def read(given: dict[Any, Any], known: Known = NODE, intervals: Intervals = INTERVALS, **criteria: float) -> Any:
+    asked = Criteria(**({"at": NOW, "length": 300.0, "coverage": 0.8, "life": 180.0, "reach": 300.0} | criteria))
+    return read_nodes({"a": known}, "cpu", given, intervals, asked)["a"]
+
+
+def test_a_whole_answer_is_a_measurement() -> None:
+    """Value, sample time, no doubts."""
+    reading = read({**answers(), "p95": [a_sample(4.0)]})
+
+    assert (2.5, {"p95": 4.0}, NOW - 5, "") == (reading.mean, reading.statistics, reading.sampled_at, reading.why)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.01, 10.51, 55.0])
+def test_impossible_values_are_unknown(value: float) -> None:
+    """NaN, infinite, negative, and above 105 % of what the machine has."""
+    reading = read(answers(mean=value))
+
+    assert reading.mean is None
+    assert "value is" in reading.why
+
+
+def test_a_little_too_much_is_capped() -> None:
+    """Rounding may show 103 % of a machine, which is all of it."""
+    assert 10.0 == read(answers(mean=10.3)).mean
+
+
+def test_a_measured_zero_is_zero() -> None:
+    """An idle counter is a measurement; minus zero is zero."""
+    assert 0.0 == read(answers(mean=0.0)).mean
+    assert 1.0 == math.copysign(1.0, read(answers(mean=-0.0)).mean)
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({}, "no sample"),
+        ({"mean": [a_sample(2.5)], "count": [a_sample(20)]}, "no sample"),
+        ({**answers(), "newest": [a_sample(math.nan)]}, "no sample"),
+        ({**answers(), "mean": []}, "no value"),
+        ({**answers(), "count": []}, "cover 0%"),
+        ({**answers(), "count": [a_sample(math.nan)]}, "cover 0%"),
+        (answers(count=15), "cover 79%"),
+        (answers(count=4), "cover 21%"),
+        (answers(newest=NOW + 6), "future"),
+        (answers(newest=NOW - 181), "181 s old"),
+        (answers(newest=NOW - 90_001), "older than the node"),
+    ],
+)
+def test_what_is_not_measured_is_unknown(given: dict[Any, Any], word: str) -> None:
+    """A gap, a partly covered window, a sample from the future, a stale one, one of a namesake."""
+    reading = read(given)
+
+    assert reading.mean is None
+    assert word in reading.why
+
+
+def test_a_live_rate_without_raw_samples_is_unknown() -> None:
+    """rate() answers for a whole window after its source died: only a raw sample's time makes it a measurement."""
+    reading = read({**answers(), "newest": [], "last": []})
+
+    assert reading.mean is None
+
+
+def test_a_series_that_just_ended_tells_its_age() -> None:
+    """After one failed scrape the window still speaks, with the time of the last sample before."""
+    reading = read({**answers(), "newest": [], "last": [a_sample(NOW - 40)]})
+
+    assert (2.5, NOW - 40) == (reading.mean, reading.sampled_at)
+
+
+def test_two_live_series_of_one_node_are_unknown() -> None:
+    """Nobody knows which one is right: neither wins."""
+    twins = [a_sample(NOW - 5), a_sample(NOW - 5, job="twin")]
+    reading = read({**answers(), "newest": twins})
+
+    assert reading.mean is None
+    assert "2 series" in reading.why
+
+
+def test_a_dead_namesake_does_not_count() -> None:
+    """Another series of the node that ended inside the window is not mixed in."""
+    given = answers()
+    given["mean"].append(a_sample(9.0, instance="old"))
+    given["count"].append(a_sample(300, instance="old"))
+    given["last"] = [a_sample(NOW - 200, instance="old")]
+
+    assert 2.5 == read(given).mean
+
+
+def test_a_window_longer_than_the_nodes_life_is_unknown() -> None:
+    """A node made anew under its old name, and labels, is not judged by its forerunner's samples."""
+    young = Known(since=NOW - 200, ceiling=NODE.ceiling)
+
+    assert "200 s" in read(answers(), known=young).why
+    assert 2.5 == read(answers(count=8), known=young, length=120.0).mean
+
+
+def test_the_scrape_interval_of_each_node_counts() -> None:
+    """A node scraped once a minute covers its window with five samples."""
+    slow = Intervals(by_node={"a": 60.0}, usual=15.0)
+
+    assert 2.5 == read(answers(count=5), intervals=slow).mean
+    assert read(answers(count=5)).mean is None
+
+
+def test_without_a_scrape_interval_nothing_is_known() -> None:
+    """How much a number of samples covers cannot be told."""
+    assert "interval" in read(answers(), intervals=Intervals()).why
+
+
+def test_nodes_that_nobody_knows_are_passed_over() -> None:
+    """A series of a deleted node makes no reading."""
+    assert {"b"} == read_nodes({"b": NODE}, "cpu", answers(), INTERVALS, CRITERIA).keys()
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "interval", "expected"),
+    [
+        (20, 300, 15, 1.0),
+        (16, 300, 15, 16 / 19),
+        (4, 4, 1, 1.0),
+        (3, 4, 1, 1.0),
+        (2, 4, 1, 2 / 3),
+        (5, 300, 60, 1.0),
+        (2, 1.333, 1, 1.0),
+        (1, 1.333, 1, 0.5),
+        (3_600, 86_400, 15, 3_600 / 5_759),
+    ],
+)
+def test_coverage(count: float, length: float, interval: float, expected: float) -> None:
+    """Samples by their expected number, less the one that the window's ends may miss."""
+    assert expected == coverage(count, length, interval)
+
+
+def test_intervals_are_found_per_node() -> None:
+    """The rarer of two series of a node counts; nodes without one get the usual interval."""
+    found = intervals_from(
+        [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")]
+    )
+
+    assert (30.0, 60.0, 45.0) == (found.of("a"), found.of("b"), found.of("c"))
+
+
+POD = Known(since=NOW - 1_000, ceiling=NODE.ceiling, node="a")
+
+
+def read_one_pod(*means: Sample, count: float = 20, known: Known = POD) -> float | None:
+    counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
+    given: Any = {"mean": list(means), "count": counts}
+    return read_pods({("shop", "web"): known}, "cpu", given, INTERVALS, CRITERIA).get(("shop", "web"))
+
+
+def test_pods_are_found_by_namespace_name_and_node() -> None:
+    """A pod that came back elsewhere under its name leaves a series behind, which is not its own."""
+    here, there = a_sample(1.5, namespace="shop", pod="web"), a_sample(9.0, "b", namespace="shop", pod="web")
+
+    assert 1.5 == read_one_pod(here)
+    assert 1.5 == read_one_pod(here, there)
+    assert read_one_pod(there) is None
+    assert read_one_pod(a_sample(1.5, namespace="shop", pod="other")) is None
+
+
+def test_pods_are_judged_like_nodes() -> None:
+    """Duplicates, young pods, uncovered windows and impossible values are unknown."""
+    here = a_sample(1.5, namespace="shop", pod="web")
+
+    assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
+    assert read_one_pod(here, count=15) is None
+    assert read_one_pod(here, known=Known(since=NOW - 100, ceiling=NODE.ceiling, node="a")) is None
+    assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
+    assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
+
+
+VALUES = st.floats() | st.sampled_from([0.0, -0.0, NOW, NOW - 5, 20.0])
+NAMES = [st.sampled_from(["a", "b", ""]), st.sampled_from(["", "shop"]), st.sampled_from(["", "web"])]
+SAMPLES = st.lists(st.builds(a_sample, VALUES, *NAMES), max_size=4)
+
+
+@given(
+    given=st.dictionaries(st.sampled_from(["mean", "count", "newest", "last", "p95", "max"]), SAMPLES),
+    interval=st.none() | st.floats(0.001, 1_000),
+    ceiling=st.none() | st.floats(0, 1e6),
+)
+def test_no_answer_becomes_a_value_that_was_not_measured(
+    given: dict[Any, list[Sample]], interval: float | None, ceiling: float | None
+) -> None:
+    """Any samples at all: nothing raises, and every known mean is one of the means that were answered, or its cap."""
+    known = Known(since=NOW - 90_000, ceiling=Resources(cpu=ceiling), node="a")
+    intervals = Intervals(usual=interval)
+    measured = [s.value for s in given.get("mean", []) if s.node in ("a", "")]
+    possible = {*measured, *([] if ceiling is None else [ceiling] if any(v >= ceiling for v in measured) else [])}
+
+    reading = read_nodes({"a": known}, "cpu", given, intervals, CRITERIA)["a"]
+    assert (reading.mean is None) == bool(reading.why)
+    assert reading.mean is None or reading.mean in possible
+    for value in read_pods({("shop", "web"): known}, "cpu", given, intervals, CRITERIA).values():
+        assert value in possible

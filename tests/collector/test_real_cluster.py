@@ -1,0 +1,150 @@
+"""The collector on a real API server, fake kubelets and a real Prometheus, in compressed time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from equipoise.collector.service import Collector
+from equipoise.collector.settings import CollectorSettings, ProfileSettings, PrometheusSettings
+from equipoise.collector.sources import SOURCES
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.settings import Coverage, Freshness, LoadSettings, Window
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import connect_kube
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.settings import Kubernetes
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.configuration import PrometheusConfiguration
+from equipoise.testbed.objects import deployment, namespace, node, pod_template
+from equipoise.testbed.pytest_fixture import StartCluster
+from equipoise.testbed.usage import constant_usage_annotations
+
+LOAD = LoadSettings(
+    windows=(
+        Window(name="5m", length=Duration(2), refresh_period=Duration(0.5)),
+        Window(name="15m", length=Duration(4), refresh_period=Duration(1)),
+        Window(name="1d", length=Duration(600), refresh_period=Duration(5)),
+    ),
+    freshness=Freshness(eviction=Duration(3), score=Duration(4)),
+    coverage=Coverage(node_settling=Duration(1)),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: StartCluster) -> Cluster:
+    return start_cluster(prometheus=PrometheusConfiguration(scrape_interval=0.25))
+
+
+@pytest.fixture(scope="module")
+async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
+    await cluster.add_nodes([node("alpha", cpu=8), node("beta", cpu=8)])
+    usage = constant_usage_annotations(500, 256)
+    await cluster.apply(
+        [
+            namespace("equipoise-system"),
+            deployment("web", pod_template("web", annotations=usage), replicas=6),
+        ]
+    )
+    clock, metrics = SystemClock(), CollectorRegistry()
+    settings = CollectorSettings(
+        prometheus=PrometheusSettings(url=cluster.prometheus_url),
+        profile=ProfileSettings(day=Duration(96), pause=Duration(0.2)),
+    )
+    connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
+    async with connect_kube(connection, "collector", clock) as kube, MemoryBus(clock) as opened:
+        collector = Collector(
+            settings=settings, load=LOAD, namespace="equipoise-system", identity="one",
+            source=SOURCES["prometheus"](settings, LOAD, clock), kube=kube, bus=opened, clock=clock,
+            health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+        )  # fmt: skip
+        await collector.attach()
+        task = asyncio.create_task(collector.run())
+        yield opened
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def nodes(bus: MemoryBus) -> dict[str, NodeUtilization]:
+    return {message.node: message for message in bus.said(NodeUtilization, "equipoise.utilization.node.*")}
+
+
+def placements(bus: MemoryBus) -> dict[str, NodePlacement]:
+    return {message.node: message for message in bus.said(NodePlacement, "equipoise.placement.node.*")}
+
+
+async def until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  the bus of memory keeps what was said, and tells nobody
+            await asyncio.sleep(0.1)
+
+
+async def test_usage_and_placement_of_a_real_cluster(bus: MemoryBus) -> None:
+    """Every pod's half core, every node's sum, the workload's mean; the day is not covered and therefore absent."""
+
+    def measured() -> bool:
+        known, placed = nodes(bus), placements(bus)
+        return (
+            2 == len(known)
+            and 6 == sum(len(message.pods) for message in known.values())
+            and all(
+                "15m" in message.windows
+                and message.windows["15m"].mean.cpu == pytest.approx(0.5 * len(placed[name].pods), rel=0.1)
+                for name, message in known.items()
+            )
+        )
+
+    await until(measured)
+    for name, message in nodes(bus).items():
+        pods = placements(bus)[name].pods
+
+        assert "1d" not in message.windows
+        assert {pod.uid for pod in pods} == message.pods.keys()
+        assert {"web"} == {pod.workload.name for pod in pods if pod.workload}
+    await until(lambda: bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1].fresh == 2)
+    workloads = bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+    assert 6 == workloads[-1].replicas
+    assert 256 * 2**20 == pytest.approx(workloads[-1].windows["5m"].mean.memory)
+
+
+async def test_a_real_pod_that_leaves_and_its_heir(bus: MemoryBus, cluster: Cluster) -> None:
+    """The gone one with its usage, the new one with a time finer than the API's second."""
+    await until(lambda: all(message.pods for message in nodes(bus).values()))
+    node_name, victim = next((name, pod) for name, said in placements(bus).items() for pod in said.pods)
+    await cluster.request("DELETE", f"/api/v1/namespaces/default/pods/{victim.name}?gracePeriodSeconds=0")
+    await until(lambda: victim.uid in {pod.uid for pod in placements(bus)[node_name].gone})
+    (gone,) = [pod for pod in placements(bus)[node_name].gone if pod.uid == victim.uid]
+
+    assert 0.5 == pytest.approx(gone.usage.cpu, rel=0.3)
+
+    def running() -> int:
+        return sum(pod.running_since is not None for said in placements(bus).values() for pod in said.pods)
+
+    await until(lambda: 6 == running())
+    heir = max((pod for said in placements(bus).values() for pod in said.pods), key=lambda pod: pod.placed_at)
+    assert heir.uid != victim.uid
+    assert heir.placed_at != int(heir.placed_at)
+    assert heir.running_since is not None
+    assert heir.running_since - heir.placed_at < 2
+
+
+async def test_a_real_prometheus_that_dies_and_returns(bus: MemoryBus, cluster: Cluster) -> None:
+    """Values grow old and unknown, the cycle says why; after the return nothing is believed before it is covered."""
+    cluster.kill("prometheus")
+
+    def last() -> UtilizationCycle:
+        return bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+
+    await until(lambda: last().fresh == 0 and "prometheus" in last().problem)
+    before = len(bus.said(NodeUtilization, "equipoise.utilization.node.*"))
+    cluster.restart("prometheus")
+    await until(lambda: last().fresh == 2 and not last().problem)
+    later = bus.said(NodeUtilization, "equipoise.utilization.node.*")[before:]
+    means = [message.windows["5m"].mean.cpu for message in later if "5m" in message.windows]
+    truth = {name: 0.5 * len(message.pods) for name, message in nodes(bus).items()}
+
+    assert means
+    assert min(mean for mean in means if mean is not None) > 0.6 * min(truth.values())

@@ -1,0 +1,146 @@
+"""Answers of Prometheus, and of what is none."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.questions import SourceError
+from equipoise.collector.sources.samples import moment, number, result, spacings, vector
+
+LABELS = ("node", "instance")
+
+
+def a_document(result: Any, kind: str = "vector", **fields: Any) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": kind, "result": result}, **fields}
+
+
+def an_element(value: Any = (1.0, "2.5"), **labels: str) -> dict[str, Any]:
+    return {"metric": labels or {"node": "a"}, "value": list(value)}
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        ("<html>", "no JSON object"),
+        (None, "no JSON object"),
+        ({"status": "error", "error": "query processing would load too many samples"}, "too many samples"),
+        (a_document([], warnings=["one store is away"]), "partial"),
+        (a_document([], isPartial=True), "partial"),
+        (a_document([], kind="matrix"), "matrix"),
+        ({"status": "success"}, "None"),
+        ({"status": "success", "data": []}, "None"),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_refused(document: Any, word: str) -> None:
+    """An error, a warning or another type of result makes the whole question unknown, and says why."""
+    with pytest.raises(SourceError, match=word):
+        result(document, "vector")
+
+
+def test_remarks_do_not_spoil_an_answer() -> None:
+    """Prometheus' infos are advice on the query, not doubts about the data."""
+    assert [] == result(a_document([], infos=["metric might not be a counter"], warnings=[]), "vector")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1.5", 1.5), ("0", 0.0), ("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("1e400", math.inf)],
+)
+def test_numbers(text: str, expected: float) -> None:
+    """What Prometheus writes for numbers."""
+    assert expected == number(text)
+
+
+@pytest.mark.parametrize("value", ["NaN", "1_0", "٠.٥", " 1", "1\n", "", "0x1", None, 1, True, [], "infinity"])
+def test_what_is_no_number(value: Any) -> None:
+    """Python's float() would take some of these; they are not numbers here."""
+    assert math.isnan(number(value))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"node": "a", "instance": "10.0.0.1:10250"}, "a"),
+        ({"node": "", "instance": "b:10250"}, "b"),
+        ({"instance": "b"}, "b"),
+        ({"instance": "b:x"}, "b:x"),
+    ],
+)
+def test_the_node_of_a_series(labels: dict[str, str], expected: str) -> None:
+    """Its label node, else instance without the port."""
+    assert [expected] == [sample.node for sample in vector([an_element(**labels)], "node", LABELS)]
+
+
+def test_series_without_names_are_left_out() -> None:
+    """Nothing tells which node, or which pod, they are about."""
+    assert [] == vector([an_element(job="x")], "node", LABELS)
+    assert [] == vector([an_element(node="a", pod="p")], "pod", LABELS)
+    assert ["p"] == [s.pod for s in vector([an_element(namespace="n", pod="p")], "pod", LABELS)]
+
+
+def test_a_series_keeps_its_identity_over_functions() -> None:
+    """timestamp() and rate() drop the metric's name: the rest of the labels says which series it is."""
+    (raw,) = vector([an_element(__name__="m", node="a")], "node", LABELS)
+    (rate,) = vector([an_element(node="a")], "node", LABELS)
+    (other,) = vector([an_element(node="a", replica="2")], "node", LABELS)
+
+    assert raw.series == rate.series != other.series
+
+
+def test_spacing_is_the_median() -> None:
+    """A gap in the middle does not change how far apart samples usually lie."""
+    times = [0, 15, 30, 45, 300, 315]
+    element = {"metric": {"node": "a"}, "values": [[at, "1"] for at in times]}
+
+    assert [15.0] == [sample.value for sample in spacings([element], "node", LABELS)]
+
+
+@pytest.mark.parametrize("values", [[], [[1, "1"]], [[1, "1"], [1, "1"]], None, "x", [["1", "1"], [2]]])
+def test_no_spacing_without_two_samples(values: Any) -> None:
+    """One sample, or garbage, has no distance."""
+    assert [] == spacings([{"metric": {"node": "a"}, "values": values}], "node", LABELS)
+
+
+@pytest.mark.parametrize("answer", [[1.0, "x"], [1.0], "12", None, {}, [1.0, "-5"], [1.0, "NaN"]])
+def test_a_time_that_is_none(answer: Any) -> None:
+    """The source's clock cannot be read from garbage."""
+    with pytest.raises(SourceError):
+        moment(answer)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=12,
+)
+ELEMENT = st.fixed_dictionaries(
+    {},
+    optional={
+        "metric": st.dictionaries(
+            st.sampled_from(["node", "instance", "namespace", "pod", "x"]), st.text(max_size=5) | JSON
+        )
+        | JSON,
+        "value": st.tuples(st.floats(), st.text(max_size=6) | JSON).map(list) | JSON,
+        "values": JSON,
+        "histogram": JSON,
+    },
+)
+
+
+@given(document=JSON | st.lists(ELEMENT | JSON).map(a_document))
+def test_garbage_is_refused_or_unknown_but_never_raises_and_never_zero(document: Any) -> None:
+    """Any JSON gives samples or a SourceError; a value of 0 only where Prometheus wrote one."""
+    for read in (vector, spacings):
+        for subject in ("node", "pod"):
+            try:
+                samples = read(result(document, "vector"), subject, LABELS)
+            except SourceError:
+                continue
+            for sample in samples:
+                if read is vector and sample.value == 0:
+                    written = [e["value"][1] for e in document["data"]["result"] if isinstance(e, dict) and "value" in e
+                               and isinstance(e["value"], list) and len(e["value"]) == 2]  # fmt: skip
+                    assert any(isinstance(text, str) and number(text) == 0 for text in written)

@@ -1,0 +1,496 @@
+"""The collector from end to end, on a bus, an API server, a clock and a source of memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+from builders import GIB, NOW, a_placement
+from collector.sources_in_memory import FakeSource, Usage
+from prometheus_client import CollectorRegistry
+
+from equipoise.collector.service import Collector
+from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.contracts import subjects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.objects import Condition, Node, NodeStatus, ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
+from equipoise.contracts.settings import LoadSettings
+from equipoise.runtime.kube import NODES, PODS
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+
+NODE_USAGES = "equipoise.utilization.node.*"
+PLACEMENTS = "equipoise.placement.node.*"
+NO_PROFILE = ProfileSettings(enabled=False)
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def a_node(name: str, *, uid: str = "", age: float = 90_000, ready: bool = True) -> Node:
+    sizes = {"cpu": "10", "memory": "64Gi", "pods": "110"}
+    condition = Condition(type="Ready", status="True" if ready else "False", last_transition_time=at(NOW - age))
+    return Node(
+        metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}", creation_timestamp=at(NOW - age)),
+        status=NodeStatus(allocatable=sizes, capacity=sizes, conditions=[condition]),
+    )
+
+
+def a_pod(name: str, node: str, *, uid: str = "", age: float = 90_000) -> Pod:
+    conditions = [
+        Condition(type=kind, status="True", last_transition_time=at(NOW - age)) for kind in ("PodScheduled", "Ready")
+    ]
+    owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="db", uid="u", controller=True)
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="shop", uid=uid or f"uid-{name}", owner_references=[owner]),
+        spec=PodSpec(node_name=node),
+        status=PodStatus(phase="Running", conditions=conditions, start_time=at(NOW - age)),
+    )
+
+
+@dataclass
+class FakeHealth:
+    leading: bool | None = None
+    problems: dict[str, str] = field(default_factory=dict)
+    warm: bool = False
+
+    def problem(self, key: str, text: str | None) -> None:
+        if text is None:
+            self.problems.pop(key, None)
+        else:
+            self.problems[key] = text
+
+    def warmed_up(self) -> None:
+        self.warm = True
+
+
+@dataclass
+class World:
+    clock: ManualClock
+    bus: MemoryBus
+    kube: MemoryKube
+    source: FakeSource
+    health: FakeHealth
+
+    async def advance(self, seconds: float) -> None:
+        """Time passes, and the watches show that they live."""
+        while seconds > 0:
+            await self.clock.advance(min(30, seconds))
+            self.kube.bookmark()
+            seconds -= 30
+        await self.bus.settled()
+
+    def nodes(self) -> dict[str, NodeUtilization]:
+        """The last word on each node."""
+        return {message.node: message for message in self.bus.said(NodeUtilization, NODE_USAGES)}
+
+    def placements(self) -> dict[str, NodePlacement]:
+        return {message.node: message for message in self.bus.said(NodePlacement, PLACEMENTS)}
+
+    def cycle(self) -> UtilizationCycle:
+        return self.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+
+    def workloads(self) -> dict[str, WorkloadUtilization]:
+        said = self.bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+        return {message.workload.name: message for message in said}
+
+
+def a_world() -> World:
+    clock = ManualClock(NOW)
+    world = World(clock, MemoryBus(clock), MemoryKube(clock), FakeSource(clock), FakeHealth())
+    for name in ("a", "b"):
+        world.kube.put(NODES, a_node(name))
+        world.source.nodes[name] = Usage()
+    for pod, node in (("db-0", "a"), ("db-1", "b")):
+        world.kube.put(PODS, a_pod(pod, node))
+        world.source.pods["shop", pod, node] = Usage(cpu=0.5, memory=GIB)
+    return world
+
+
+@asynccontextmanager
+async def collecting(world: World, settings: CollectorSettings, identity: str = "one") -> AsyncIterator[Collector]:
+    collector = Collector(
+        settings=settings, load=LoadSettings(), namespace="equipoise-system", identity=identity, source=world.source,
+        kube=world.kube, bus=world.bus, clock=world.clock, health=world.health, metrics=CollectorRegistry(),
+    )  # fmt: skip
+    await collector.attach()
+    task = asyncio.create_task(collector.run())
+    try:
+        yield collector
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = a_world()
+    async with made.bus, collecting(made, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await made.advance(1)
+        yield made
+
+
+async def test_the_first_round_tells_every_node(world: World) -> None:
+    """All windows, the pods' usage by UID, and what is left for the system."""
+    node = world.nodes()["a"]
+
+    assert {"5m", "15m", "1h", "1d"} == node.windows.keys()
+    assert (2.0, 8 * GIB) == (node.windows["1d"].mean.cpu, node.windows["1d"].mean.memory)
+    assert {"uid-db-0": (0.5, GIB)} == {uid: (used.cpu, used.memory) for uid, used in node.pods.items()}
+    assert (1.5, 7 * GIB) == (node.system.cpu, node.system.memory)
+    assert ("uid-a", 10.0) == (node.uid, node.base.cpu)
+    assert 5.0 == node.queried_at - node.sampled_at
+    assert world.health.warm
+
+
+async def test_a_round_ends_with_a_cycle(world: World) -> None:
+    """How many nodes should have data, and how many have."""
+    cycle = world.cycle()
+
+    assert (2, 2, {}, "") == (cycle.expected, cycle.fresh, cycle.missing, cycle.problem)
+
+
+async def test_a_workload_is_the_mean_of_its_pods(world: World) -> None:
+    """Usage per replica, in the windows that are asked for pods."""
+    world.source.pods["shop", "db-1", "b"].cpu = 1.5
+    await world.advance(60)
+    workload = world.workloads()["db"]
+
+    assert (2, 1.0) == (workload.replicas, workload.windows["5m"].mean.cpu)
+    assert {"5m", "15m", "1h"} == workload.windows.keys()
+
+
+async def test_each_window_has_its_own_period(world: World) -> None:
+    """The shortest is asked for every 15 s, the longest every half hour; no two questions of a round differ in time."""
+    world.source.asked.clear()
+    await world.advance(600)
+    means = [
+        ask for ask in world.source.asked if ask.what == "mean" and ask.subject == "node" and ask.resource == "cpu"
+    ]
+    count = {length: sum(ask.length == length for ask in means) for length in (300.0, 900.0, 3_600.0, 86_400.0)}
+
+    assert 36 <= count[300.0] <= 45
+    assert 18 <= count[900.0] <= 23
+    assert 4 <= count[3_600.0] <= 6
+    assert 0 == count[86_400.0]
+    moments = {(ask.length, ask.at) for ask in world.source.asked if ask.what in ("mean", "count", "newest")}
+    assert sum(count.values()) == len(moments)
+
+
+async def test_a_source_that_is_down_makes_values_old_not_zero(world: World) -> None:
+    """The last values stand with their own times, the cycle says why, and later they are unknown."""
+    before = world.nodes()["a"]
+    world.source.down = "ConnectionRefusedError"
+    await world.advance(60)
+
+    assert before.windows["5m"] == world.nodes()["a"].windows["5m"]
+    assert "ConnectionRefusedError" in world.cycle().problem
+    assert "ConnectionRefusedError" in world.health.problems["prometheus"]
+    assert 2 == world.cycle().fresh
+    await world.advance(180)
+    assert "5m" not in world.nodes()["a"].windows
+    assert 0 == world.cycle().fresh
+    world.source.down = ""
+    await world.advance(60)
+    assert {} == world.health.problems
+    assert (2, "") == (world.cycle().fresh, world.cycle().problem)
+    assert {"5m", "15m", "1h", "1d"} == world.nodes()["a"].windows.keys()
+
+
+async def test_a_failing_question_leaves_the_others(world: World) -> None:
+    """Memory that cannot be asked for ages alone."""
+    world.source.fails = lambda ask: ask.resource == "memory" and ask.subject == "node"
+    world.source.nodes["a"].cpu = 3.0
+    await world.advance(20)
+    mean = world.nodes()["a"].windows["5m"].mean
+
+    assert (3.0, 8 * GIB) == (mean.cpu, mean.memory)
+    assert "memory of nodes" in world.health.problems["prometheus"]
+    assert (2, "") == (world.cycle().fresh, world.cycle().problem)
+    await world.advance(300)
+    mean = world.nodes()["a"].windows["5m"].mean
+    assert (3.0, None) == (mean.cpu, mean.memory)
+
+
+async def test_an_empty_source_is_unknown(world: World) -> None:
+    """No series at all: no window stands, nothing is 0, the missing nodes are named."""
+    world.source.nodes.clear()
+    await world.advance(20)
+
+    assert {"15m", "1h", "1d"} >= world.nodes()["a"].windows.keys()
+    await world.advance(200)
+    assert (2, 0, {"a", "b"}) == (world.cycle().expected, world.cycle().fresh, world.cycle().missing.keys())
+
+
+async def test_a_source_of_other_names_is_a_problem(world: World) -> None:
+    """Series that name no node of this cluster say how they call theirs."""
+    world.source.nodes = {"10.0.0.1": Usage()}
+    await world.advance(20)
+
+    assert 'node="10.0.0.1"' in world.health.problems["prometheus"]
+    assert 'node="10.0.0.1"' in world.cycle().problem
+
+
+async def test_a_slow_source_is_not_asked_twice_at_once(world: World) -> None:
+    """A round of a window begins when the one before it has ended."""
+    world.source.takes = 40.0
+    await world.advance(100)
+    world.source.asked.clear()
+    await world.advance(400)
+    moments = {ask.at for ask in world.source.asked if ask.length == 300.0 and ask.what == "mean"}
+
+    assert 3 <= len(moments) <= 5
+    assert 2 == world.cycle().fresh
+
+
+async def test_a_node_made_anew_is_another_node(world: World) -> None:
+    """Its forerunner's samples are not its own."""
+    world.kube.remove(NODES, "a")
+    world.kube.put(NODES, a_node("a", uid="new", age=-1))
+    await world.advance(30)
+    told = [
+        message
+        for message in world.bus.said(NodeUtilization, NODE_USAGES)
+        if message.node == "a" and message.uid == "new"
+    ]
+
+    assert all(not message.windows for message in told)
+    assert 1 == world.cycle().expected
+
+
+async def test_nodes_that_are_not_expected(world: World) -> None:
+    """Young and unready nodes need not have data."""
+    world.kube.put(NODES, a_node("young", age=100))
+    world.kube.put(NODES, a_node("ill", ready=False))
+    world.kube.put(NODES, a_node("dark"))
+    await world.advance(20)
+    cycle = world.cycle()
+
+    assert (3, 2) == (cycle.expected, cycle.fresh)
+    assert "no sample" in cycle.missing["dark"]
+
+
+@pytest.mark.parametrize(
+    ("skew", "fresh", "warned", "told"), [(1.0, 2, False, False), (3.0, 2, True, False), (-11.0, 0, True, True)]
+)
+async def test_another_clock_is_measured(world: World, skew: float, fresh: int, warned: bool, told: bool) -> None:
+    """Published, warned of above two seconds, and above ten nothing is known."""
+    world.source.skew = skew
+    await world.advance(20)
+
+    assert skew == pytest.approx(world.cycle().skew)
+    assert fresh == world.cycle().fresh
+    assert warned == ("clock" in world.health.problems)
+    assert told == ("clock" in world.cycle().problem)
+
+
+async def test_placements_are_told_at_once_and_together(world: World) -> None:
+    """Changes within the gathering time are one message; nothing is said when nothing changed."""
+    assert {"a", "b"} == world.placements().keys()
+    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    for number in range(5):
+        world.kube.put(PODS, a_pod(f"new-{number}", "a", age=-1))
+    world.kube.put(NODES, a_node("a"))
+    await world.advance(0.06)
+    assert before + 1 == len(world.bus.said(NodePlacement, PLACEMENTS))
+    assert 6 == len(world.placements()["a"].pods)
+
+    world.kube.put(NODES, a_node("a"))
+    await world.advance(1)
+    assert before + 1 == len(world.bus.said(NodePlacement, PLACEMENTS))
+
+
+async def test_placements_are_repeated(world: World) -> None:
+    """Every five minutes, with a higher sequence."""
+    before = world.placements()["a"]
+    await world.advance(301)
+    after = world.placements()["a"]
+
+    assert (before.epoch, True) == (after.epoch, after.sequence > before.sequence)
+
+
+async def test_an_evicted_pod_is_gone_with_its_usage(world: World) -> None:
+    """Readers take it off the means."""
+    world.kube.remove(PODS, "db-0", "shop")
+    await world.advance(1)
+    (gone,) = world.placements()["a"].gone
+
+    assert ("uid-db-0", 0.5) == (gone.uid, gone.usage.cpu)
+
+
+async def test_a_deleted_node_is_told(world: World) -> None:
+    """Readers forget it; it is repeated like every placement, for the one who missed it."""
+    world.kube.remove(NODES, "b")
+    await world.advance(1)
+    once = [said for said in world.bus.said(NodePlacement, PLACEMENTS) if said.removed]
+    await world.advance(301)
+    again = [said for said in world.bus.said(NodePlacement, PLACEMENTS) if said.removed]
+
+    assert world.placements()["b"].removed
+    assert (1, 2) == (len(once), len(again))
+
+
+async def test_what_could_not_be_said_is_said_later(world: World) -> None:
+    """A lost bus loses nothing: placements and usage are said again when it is back."""
+    world.bus.disconnect()
+    world.kube.put(PODS, a_pod("late", "a", age=-1))
+    await world.advance(5)
+    count = len(world.nodes())
+    await world.bus.reconnect()
+    await world.advance(3)
+
+    assert "late" in {pod.name for pod in world.placements()["a"].pods}
+    assert count == len(world.nodes())
+
+
+async def test_a_placement_lost_in_a_blink_is_said_again(world: World) -> None:
+    """Even when the bus is back before anybody saw that it was away."""
+    world.bus.disconnect()
+    world.kube.put(PODS, a_pod("late", "a", age=-1))
+    await world.clock.advance(0.1)
+    await world.bus.reconnect()
+    await world.advance(3)
+
+    assert "late" in {pod.name for pod in world.placements()["a"].pods}
+
+
+async def test_only_the_leader_speaks() -> None:
+    """A standby watches; when it takes over its epoch is higher, and it tells what was deleted meanwhile."""
+    world, other = a_world(), FakeHealth()
+    settings = CollectorSettings(profile=NO_PROFILE)
+    standby = World(world.clock, world.bus, world.kube, FakeSource(world.clock, nodes=world.source.nodes), other)
+    async with world.bus:
+        async with collecting(world, settings):
+            await world.advance(5)
+            async with collecting(standby, settings, "two"):
+                await world.advance(20)
+                assert (True, False) == (world.health.leading, other.leading)
+                assert (True, [], 1) == (other.warm, standby.source.asked, len(epochs(world)))
+        async with collecting(standby, settings, "three"):
+            await world.advance(20)
+            assert other.leading
+
+    assert 2 == len(epochs(world))
+    assert world.nodes()["a"].epoch == max(epochs(world))
+
+
+async def test_a_standby_tells_what_was_deleted_before_its_time() -> None:
+    """Nobody else would: the old leader is gone and the new one never told of that node."""
+    world, other = a_world(), FakeHealth()
+    settings = CollectorSettings(profile=NO_PROFILE)
+    standby = World(world.clock, world.bus, world.kube, FakeSource(world.clock, nodes=world.source.nodes), other)
+    async with world.bus, asyncio.TaskGroup() as tasks:
+        leader = tasks.create_task(one_collects(world, settings))
+        await world.advance(5)
+        async with collecting(standby, settings, "two"):
+            await world.advance(5)
+            world.bus.disconnect()
+            world.kube.remove(NODES, "b")
+            await world.advance(1)
+            leader.cancel()
+            await world.bus.reconnect()
+            await world.advance(20)
+
+            assert other.leading
+            assert world.placements()["b"].removed
+
+
+async def test_a_node_that_went_while_nobody_watched_is_taken_back() -> None:
+    """A sole collector that comes back knows from the bus what it told, and says so of what is no more."""
+    world = a_world()
+    async with world.bus:
+        for name in ("a", "ghost"):
+            await world.bus.publish(subjects.node_placement(name), a_placement(name, epoch=1))
+        async with collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+            await world.advance(1)
+
+            ghost = world.placements()["ghost"]
+            assert (True, "uid-ghost") == (ghost.removed, ghost.uid)
+            assert not world.placements()["a"].removed
+
+
+async def test_a_node_of_another_shard_is_left_alone() -> None:
+    """Its own collector tells what became of it."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=NO_PROFILE, node_selector={"pool": "mine"})
+    async with world.bus:
+        for name in ("a", "ghost"):
+            await world.bus.publish(subjects.node_placement(name), a_placement(name, epoch=1, labels={"pool": "other"}))
+        async with collecting(world, settings):
+            await world.advance(1)
+
+            assert {"a": False, "ghost": False} == {name: said.removed for name, said in world.placements().items()}
+
+
+async def test_an_epoch_is_above_every_one_before() -> None:
+    """A predecessor whose clock ran ahead would else be believed for as long as the successor leads."""
+    world = a_world()
+    ahead = int((NOW + 3_600) * 1000)
+    async with world.bus:
+        await world.bus.publish(subjects.node_placement("a"), a_placement("a", epoch=ahead))
+        async with collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+            await world.advance(1)
+
+            assert world.placements()["a"].epoch > ahead
+
+
+async def one_collects(world: World, settings: CollectorSettings) -> None:
+    async with collecting(world, settings):
+        await asyncio.Event().wait()
+
+
+def epochs(world: World) -> set[int]:
+    return {message.epoch for message in world.bus.said(NodeUtilization, NODE_USAGES)}
+
+
+async def test_a_workloads_day_is_learnt() -> None:
+    """The past day is asked for slot by slot; each slot is the mean of the pods."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(300)
+        profile = world.workloads()["db"].profile
+
+        assert [0.5] * 24 == profile["cpu"]
+        assert 0.5 == world.workloads()["db"].windows["1d"].mean.cpu
+        slots = {ask.at for ask in world.source.asked if ask.subject == "pod" and ask.at % 3_600 == 0}
+        assert 24 == len(slots)
+        world.source.pods["shop", "db-0", "a"].cpu = world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        await world.advance(3_700)
+        assert 0.8 == pytest.approx(max(value or 0.0 for value in world.workloads()["db"].profile["cpu"]))
+
+
+async def test_a_day_that_cannot_be_asked_for_is_a_problem() -> None:
+    """Windows may be well while the hours are too large for one answer: profiles would stay empty in silence."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False)
+    async with world.bus, collecting(world, settings):
+        await world.advance(60)
+        assert "profile" not in world.health.problems
+
+        world.source.fails = lambda ask: ask.subject == "pod" and ask.at < NOW
+        await world.advance(60)
+        assert "too many samples" in world.health.problems["profile"]
+
+        world.source.fails = lambda ask: False
+        await world.advance(60)
+        assert "profile" not in world.health.problems
+
+
+def test_the_source_is_closed() -> None:
+    """Its threads end with the service."""
+
+    async def run() -> World:
+        world = a_world()
+        async with world.bus, collecting(world, CollectorSettings(leader_election=False)):
+            await world.advance(1)
+        return world
+
+    assert asyncio.run(run()).source.closed

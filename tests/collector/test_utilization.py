@@ -1,0 +1,127 @@
+"""What is told of nodes from readings that come, fail and age."""
+
+from typing import Any
+
+from builders import GIB, NOW
+
+from equipoise.collector.questions import Resource
+from equipoise.collector.readings import Reading
+from equipoise.collector.utilization import MISSING_LIMIT, MeasuredNode, Utilization
+from equipoise.contracts.messages import NodeUtilization, Resources
+from equipoise.contracts.settings import LoadSettings
+
+LOAD = LoadSettings()
+SHORTEST = LOAD.shortest
+
+
+def a_reading(mean: float | None = 2.0, age: float = 5.0, **fields: Any) -> Reading:
+    return Reading(**({"mean": mean, "sampled_at": NOW - age, "why": "" if mean is not None else "gap"} | fields))
+
+
+def a_utilization(*readings: tuple[Resource, Reading], uid: str = "uid-a") -> Utilization:
+    utilization = Utilization(LOAD)
+    for resource, reading in readings:
+        utilization.record(SHORTEST, resource, {uid: reading}, NOW)
+    return utilization
+
+
+def tell(
+    utilization: Utilization, *pods: str, settled: tuple[str, ...] = (), now: float = NOW
+) -> NodeUtilization | None:
+    node = MeasuredNode(
+        name="a", uid="uid-a", base=Resources(cpu=10.0, memory=64 * GIB), pods=pods, settled_pods=frozenset(settled)
+    )
+    return utilization.message(node, now, epoch=1, sequence=1)
+
+
+def test_a_node_without_any_sample_is_not_told() -> None:
+    """There is no time that its message could carry."""
+    assert tell(a_utilization()) is None
+    assert tell(a_utilization(("cpu", Reading(why="no sample")))) is None
+
+
+def test_the_older_sample_stands_for_both() -> None:
+    """A window's time is that of its oldest resource: nothing looks younger than it is."""
+    told = tell(a_utilization(("cpu", a_reading(age=5)), ("memory", a_reading(8 * GIB, age=30))))
+
+    assert told is not None
+    assert (NOW - 30, NOW - 5) == (told.windows["5m"].sampled_at, told.sampled_at)
+    assert Resources(cpu=2.0, memory=8 * GIB) == told.windows["5m"].mean
+
+
+def test_an_old_reading_is_dropped_alone() -> None:
+    """What was not renewed within its life is unknown; the rest stands."""
+    utilization = a_utilization(("cpu", a_reading(age=5)), ("memory", a_reading(8 * GIB, age=100)))
+    told = tell(utilization, now=NOW + 90)
+
+    assert told is not None
+    assert Resources(cpu=2.0) == told.windows["5m"].mean
+
+
+def test_an_unknown_reading_takes_the_value_away_and_leaves_the_time() -> None:
+    """A gap is told at once, and the age goes on from the last sample."""
+    utilization = a_utilization(("cpu", a_reading()), ("cpu", Reading(why="cpu: 2 series claim to be this node")))
+    told = tell(utilization)
+
+    assert told is not None
+    assert ({}, NOW - 5) == (told.windows, told.sampled_at)
+    assert "2 series" in utilization.why_unknown("uid-a", NOW)
+
+
+def test_the_systems_share() -> None:
+    """Node less its pods; unknown without all pods that ran through the window, and then the last known one stands."""
+    utilization = a_utilization(("cpu", a_reading(2.0)), ("memory", a_reading(8 * GIB)))
+    utilization.record_pods({"p": Resources(cpu=0.5, memory=GIB)}, NOW)
+    unmeasured = tell(utilization, "p", "q", settled=("p", "q"))
+    whole = tell(utilization, "p", "young", settled=("p",))
+    utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(9.0)}, NOW)
+    later = tell(utilization, "p", "q", settled=("p", "q"))
+
+    assert unmeasured is not None
+    assert whole is not None
+    assert later is not None
+    assert Resources() == unmeasured.system
+    assert Resources(cpu=1.5, memory=7 * GIB) == whole.system == later.system
+
+
+def test_pods_above_their_node_leave_nothing_negative() -> None:
+    """The queries of nodes and pods are not of exactly the same samples."""
+    utilization = a_utilization(("cpu", a_reading(2.0)))
+    utilization.record_pods({"p": Resources(cpu=2.1)}, NOW)
+    told = tell(utilization, "p")
+
+    assert told is not None
+    assert Resources(cpu=0.0) == told.system
+
+
+def test_pods_age_with_their_query() -> None:
+    """Pods that could not be measured any more are unknown after the life of the shortest window."""
+    utilization = a_utilization(("cpu", a_reading()))
+    utilization.record_pods({"p": Resources(cpu=0.5), "elsewhere": Resources(cpu=1.0)}, NOW)
+    young, old = tell(utilization, "p"), tell(utilization, "p", now=NOW + 181)
+
+    assert young is not None
+    assert old is not None
+    assert ({"p": Resources(cpu=0.5)}, {}) == (young.pods, old.pods)
+
+
+def test_nodes_are_forgotten_by_uid() -> None:
+    """A successor of the same name begins with nothing."""
+    utilization = a_utilization(("cpu", a_reading()))
+    utilization.keep(["uid-b"])
+
+    assert tell(utilization) is None
+    assert "not measured yet" == utilization.why_unknown("uid-a", NOW)
+
+
+def test_a_cycle_names_some_of_the_missing() -> None:
+    """All are counted, some are named, with the reason."""
+    utilization = a_utilization(("cpu", a_reading()))
+    expected = {"a": "uid-a"} | {f"n{number:02}": f"uid-{number}" for number in range(30)}
+    cycle = utilization.cycle(expected, NOW, shard="all", cycle=3, skew=0.0, problem="")
+
+    assert (31, 1, MISSING_LIMIT, "not measured yet") == (
+        cycle.expected, cycle.fresh, len(cycle.missing), cycle.missing["n00"],
+    )  # fmt: skip
+    stale = utilization.cycle({"a": "uid-a"}, NOW + 176, shard="all", cycle=4, skew=0.0, problem="")
+    assert (0, "newest sample is 181 s old") == (stale.fresh, stale.missing["a"])
