@@ -1,0 +1,57 @@
+"""What the annotator is told: when a value is worth a write, and how many writes there may be."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.settings import Percent, Section
+
+
+class DeadBand(Section, frozen=True, kw_only=True):
+    """When what stands on an object is written anew."""
+
+    change: Percent
+    """A mean that differs by more than this is worth a write."""
+
+    least_interval: Duration
+    """Between two writes of one object, however much it changes."""
+
+    period: Duration
+    """Written this often even without a change; objects are spread over it."""
+
+    def __post_init__(self) -> None:
+        if not self.period >= self.least_interval > 0:
+            raise ValueError("leastInterval must be longer than 0s and not longer than period")
+
+
+class SeatSettings(Section, frozen=True, kw_only=True):
+    """How replicas know of one another: each holds one Lease."""
+
+    lease_duration: Annotated[float, Meta(ge=3)] = 30.0
+    """Seconds after which a silent replica's objects go to the others. Not divided by time compression."""
+
+    renew_period: Annotated[float, Meta(ge=1)] = 8.0
+    """Seconds between two renewals."""
+
+    def __post_init__(self) -> None:
+        if self.lease_duration < 2 * self.renew_period:
+            raise ValueError("leaseDuration must be at least twice renewPeriod")
+
+
+class AnnotatorSettings(Section, frozen=True, kw_only=True):
+    """The section `annotator`."""
+
+    health: str = "0.0.0.0:8082"
+    """Where /healthz, /readyz, /metrics and /version answer."""
+
+    nodes: DeadBand = DeadBand(change=5, least_interval=Duration(60), period=Duration(1_800))
+    """Change in points of percent of the node's base."""
+
+    workloads: DeadBand = DeadBand(change=20, least_interval=Duration(60), period=Duration(21_600))
+    """Change in percent of what stands there: a workload has no base to take a share of."""
+
+    writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 10.0
+    """Of all replicas together."""
+
+    seat: SeatSettings = SeatSettings()

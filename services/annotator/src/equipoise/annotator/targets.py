@@ -1,0 +1,84 @@
+"""What a message of the bus is to be written on: which object, under which rules, as what text."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from equipoise.annotator.dead_band import Scale
+from equipoise.annotator.settings import AnnotatorSettings, DeadBand
+from equipoise.contracts.annotations import NodeLoad, WorkloadUsage, node_load, workload_usage
+from equipoise.contracts.load import usable_window
+from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.subjects import node_annotation, workload_annotation
+
+Utilization = TypeVar("Utilization", NodeUtilization, WorkloadUtilization)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """An object in the cluster, and the rules for writing on it."""
+
+    key: str
+    """Unique among all objects; what owners and turns are hashed from."""
+
+    text: str
+    """As people call it."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    """Empty where the bus does not tell it (workloads): then the name alone decides."""
+
+    subject: str
+    band: DeadBand
+    scale: Scale
+
+
+def target_of(utilization: NodeUtilization | WorkloadUtilization, settings: AnnotatorSettings) -> Target:
+    """Where this utilization belongs."""
+    if isinstance(utilization, NodeUtilization):
+        return Target(
+            key=f"node/{utilization.node}",
+            text=f"node/{utilization.node}",
+            group="",
+            kind="Node",
+            namespace="",
+            name=utilization.node,
+            uid=utilization.uid,
+            subject=node_annotation(utilization.node),
+            band=settings.nodes,
+            scale="points",
+        )
+    workload = utilization.workload
+    return Target(
+        key=f"{workload.key}/{workload.namespace}/{workload.name}",
+        text=str(workload),
+        group=workload.group,
+        kind=workload.kind,
+        namespace=workload.namespace,
+        name=workload.name,
+        uid="",
+        subject=workload_annotation(workload),
+        band=settings.workloads,
+        scale="relative",
+    )
+
+
+def value_of(
+    utilization: NodeUtilization | WorkloadUtilization, load: LoadSettings, now: float
+) -> NodeLoad | WorkloadUsage | None:
+    """What to write: only windows that are within their life; None when nothing is known."""
+    if isinstance(utilization, NodeUtilization):
+        return node_load(_alive(utilization, load, now))
+    return workload_usage(_alive(utilization, load, now))
+
+
+def _alive(utilization: Utilization, load: LoadSettings, now: float) -> Utilization:
+    windows: dict[str, Any] = {
+        window.name: usage
+        for window in load.windows
+        if (usage := usable_window(utilization, window, load, now)) is not None
+    }
+    return msgspec.structs.replace(utilization, windows=windows)

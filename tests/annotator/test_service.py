@@ -1,0 +1,373 @@
+"""The annotator with bus, API server and clock of memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from builders import NOW, a_node_utilization, a_window, a_workload, a_workload_utilization
+from prometheus_client import CollectorRegistry
+
+from equipoise.annotator.service import RETRY_PERIOD, Annotator
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.annotations import LOAD, USAGE, read_node_load, read_workload_usage
+from equipoise.contracts.messages import AnnotationWritten, NodeUtilization
+from equipoise.contracts.objects import Lease, Node, ObjectMeta, WorkloadObject
+from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.subjects import node_utilization, workload_utilization
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import DEPLOYMENTS, LEASES, NODES
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+
+SETTINGS = AnnotatorSettings(writes_per_second=10)
+ROUND = SETTINGS.seat.renew_period
+
+
+class World:
+    """Some annotators on one bus and one API server."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(now=NOW)
+        self.bus = MemoryBus(self.clock)
+        self.kube = MemoryKube(self.clock)
+        self.sequence = 0
+        self.running: dict[str, asyncio.Task[None]] = {}
+        self.health: dict[str, Health] = {}
+
+    async def begin(self, identity: str = "annotator-1") -> None:
+        metrics = CollectorRegistry()
+        self.health[identity] = Health(configuration_hash="", metrics=metrics)
+        annotator = Annotator(
+            settings=SETTINGS,
+            load=LoadSettings(),
+            namespace="equipoise-system",
+            identity=identity,
+            bus=self.bus,
+            kube=self.kube,
+            clock=self.clock,
+            health=self.health[identity],
+            metrics=metrics,
+        )
+        await annotator.attach()
+        self.running[identity] = asyncio.create_task(annotator.run())
+        await self.clock.advance(0)
+
+    async def end(self, identity: str) -> None:
+        task = self.running.pop(identity)
+        task.cancel()
+        await asyncio.wait([task])
+
+    def add_node(self, name: str = "node-a", uid: str = "") -> None:
+        self.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}")))
+
+    async def measured(self, name: str = "node-a", cpu: float | None = 1.0, **fields: Any) -> None:
+        """The collector publishes a node's utilization, sampled just now."""
+        self.sequence += 1
+        now = self.clock.now()
+        values = {"sampled_at": now, "queried_at": now, "sequence": self.sequence} | fields
+        await self.bus.publish(node_utilization(name), a_node_utilization(name, cpu=cpu, **values))
+        await self.clock.advance(0)
+
+    def load_on(self, name: str = "node-a") -> float | None:
+        """The cpu load of the shortest window as it stands on the node."""
+        node = next(node for node in self.kube.stored(NODES) if node.metadata.name == name)
+        load, _ = read_node_load(node.metadata.annotations)
+        return None if load is None else load.windows["5m"].mean.cpu
+
+    @property
+    def writes(self) -> int:
+        return sum(call.verb == "annotate" for call in self.kube.calls)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    for identity in list(world.running):
+        await world.end(identity)
+
+
+async def test_measured_load_stands_on_the_node_and_is_said(world: World) -> None:
+    """Load, its time and the reason; the message tells exactly what was written."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=3.0)
+    assert world.load_on() == 0.3
+    (said,) = world.bus.said(AnnotationWritten, "equipoise.annotation.node.node-a")
+    assert said.object == "node/node-a"
+    assert said.why == "not written before"
+    assert said.annotations == world.kube.stored(NODES)[0].metadata.annotations
+    load, _ = read_node_load(said.annotations)
+    assert load is not None
+    assert load.sampled_at == datetime.fromtimestamp(NOW, UTC)
+
+
+async def test_values_that_were_there_before_are_written_too(world: World) -> None:
+    """An annotator that starts finds the last values on the bus."""
+    world.add_node()
+    await world.measured(cpu=3.0)
+    await world.begin()
+    assert world.load_on() == 0.3
+
+
+async def test_a_workload_gets_its_usage_per_replica(world: World) -> None:
+    """On the Deployment itself, under the other key."""
+    metadata = ObjectMeta(name="web", namespace="shop")
+    world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=metadata))
+    await world.begin()
+    await world.bus.publish(workload_utilization(a_workload()), a_workload_utilization(cpu=1.5))
+    await world.clock.advance(0)
+    annotations = world.kube.stored(DEPLOYMENTS)[0].metadata.annotations
+    usage, why = read_workload_usage(annotations)
+    assert usage is not None, why
+    assert usage.windows["1h"].mean.cpu == 1.5
+    assert set(annotations) == {USAGE}
+    subject = "equipoise.annotation.workload.deployment_apps.shop.web"
+    assert [said.object for said in world.bus.said(AnnotationWritten, subject)] == ["Deployment/shop/web"]
+
+
+async def test_a_workload_of_unknown_kind_is_left_alone(world: World) -> None:
+    """We would not know where to write."""
+    await world.begin()
+    strange = a_workload(kind="Frobnicator", group="example.com")
+    await world.bus.publish(workload_utilization(strange), a_workload_utilization(strange))
+    await world.clock.advance(60)
+    assert world.writes == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cpu": None, "memory": None},
+        {"windows": {}},
+        {"windows": {"5m": a_window(sampled_at=NOW - 181)}},
+        {"windows": {"5m": a_window(sampled_at=NOW + 60)}},
+    ],
+    ids=["unknown", "no windows", "too old", "from the future"],
+)
+async def test_nothing_is_written_for_unknown_values(world: World, fields: dict[str, Any]) -> None:
+    """And never a zero."""
+    world.add_node()
+    await world.begin()
+    await world.measured(**fields)
+    assert world.writes == 0
+
+
+async def test_small_changes_wait_and_large_ones_wait_a_minute(world: World) -> None:
+    """Five points are the band; between two writes of one node a minute passes."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=3.0)
+    await world.clock.advance(30)
+    await world.measured(cpu=9.0)
+    assert world.load_on() == 0.3
+    await world.clock.advance(30)
+    await world.measured(cpu=3.4)
+    assert (world.load_on(), world.writes) == (0.3, 1)
+    await world.measured(cpu=9.0)
+    assert (world.load_on(), world.writes) == (0.9, 2)
+
+
+async def test_an_unchanged_node_is_written_every_half_hour(world: World) -> None:
+    """So that its time tells a reader that somebody still measures."""
+    world.add_node()
+    await world.begin()
+    for _ in range(130):
+        await world.measured(cpu=3.0)
+        await world.clock.advance(60)
+    assert world.writes in (5, 6)
+
+
+async def test_an_older_message_changes_nothing(world: World) -> None:
+    """The bus may repeat and delay."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=3.0, sequence=10)
+    await world.clock.advance(90)
+    await world.measured(cpu=9.0, sequence=9)
+    assert world.load_on() == 0.3
+
+
+async def test_a_recreated_node_never_carries_its_predecessors_load(world: World) -> None:
+    """The write names the UID that was measured; the new node's own values come under its own."""
+    world.add_node(uid="new")
+    await world.begin()
+    await world.measured(cpu=9.0, uid="old")
+    assert (world.load_on(), world.writes) == (None, 1)
+    await world.measured(cpu=1.0, uid="new")
+    await world.clock.advance(1)
+    assert world.load_on() == 0.1
+    assert world.health["annotator-1"].problems == []
+
+
+async def test_a_recreated_node_is_new(world: World) -> None:
+    """Neither the minute nor the last value of its predecessor counts for it."""
+    world.add_node(uid="old")
+    await world.begin()
+    await world.measured(cpu=1.0, uid="old")
+    world.kube.remove(NODES, "node-a")
+    world.add_node(uid="new")
+    await world.clock.advance(1)
+    await world.measured(cpu=1.0, uid="new")
+    assert (world.load_on(), world.writes) == (0.1, 2)
+
+
+async def test_an_object_that_is_gone_is_no_trouble(world: World) -> None:
+    """The collector learns of it a little later than the API server."""
+    await world.begin()
+    await world.measured("gone")
+    world.add_node("node-b")
+    await world.clock.advance(1)
+    await world.measured("node-b", cpu=2.0)
+    assert world.load_on("node-b") == 0.2
+    assert world.health["annotator-1"].problems == []
+
+
+@pytest.mark.parametrize("newer", [True, False])
+async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: World, newer: bool) -> None:
+    """Nothing is lost, the trouble is told, and it is over when it is over."""
+    world.add_node()
+    await world.begin()
+    world.kube.refuse("annotate", status=0)
+    await world.measured(cpu=3.0)
+    assert "does not take annotations" in world.health["annotator-1"].problems[0]
+    if newer:
+        await world.measured(cpu=4.0)
+    world.kube.heal()
+    await world.clock.advance(RETRY_PERIOD)
+    assert world.load_on() == (0.4 if newer else 0.3)
+    assert world.health["annotator-1"].problems == []
+
+
+async def test_a_missing_right_is_told_and_not_tried_for_ever(world: World) -> None:
+    """One forbidden write, then rest for a whole period; other objects go on."""
+    world.add_node()
+    world.add_node("node-b")
+    await world.begin()
+    world.kube.refuse("annotate", status=403, name="node-a")
+    for cpu in (1.0, 3.0, 6.0):
+        await world.measured("node-a", cpu=cpu)
+        await world.measured("node-b", cpu=cpu)
+        await world.clock.advance(90)
+    refused = [call for call in world.kube.calls if call.verb == "annotate" and call.name == "node-a"]
+    assert len(refused) == 1
+    assert world.load_on("node-b") == 0.6
+
+
+async def test_an_unreadable_message_is_passed_over(world: World) -> None:
+    """The next one is heard."""
+    world.add_node()
+    await world.begin()
+    world.bus.inject(node_utilization("node-a"), b'{"node": 1}')
+    await world.measured(cpu=3.0)
+    assert world.load_on() == 0.3
+
+
+async def test_writes_keep_the_rate_and_changes_go_first(world: World) -> None:
+    """Ten a second at most; a node that changed overtakes those that are only due."""
+    for number in range(100):
+        world.add_node(f"node-{number}")
+    await world.begin()
+    await world.measured("node-99", cpu=1.0)
+    await world.clock.advance(90)
+    before = world.writes
+    for number in range(99):
+        await world.measured(f"node-{number}", cpu=1.0)
+    await world.measured("node-99", cpu=9.0)
+    await world.clock.advance(1)
+    assert world.load_on("node-99") == 0.9
+    assert world.writes - before <= 11
+    await world.clock.advance(9)
+    assert world.writes == 101
+
+
+async def test_replicas_divide_the_objects(world: World) -> None:
+    """Each object is written once, by one of them; both write."""
+    await world.begin("annotator-1")
+    await world.begin("annotator-2")
+    await world.clock.advance(2 * ROUND)
+    for number in range(40):
+        world.add_node(f"node-{number}")
+        await world.measured(f"node-{number}")
+    await world.clock.advance(20)
+    assert world.writes == 40
+    assert len(world.bus.said(AnnotationWritten, "equipoise.annotation.node.*")) == 40
+    holders = [lease.spec.holder_identity for lease in world.kube.stored(LEASES)]
+    assert holders == ["annotator-1", "annotator-2"]
+
+
+async def test_who_joins_others_waits_until_they_have_seen_it(world: World) -> None:
+    """Else all together would write more than they may."""
+    world.add_node()
+    await world.begin("annotator-1")
+    await world.begin("annotator-2")
+    assert not world.health["annotator-2"].report().ready
+    await world.clock.advance(ROUND)
+    assert world.health["annotator-2"].report().ready
+
+
+@pytest.mark.parametrize("gently", [True, False])
+async def test_what_a_replica_leaves_is_taken_over(world: World, gently: bool) -> None:
+    """After one round if it could give its seat back, else when its Lease has run out; its seat is used again."""
+    for number in range(20):
+        world.add_node(f"node-{number}")
+    await world.begin("annotator-1")
+    await world.begin("annotator-2")
+    await world.clock.advance(2 * ROUND)
+    if not gently:
+        world.kube.refuse("replace", resource="leases", status=0)
+    await world.end("annotator-2")
+    world.kube.heal()
+    await world.clock.advance(ROUND if gently else SETTINGS.seat.lease_duration + ROUND)
+    for number in range(20):
+        await world.measured(f"node-{number}")
+    await world.clock.advance(20)
+    assert all(world.load_on(f"node-{number}") is not None for number in range(20))
+    await world.begin("annotator-3")
+    assert len(world.kube.stored(LEASES)) == 2
+
+
+async def test_a_replica_that_cannot_renew_its_seat_stops_writing(world: World) -> None:
+    """By the time its Lease has run out the others have its objects."""
+    world.add_node()
+    await world.begin()
+    world.kube.refuse("replace", resource="leases", status=0)
+    await world.clock.advance(SETTINGS.seat.lease_duration)
+    await world.measured(cpu=3.0)
+    assert world.writes == 0
+    assert "seat" in world.health["annotator-1"].problems[0]
+    world.kube.heal()
+    await world.clock.advance(ROUND)
+    assert world.load_on() == 0.3
+
+
+async def test_a_seat_that_somebody_else_took_is_replaced(world: World) -> None:
+    """A foreign hand on our Lease costs one seat, no more."""
+    await world.begin()
+    seat = world.kube.stored(LEASES)[0]
+    stolen = msgspec.structs.replace(seat.spec, holder_identity="another")
+    world.kube.put(LEASES, Lease(metadata=seat.metadata, spec=stolen))
+    await world.clock.advance(2 * ROUND)
+    assert {lease.spec.holder_identity for lease in world.kube.stored(LEASES)} == {"another", "annotator-1"}
+    assert world.health["annotator-1"].problems == []
+
+
+async def test_only_the_one_annotation_is_touched(world: World) -> None:
+    """What others wrote stays as it is."""
+    metadata = ObjectMeta(name="node-a", annotations={"theirs": "1"}, labels={"pool": "blue"})
+    world.kube.put(NODES, Node(metadata=metadata))
+    await world.begin()
+    await world.measured()
+    after = world.kube.stored(NODES)[0].metadata
+    assert set(after.annotations) == {"theirs", LOAD}
+    assert after.labels == {"pool": "blue"}
+
+
+def test_messages_are_the_ones_of_the_collector() -> None:
+    """The builders stand for what the bus really carries."""
+    message = a_node_utilization()
+    assert msgspec.json.decode(msgspec.json.encode(message), type=NodeUtilization) == message
