@@ -1,0 +1,30 @@
+"""Starts the scorer."""
+
+from equipoise.runtime.process import Runtime, run
+from equipoise.scorer.service import Scorer
+from equipoise.scorer.settings import ScorerSettings
+
+
+async def start(runtime: Runtime[ScorerSettings]) -> None:
+    """Wire the service and run it until cancelled."""
+    shared = runtime.configuration.shared
+    scorer = Scorer(
+        settings=runtime.own,
+        load=shared.load,
+        thresholds=shared.thresholds,
+        bus=runtime.bus,
+        clock=runtime.clock,
+        health=runtime.health,
+        metrics=runtime.metrics,
+    )
+    await scorer.attach()
+    await scorer.run()
+
+
+def main() -> None:
+    """`python -m equipoise.scorer`."""
+    run("scorer", ScorerSettings, start, kube=False)
+
+
+if __name__ == "__main__":
+    main()

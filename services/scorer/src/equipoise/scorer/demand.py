@@ -1,0 +1,36 @@
+"""What the pod of a question asks for and is expected to use."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.contracts.demand import Link, expected_usage
+from equipoise.contracts.messages import PodDemand, Resources, WorkloadUtilization
+from equipoise.contracts.objects import Pod
+from equipoise.contracts.owners import workload_from_pod
+from equipoise.contracts.requests import pod_limit, pod_requests
+from equipoise.scorer.loads import Demand, amounts
+
+
+def pod_demand(pod: Pod) -> PodDemand:
+    """All that the scorer keeps of a Pod. Raises ValueError for a quantity that is none."""
+    requests = pod_requests(pod)
+    return PodDemand(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        workload=workload_from_pod(pod),
+        requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
+        limits=Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory")),
+    )
+
+
+def expected_demand(
+    pod: PodDemand, workload: WorkloadUtilization | None, *, windows: Sequence[str], chain: tuple[Link, ...]
+) -> Demand:
+    """The pod's expected usage over each window; `workload` is its workload's, as far as it is fresh."""
+    expected = [
+        expected_usage(requests=pod.requests, limits=pod.limits, workload=workload, window=window, chain=chain)
+        for window in windows
+    ]
+    return Demand(usage=np.array([amounts(usage) for usage, _ in expected]), sources=expected[0][1])

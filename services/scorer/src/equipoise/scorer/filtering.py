@@ -1,0 +1,31 @@
+"""Which nodes a pod may not use because they would be too hot. Never the last one: a pod must be able to run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.contracts.load import RESOURCES
+from equipoise.contracts.messages import Filtering
+from equipoise.contracts.settings import Marks
+from equipoise.scorer.loads import Demand, NodeLoads, expected_load
+
+
+def refuse_hot(names: Sequence[str], nodes: NodeLoads, demand: Demand, high: Marks) -> Filtering:
+    """Refuse nodes that would be above their high mark with the pod, in the shortest window they have measured.
+
+    A node of unknown load stays: not knowing is no reason to keep a pod from running.
+    """
+    expected = 100.0 * expected_load(nodes, demand)
+    refused: dict[str, str] = {}
+    for index, name in enumerate(names):
+        measured = expected[index][~np.isnan(expected[index]).all(axis=1)]
+        if not len(measured):
+            continue
+        for position, resource in enumerate(RESOURCES):
+            mark = getattr(high, resource)
+            if mark is not None and measured[0][position] > mark:
+                refused[name] = f"{resource} load would be {measured[0][position]:.1f}%, above {mark:g}%"
+                break
+    if len(refused) == len(names):
+        return Filtering(nodes=list(names))
+    return Filtering(nodes=[name for name in names if name not in refused], refused=refused)

@@ -1,0 +1,84 @@
+"""Laws that every scoring policy keeps. A new policy is under them by its line in the table."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scorer.fleets import a_demand, node_loads
+
+from equipoise.scorer.loads import Array, Demand
+from equipoise.scorer.policies import POLICIES, ScoringPolicy
+
+shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
+fleets = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))
+demands = arrays(np.float64, (4, 2), elements=st.floats(0, 1e9)).map(
+    lambda usage: Demand(usage=usage, sources={"cpu": "default", "memory": "default"})
+)
+every_policy = pytest.mark.parametrize("policy", [kind() for kind in POLICIES.values()], ids=list(POLICIES))
+
+
+@every_policy
+@given(load=fleets, demand=demands)
+@settings(max_examples=150)
+def test_scores_lie_between_0_and_100(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
+    """One finite score of 0..100 per node, whatever is known."""
+    scores = policy.score(node_loads(load), demand)
+
+    assert scores.shape == (len(load),)
+    assert np.all((scores >= 0.0) & (scores <= 100.0))
+
+
+@every_policy
+@given(load=fleets, demand=demands)
+@settings(max_examples=150)
+def test_an_unknown_node_is_never_preferred(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
+    """A node of unknown load scores no better than any other."""
+    load[0] = np.nan
+
+    scores = policy.score(node_loads(load), demand)
+
+    assert scores[0] == scores.min()
+
+
+@every_policy
+@given(load=fleets, demand=demands)
+@settings(max_examples=50)
+def test_the_same_question_has_the_same_answer(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
+    """Scoring is pure: it changes neither its arguments nor itself."""
+    nodes = node_loads(load.copy())
+    first = policy.score(nodes, demand)
+
+    assert np.array_equal(first, policy.score(nodes, demand))
+    assert np.array_equal(nodes.load, load, equal_nan=True)
+
+
+@every_policy
+@given(load=fleets, demand=demands, randomness=st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_the_order_of_nodes_does_not_matter(
+    policy: ScoringPolicy, load: Array, demand: Demand, randomness: object
+) -> None:
+    """kube-scheduler asks in another order every time."""
+    order = list(range(len(load)))
+    randomness.shuffle(order)  # type: ignore[attr-defined]
+
+    assert np.allclose(
+        policy.score(node_loads(load[order]), demand), policy.score(node_loads(load), demand)[order], atol=1e-6
+    )
+
+
+@every_policy
+@given(load=fleets)
+def test_which_candidates_are_asked_about_does_not_matter(policy: ScoringPolicy, load: Array) -> None:
+    """A node's score hangs on the fleet, not on who else is a candidate."""
+    whole = policy.score(node_loads(load), a_demand(1.0))
+
+    assert np.allclose(policy.score(node_loads(load[:1], load), a_demand(1.0)), whole[:1])
+
+
+@every_policy
+def test_a_policy_says_where_it_looks(policy: ScoringPolicy) -> None:
+    """Every policy names windows and the chain of its demand; the chain ends in something always known."""
+    assert policy.windows
+    assert policy.demand_chain[-1] == "default"
