@@ -1,0 +1,109 @@
+"""What was moved, or was not to be moved, is left alone for a while."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.contracts.messages import EvictionOutcome, Outcome
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler.settings import CoolDown
+
+MOVED = (Outcome.EVICTED, Outcome.DRY_RUN)
+"""A dry run cools down like a real eviction, or it would propose the same pod for ever."""
+
+GONE = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
+
+
+class Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """Left alone until then, and why."""
+
+    until: float
+    why: str
+    returns: int = 0
+    """Replacements in a row that came back to their node."""
+
+
+CoolDowns = Mapping[str, Rest]
+"""By pod UID, by workload, by workload and node, by namespace, and for everything."""
+
+EVERYTHING = "everything"
+
+
+def _pair(workload: Workload, node: str) -> str:
+    return f"{workload}@{node}"
+
+
+def _of_namespace(name: str) -> str:
+    return f"namespace {name}"
+
+
+def _scope(outcome: EvictionOutcome) -> str:
+    """What else the limit that refused stops: the key of its rest, "" when nothing but this pod."""
+    match outcome.limit:
+        case "evictionsPerCluster" | "lateReplacements":
+            return EVERYTHING
+        case "evictionsPerNamespace":
+            return _of_namespace(outcome.namespace)
+        case "evictionsPerWorkload" if outcome.workload is not None:
+            return str(outcome.workload)
+        case _:
+            return ""
+
+
+def _with(cool_downs: CoolDowns, key: str, rest: Rest) -> dict[str, Rest]:
+    """The longer rest wins: a short one must not end a long one early."""
+    before = cool_downs.get(key)
+    if before is not None and before.until >= rest.until:
+        rest = before
+    return {**cool_downs, key: rest}
+
+
+def after_outcome(cool_downs: CoolDowns, outcome: EvictionOutcome, settings: CoolDown) -> dict[str, Rest]:
+    """The cool-downs once an intent's outcome is known."""
+    if outcome.outcome in GONE:
+        return dict(cool_downs)
+    if outcome.outcome in MOVED:
+        until = outcome.settled_at + settings.eviction
+        key = outcome.pod_uid if outcome.workload is None else str(outcome.workload)
+        kept = cool_downs.get(key)
+        rest = Rest(until=until, why="a pod of its workload was moved just now", returns=kept.returns if kept else 0)
+        return _with(cool_downs, key, rest)
+    scope = _scope(outcome)
+    if scope:
+        before = cool_downs.get(scope)
+        until = outcome.settled_at + settings.refusal if outcome.room_at is None else outcome.room_at
+        why = f"limits.{outcome.limit} has no room"
+        return _with(cool_downs, scope, Rest(until=until, why=why, returns=before.returns if before else 0))
+    why = f"its last eviction was {outcome.outcome.value}"
+    return _with(cool_downs, outcome.pod_uid, Rest(until=outcome.settled_at + settings.refusal, why=why))
+
+
+def after_return(
+    cool_downs: CoolDowns, workload: Workload, node: str, settings: CoolDown, now: float
+) -> dict[str, Rest]:
+    """The cool-downs once a replacement was seen on the node that its predecessor had left."""
+    before = cool_downs.get(str(workload))
+    returns = 1 + (before.returns if before is not None else 0)
+    length = min(settings.longest, settings.same_node_return * 2.0 ** (min(returns, 32) - 1))
+    why = f"its workload's last replacement came back to {node}"
+    alone = Rest(until=now + length, why=why, returns=returns)
+    both = Rest(until=now + min(settings.longest, 2 * length), why=why, returns=returns)
+    return _with(_with(cool_downs, str(workload), alone), _pair(workload, node), both)
+
+
+def resting(
+    cool_downs: CoolDowns, *, uid: str, namespace: str, workload: Workload | None, node: str, now: float
+) -> str:
+    """Why this pod is left alone at present; "" when it is not."""
+    keys = [EVERYTHING, _of_namespace(namespace), uid]
+    if workload is not None:
+        keys += [str(workload), _pair(workload, node)]
+    rests = (cool_downs.get(key) for key in keys)
+    return next((rest.why for rest in rests if rest is not None and rest.until > now), "")
+
+
+def pruned(cool_downs: CoolDowns, settings: CoolDown, now: float) -> dict[str, Rest]:
+    """Without what ended long ago; returns are remembered for `longest` after their cool-down."""
+    return {
+        key: rest for key, rest in cool_downs.items() if rest.until + (settings.longest if rest.returns else 0.0) > now
+    }

@@ -1,0 +1,131 @@
+"""The cluster as strategies see it, and what they answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.load import RESOURCES, load_of, plus
+from equipoise.contracts.messages import RefusedMove, Resources
+from equipoise.contracts.settings import Thresholds
+from equipoise.contracts.workload import Workload
+
+Resource = Literal["cpu", "memory"]
+QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
+
+
+class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod on a node, and what decides whether it may leave."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    workload: Workload | None = None
+    usage: Resources = Resources()
+    """Measured cores and bytes; unknown for a pod without measurement or younger than the window."""
+
+    priority: int = 0
+    qos: QosClass = "BestEffort"
+    deletion_cost: int = 0
+    """`controller.kubernetes.io/pod-deletion-cost`: lower leaves first."""
+
+    created_at: float = 0.0
+    protection: str = ""
+    """Why it must stay; empty when nothing speaks for that."""
+
+    fit: FitPod
+
+
+class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, its load by window, and its pods."""
+
+    name: str
+    base: Resources
+    """What load refers to, cores and bytes."""
+
+    usage: Mapping[str, Resources] = {}
+    """By window name: the mean, corrected for pods that came and went. A window that is not fresh is absent."""
+
+    sampled_at: Mapping[str, float] = {}
+    """By window name: the newest raw sample in it."""
+
+    coming: Resources = Resources(cpu=0.0, memory=0.0)
+    """What moves under way will bring, less what they will take: cores and bytes, negative when more leaves."""
+
+    source_refusal: str = ""
+    """Why nothing may be moved away from it."""
+
+    target_refusal: str = ""
+    """Why nothing may be moved to it."""
+
+    unknown: str = ""
+    """Why its load is not known; empty when it is."""
+
+    pods: Sequence[MovablePod] = ()
+    leaving: int = 0
+    """Evictions from it that are under way."""
+
+    fit: FitNode
+
+    def load(self, window: str) -> Resources:
+        """Present load (0..1) over a window; unknown resources are None."""
+        return load_of(self.usage.get(window, Resources()), self.base)
+
+    def oldest_sample(self, windows: Sequence[str]) -> float:
+        """The time of the oldest sample that a decision over these windows stands on."""
+        return min((self.sampled_at[window] for window in windows if window in self.sampled_at), default=0.0)
+
+    def projected(self, window: str) -> Resources:
+        """Cores and bytes once the moves under way are done."""
+        usage = self.usage.get(window, Resources())
+        return plus(usage, self.coming)
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one evaluation stands on."""
+
+    now: float
+    nodes: Sequence[FleetNode]
+    thresholds: Thresholds
+    windows: Sequence[str]
+    """Every configured window, shortest first."""
+
+    limits: "IntentLimits"
+    busy_workloads: Mapping[Workload, int] = {}
+    """Pods of a workload that are on the move."""
+
+    in_flight: int = 0
+    """Intents that nobody has settled yet."""
+
+
+class IntentLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may be proposed at once. Not the limits of eviction, which the binder holds: these spare it noise."""
+
+    per_evaluation: int
+    per_node: int
+    per_workload: int
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that should leave its node."""
+
+    pod: MovablePod
+    target: str
+    reason: str
+    sampled_at: float
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a strategy wants, what it could not have, and why nothing when nothing."""
+
+    moves: Sequence[Move] = ()
+    refused: Sequence[RefusedMove] = ()
+    why: str = ""
+
+
+def shares(usage: Resources, base: Resources) -> dict[Resource, float]:
+    """Load (0..1) of the resources that are known."""
+    load = load_of(usage, base)
+    return {name: value for name in RESOURCES if (value := getattr(load, name)) is not None}

@@ -1,0 +1,134 @@
+"""What nodes and pods use at present, as far as that can be trusted."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from equipoise.contracts.demand import expected_usage, fresh
+from equipoise.contracts.load import Stay, age_of, compensated, is_fresh, known, share_measured, usable_window
+from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
+from equipoise.contracts.objects import Node, Pod
+from equipoise.contracts.owners import workload_from_pod
+from equipoise.contracts.requests import Amounts
+from equipoise.contracts.settings import LoadSettings, Window
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler.stays import Departure, PodStays
+
+WorkloadOf = Callable[[Pod], Workload | None]
+RequestsOf = Callable[[Pod], Amounts]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's usage, or why it is not known."""
+
+    base: Resources = Resources()
+    usage: Mapping[str, Resources] = {}
+    sampled_at: Mapping[str, float] = {}
+    """By window: the newest raw sample in it."""
+
+    pods: Mapping[str, Resources] = {}
+    """By UID, only of pods that ran through the shortest window."""
+
+    unknown: str = ""
+
+
+class Measures:
+    """Utilization as heard, read with the freshness that an eviction needs."""
+
+    def __init__(
+        self,
+        *,
+        nodes: Mapping[str, NodeUtilization],
+        workloads: Mapping[Workload, WorkloadUtilization],
+        stays: PodStays,
+        settings: LoadSettings,
+        skew: float,
+    ) -> None:
+        self._nodes = nodes
+        self._workloads = workloads
+        self._stays = stays
+        self._settings = settings
+        self._skew = skew
+        self._departures: dict[str, list[Departure]] = {}
+        for departure in stays.departures():
+            self._departures.setdefault(departure.node, []).append(departure)
+
+    def of_node(
+        self, node: Node, pods: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
+    ) -> Measured:
+        """What the node and its pods use; its means corrected for pods that came and went."""
+        heard = self._nodes.get(node.metadata.name)
+        why = self._unknown(node, heard, now)
+        if why or heard is None:
+            return Measured(unknown=why)
+        windows = {
+            window: value
+            for window in self._settings.windows
+            if (value := usable_window(heard, window, self._settings, now, skew=self._skew)) is not None
+        }
+        if self._settings.shortest not in windows:
+            return Measured(unknown=f"no value over {self._settings.shortest.name}")
+        staying = {pod.metadata.uid: self._stay(pod, workload_of(pod), requests_of(pod), now) for pod in pods}
+        stays = [stay for stay in staying.values() if stay is not None] + self._gone(node.metadata.name)
+        usage = {
+            window.name: compensated(
+                value.mean,
+                stays,
+                sampled_at=value.sampled_at,
+                length=window.length,
+                mode=self._settings.compensation,
+                start_limit=self._settings.start_limit,
+            )
+            for window, value in windows.items()
+        }
+        shortest = windows[self._settings.shortest]
+        measured = {
+            uid: value
+            for uid, value in heard.pods.items()
+            if _whole(value) and self._ran_through(staying.get(uid), shortest.sampled_at)
+        }
+        sampled_at = {window.name: value.sampled_at for window, value in windows.items()}
+        return Measured(base=heard.base, usage=usage, sampled_at=sampled_at, pods=measured)
+
+    def _unknown(self, node: Node, heard: NodeUtilization | None, now: float) -> str:
+        if heard is None:
+            return "the collector has said nothing of it"
+        if heard.uid and node.metadata.uid and heard.uid != node.metadata.uid:
+            return "what was measured is another node of that name"
+        freshness = self._settings.freshness
+        if not is_fresh(heard.sampled_at, now, freshness.eviction, skew=self._skew, skew_limit=freshness.skew_unknown):
+            return f"its newest sample is {age_of(heard.sampled_at, now):.1f} s old"
+        return ""
+
+    def _stay(self, pod: Pod, workload: Workload | None, amounts: Amounts, now: float) -> Stay | None:
+        workload = workload or workload_from_pod(pod)
+        usage, _ = expected_usage(
+            requests=Resources(cpu=amounts.get("cpu"), memory=amounts.get("memory")),
+            limits=Resources(),
+            workload=fresh(self._workloads.get(workload), self._settings, now) if workload is not None else None,
+            window=self._settings.shortest.name,
+        )
+        return self._stays.stay(pod, usage)
+
+    def _gone(self, node: str) -> list[Stay]:
+        return [
+            Stay(
+                placed_at=departure.times.placed_at,
+                running_since=departure.times.running_since,
+                gone_at=departure.gone_at,
+                usage=departure.usage,
+            )
+            for departure in self._departures.get(node, ())
+        ]
+
+    def _ran_through(self, stay: Stay | None, sampled_at: float) -> bool:
+        """Did the pod run through enough of the shortest window for its mean to be its usage?"""
+        if stay is None:
+            return False
+        window: Window = self._settings.shortest
+        share = share_measured(stay, sampled_at, window.length, start_limit=self._settings.start_limit)
+        return share >= self._settings.coverage.window
+
+
+def _whole(usage: Resources) -> bool:
+    return known(usage.cpu) is not None and known(usage.memory) is not None

@@ -1,0 +1,274 @@
+"""From what is watched and heard to the fleet that strategies judge."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from equipoise.contracts.fit import FitNode, FitPod, fit_node, fit_pod
+from equipoise.contracts.labels import selects
+from equipoise.contracts.messages import Resources
+from equipoise.contracts.objects import (
+    Namespace,
+    Node,
+    NodeSelector,
+    OwnerReference,
+    Pod,
+    PodDisruptionBudget,
+    WorkloadObject,
+)
+from equipoise.contracts.owners import controller_of, workload_of
+from equipoise.contracts.protection import Candidate, Rules, protection
+from equipoise.contracts.requests import Amounts
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler.cool_downs import CoolDowns, resting
+from equipoise.descheduler.fleet import FleetNode, MovablePod, QosClass
+from equipoise.descheduler.flights import Arrival, Flight, Flights
+from equipoise.descheduler.later import Later
+from equipoise.descheduler.measures import Measures
+from equipoise.descheduler.node_conditions import source_refusal, target_refusal
+from equipoise.descheduler.obstacles import obstacle
+from equipoise.descheduler.stays import takes_room
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server tells."""
+
+    nodes: Sequence[Node]
+    pods: Sequence[Pod]
+    namespaces: Mapping[str, Namespace]
+    budgets: Sequence[PodDisruptionBudget] = ()
+    workloads: Mapping[Workload, WorkloadObject] = {}
+    """Of every watched kind, ReplicaSets of Deployments too."""
+
+    volume_nodes: Mapping[tuple[str, str], NodeSelector | None] = {}
+    """By namespace and claim: where the claim's volume can be reached; None anywhere. Unbound claims are absent."""
+
+    fits: Mapping[str, FitPod] = {}
+    """By UID, of pods that were read before: reading one takes longer than anything else about it."""
+
+    def owner_of(self, workload: Workload) -> OwnerReference | None:
+        """Who controls a ReplicaSet. Raises KeyError for one that is not watched (yet)."""
+        return self.workloads[workload].metadata.controller
+
+    def workload_of(self, pod: Pod) -> Workload | None:
+        """The pod's workload; None when it has none or it is not known."""
+        try:
+            return workload_of(pod, self.owner_of)
+        except KeyError:
+            return None
+
+    def candidate(self, pod: Pod, workload: Workload | None) -> Candidate:
+        """The pod with what is around it, `workload` being its own."""
+        owners: tuple[WorkloadObject, ...] = ()
+        if workload is not None and workload in self.workloads:
+            owners = (self.workloads[workload],)
+            controller = controller_of(pod)
+            if controller is not None and controller != workload:
+                owners = (self.workloads[controller], *owners)
+        namespace = self.namespaces.get(pod.metadata.namespace)
+        return Candidate(pod=pod, namespace=namespace, workload=workload, owners=owners)
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """What the descheduler itself knows of its doing."""
+
+    flights: Flights = {}
+    cool_downs: CoolDowns = {}
+
+
+class Picture:
+    """One moment, put together node by node."""
+
+    def __init__(
+        self, watched: Watched, measures: Measures, remembered: Remembered, rules: Rules, *, now: float
+    ) -> None:
+        self._watched = watched
+        self._measures = measures
+        self._remembered = remembered
+        self._rules = rules
+        self._now = now
+        self._by_uid = {flight.pod_uid: flight for flight in remembered.flights.values()}
+        self._fits = {pod.metadata.uid: self._fit(pod) for pod in watched.pods}
+        self._workloads = {pod.metadata.uid: watched.workload_of(pod) for pod in watched.pods}
+        self._budgets: dict[str, list[PodDisruptionBudget]] = {}
+        for budget in watched.budgets:
+            self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
+        self._pods: dict[str, list[Pod]] = {}
+        self._nominated: dict[str, list[FitPod]] = {}
+        for pod in watched.pods:
+            if takes_room(pod):
+                self._pods.setdefault(pod.spec.node_name, []).append(pod)
+            elif pod.status.nominated_node_name:
+                self._nominated.setdefault(pod.status.nominated_node_name, []).append(self._fits[pod.metadata.uid])
+
+    def nodes(self, *, settling: float) -> list[FleetNode]:
+        """Every node with its pods, in the order of names. `settling`: seconds that a node needs to be trusted."""
+        nodes = sorted(self._watched.nodes, key=lambda node: node.metadata.name)
+        return [self._node(node, settling) for node in nodes]
+
+    def _fit(self, pod: Pod) -> FitPod:
+        known = self._watched.fits.get(pod.metadata.uid) or fit_pod(pod)
+        volume_nodes = self._volume_nodes(pod)
+        return msgspec.structs.replace(known, volume_nodes=volume_nodes) if volume_nodes else known
+
+    def _workload_of(self, pod: Pod) -> Workload | None:
+        return self._workloads[pod.metadata.uid]
+
+    def _requests_of(self, pod: Pod) -> Amounts:
+        return self._fits[pod.metadata.uid].requests
+
+    def _node(self, node: Node, settling: float) -> FleetNode:
+        name = node.metadata.name
+        pods = self._pods.get(name, [])
+        seen = self._measures.of_node(node, pods, self._workload_of, self._requests_of, self._now)
+        coming, leaving = self._under_way(name, {pod.metadata.uid: pod for pod in pods})
+        return FleetNode(
+            name=name,
+            base=seen.base,
+            usage=seen.usage,
+            sampled_at=seen.sampled_at,
+            coming=coming,
+            source_refusal=source_refusal(node, now=self._now, settling=settling),
+            target_refusal=target_refusal(node, now=self._now, settling=settling),
+            unknown=seen.unknown,
+            pods=Later(lambda: [self._movable(pod, seen.pods.get(pod.metadata.uid, Resources())) for pod in pods]),
+            leaving=leaving,
+            fit=self._fit_node(node, pods),
+        )
+
+    def _fit_node(self, node: Node, pods: Sequence[Pod]) -> FitNode:
+        name = node.metadata.name
+        expected = [
+            _replacement(flight) for flight in self._remembered.flights.values() if flight.target == name and flight.fit
+        ]
+        return fit_node(
+            node, [*(self._fits[pod.metadata.uid] for pod in pods), *self._nominated.get(name, ()), *expected]
+        )
+
+    def _under_way(self, node: str, present: Mapping[str, Pod]) -> tuple[Resources, int]:
+        """What moves under way bring to the node and take from it, and how many leave it.
+
+        A pod that is already terminating or gone is taken off its source by the correction of the window's mean.
+        """
+        coming, leaving = Resources(cpu=0.0, memory=0.0), 0
+        for flight in self._remembered.flights.values():
+            if flight.target == node:
+                coming = _sum(coming, flight.relief, 1.0)
+            if flight.node == node:
+                leaving += 1
+                pod = present.get(flight.pod_uid)
+                if pod is not None and pod.metadata.deletion_timestamp is None:
+                    coming = _sum(coming, flight.relief, -1.0)
+        return coming, leaving
+
+    def _movable(self, pod: Pod, usage: Resources) -> MovablePod:
+        meta = pod.metadata
+        workload = self._workload_of(pod)
+        return MovablePod(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            node=pod.spec.node_name,
+            workload=workload,
+            usage=usage,
+            priority=pod.spec.priority,
+            qos=_qos(pod),
+            deletion_cost=_deletion_cost(pod),
+            created_at=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+            protection=self._protection(pod, workload),
+            fit=self._fits[meta.uid],
+        )
+
+    def _protection(self, pod: Pod, workload: Workload | None) -> str:
+        meta = pod.metadata
+        if meta.uid in self._by_uid:
+            return "its move is under way"
+        candidate = self._watched.candidate(pod, workload)
+        budgets = [
+            budget for budget in self._budgets.get(meta.namespace, ()) if selects(budget.spec.selector, meta.labels)
+        ]
+        rest = resting(
+            self._remembered.cool_downs,
+            uid=meta.uid,
+            namespace=meta.namespace,
+            workload=workload,
+            node=pod.spec.node_name,
+            now=self._now,
+        )
+        return (
+            protection(candidate, self._rules, self._now)
+            or obstacle(candidate, budgets, volumes_known=self._volume_nodes(pod) is not None)
+            or rest
+        )
+
+    def _volume_nodes(self, pod: Pod) -> list[NodeSelector] | None:
+        """Where the pod's claims can be reached; None when that is not known."""
+        selectors = []
+        for volume in pod.spec.volumes:
+            claim = f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
+            if volume.persistent_volume_claim is not None:
+                claim = volume.persistent_volume_claim.claim_name
+            if not claim:
+                continue
+            key = (pod.metadata.namespace, claim)
+            if key not in self._watched.volume_nodes:
+                return None
+            selector = self._watched.volume_nodes[key]
+            if selector is not None:
+                selectors.append(selector)
+        return selectors
+
+
+def _replacement(flight: Flight) -> FitPod:
+    """The pod that is expected at the flight's target: like the one that leaves, but another."""
+    assert flight.fit is not None
+    return msgspec.structs.replace(flight.fit, uid=f"{flight.pod_uid}/replacement", terminating=False)
+
+
+def _sum(left: Resources, right: Resources, sign: float) -> Resources:
+    """Unlike `plus` it may go below 0: it is a difference."""
+    return Resources(
+        cpu=(left.cpu or 0.0) + sign * (right.cpu or 0.0), memory=(left.memory or 0.0) + sign * (right.memory or 0.0)
+    )
+
+
+def _qos(pod: Pod) -> QosClass:
+    for known in ("Guaranteed", "Burstable"):
+        if pod.status.qos_class == known:
+            return known
+    return "BestEffort"
+
+
+def _deletion_cost(pod: Pod) -> int:
+    try:
+        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
+    except ValueError:
+        return 0
+
+
+def pods_of(watched: Watched, workloads: Iterable[Workload]) -> dict[Workload, list[Pod]]:
+    """The pods of some workloads, wherever they are."""
+    wanted = set(workloads)
+    found: dict[Workload, list[Pod]] = {workload: [] for workload in wanted}
+    if wanted:
+        for pod in watched.pods:
+            workload = watched.workload_of(pod)
+            if workload in wanted and workload is not None:
+                found[workload].append(pod)
+    return found
+
+
+def arrivals_of(watched: Watched, workloads: Iterable[Workload]) -> list[Arrival]:
+    """The pods of some workloads as far as they may be replacements."""
+    return [
+        Arrival(
+            uid=pod.metadata.uid,
+            workload=workload,
+            node=pod.spec.node_name,
+            created_at=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
+        )
+        for workload, pods in pods_of(watched, workloads).items()
+        for pod in pods
+    ]

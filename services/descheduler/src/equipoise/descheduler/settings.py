@@ -1,0 +1,105 @@
+"""What the descheduler is told: when to look, what to propose. Thresholds and protection are shared."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.protection import MOVED_KINDS
+from equipoise.contracts.settings import Section
+from equipoise.descheduler.strategies import AnyStrategy, name_of
+from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+
+Count = Annotated[int, Meta(ge=1)]
+
+WATCHABLE_WORKLOADS = frozenset(kind for _, kind in MOVED_KINDS)
+"""Kinds of workloads whose replicas can be counted."""
+
+
+class LeaderElection(Section, frozen=True, kw_only=True):
+    """One descheduler proposes at a time; the others keep their picture warm. Seconds, as for every Lease."""
+
+    lease_duration: Annotated[float, Meta(gt=0)] = 15.0
+    renew_deadline: Annotated[float, Meta(gt=0)] = 10.0
+    retry_period: Annotated[float, Meta(gt=0)] = 2.0
+
+    def __post_init__(self) -> None:
+        if not 1.2 * self.retry_period < self.renew_deadline < self.lease_duration:
+            raise ValueError("1.2 × retryPeriod must be less than renewDeadline, and that less than leaseDuration")
+
+
+class CoolDown(Section, frozen=True, kw_only=True):
+    """How long something is left alone after it was moved, or was not to be moved."""
+
+    eviction: Duration = Duration(300)
+    """A workload, after one of its pods was evicted."""
+
+    refusal: Duration = Duration(600)
+    """A pod whose eviction was refused; everything, when replacements come late.
+
+    What a limit of evictions per time refused is left alone until there is room again.
+    """
+
+    same_node_return: Duration = Duration(1_800)
+    """A workload whose replacement came back to the node it had left; twice that for the workload on that node.
+
+    Doubles with every further return.
+    """
+
+    longest: Duration = Duration(86_400)
+    """No cool-down grows beyond; a workload that did not return for so long starts afresh."""
+
+
+class DeschedulerSettings(Section, frozen=True, kw_only=True):
+    """The descheduler's own section."""
+
+    health: str = "0.0.0.0:8084"
+    """Where /healthz, /readyz, /metrics and /version answer."""
+
+    leader_election: LeaderElection = LeaderElection()
+
+    interval: Duration = Duration(120)
+    """Between evaluations."""
+
+    consecutive_abnormalities: Count = 5
+    """Evaluations in a row that must find a node over its mark, each on a newer sample, before a pod may leave it."""
+
+    warm_up: Duration = Duration(120)
+    """After taking the lead, time before the first evaluation, in which what was under way is learnt."""
+
+    intent_life: Duration = Duration(180)
+    """An intent not carried out by then is void. Must not exceed the life of the stream that keeps intents."""
+
+    replacement_patience: Duration = Duration(600)
+    """So long an evicted pod's replacement is expected at its target, if it is seen nowhere before."""
+
+    max_intents_per_evaluation: Count = 4
+    """With those under way. As many as the binder's limits let a big cluster have in one interval."""
+
+    max_intents_per_node: Count = 2
+    """With those under way."""
+
+    max_intents_per_workload: Count = 1
+    """With those under way."""
+
+    workloads: tuple[str, ...] = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+    """Kinds that are watched; pods of any other stay. CloneSet and Rollout need their CRD and the right to read it."""
+
+    cool_down: CoolDown = CoolDown()
+
+    strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(),)
+    """Asked in this order; a pod is proposed by the first that wants it."""
+
+    def __post_init__(self) -> None:
+        if not self.strategies:
+            raise ValueError("strategies must name at least one (example: low_node_load)")
+        unknown = [kind for kind in self.workloads if kind not in WATCHABLE_WORKLOADS]
+        if unknown:
+            raise ValueError(
+                f"workloads: {unknown[0]!r} cannot be watched, only {', '.join(sorted(WATCHABLE_WORKLOADS))}"
+            )
+        if min(self.interval, self.intent_life, self.replacement_patience) <= 0:
+            raise ValueError("interval, intentLife and replacementPatience must be longer than 0s")
+        names = {name_of(strategy) for strategy in self.strategies}
+        if len(names) < len(self.strategies):
+            raise ValueError("strategies must not name one twice")

@@ -1,0 +1,39 @@
+"""Reasons to move a pod: one file per strategy, one line in the table."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from equipoise.contracts.messages import NodeVerdict
+from equipoise.descheduler.fleet import Fleet, Plan
+from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+
+
+class Strategy(Protocol):
+    """Judges nodes and plans moves. Pure: the same fleet gives the same answers. Its fields are its settings.
+
+    Laws, held by tests for every entry of the table: no protected pod moves, no pod moves twice, no target comes above
+    its mark, a node of unknown load is neither source nor target.
+    """
+
+    def windows_of(self, fleet: Fleet) -> Sequence[str]:
+        """Names of the windows that decide; the first one predicts."""
+        ...
+
+    def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
+        """What each node is; `hot` at enough evaluations in a row makes a node abnormal."""
+        ...
+
+    def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
+        """Moves away from abnormal nodes. Every move has a target that it fits on."""
+        ...
+
+
+AnyStrategy = LowNodeLoad
+"""What `descheduler.strategies` may list, told apart by `name`. A second one makes it a union."""
+
+STRATEGIES: Mapping[str, type[Strategy]] = {"low_node_load": LowNodeLoad}
+
+
+def name_of(strategy: Strategy) -> str:
+    """The name that configuration, subjects and intents call it by."""
+    return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))

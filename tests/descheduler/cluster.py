@@ -1,0 +1,226 @@
+"""A small cluster in memory: nodes, a Deployment per app, and a collector that says what its pods use."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from builders import GIB, a_workload
+from prometheus_client import CollectorRegistry
+
+from equipoise.contracts import objects, subjects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import (
+    DescheduleDecision,
+    EvictionIntent,
+    EvictionOutcome,
+    NodeUtilization,
+    Outcome,
+    Resources,
+    UtilizationCycle,
+    WindowUsage,
+    WorkloadUtilization,
+)
+from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.descheduler.service import Descheduler
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+
+LOAD = LoadSettings()
+LONG_AGO = 7 * 86_400.0
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def a_ready(status: str = "True", since: float = 0.0) -> objects.Condition:
+    return objects.Condition(type="Ready", status=status, last_transition_time=moment(since))
+
+
+def a_node_object(name: str, now: float, **fields: Any) -> objects.Node:
+    """A node of 10 cores and 64 GiB, Ready for a week."""
+    status = objects.NodeStatus(
+        allocatable={"cpu": "10", "memory": "64Gi", "pods": "110"}, conditions=[a_ready(since=now - LONG_AGO)]
+    )
+    metadata = objects.ObjectMeta(
+        name=name, uid=f"uid-{name}", creation_timestamp=moment(now - LONG_AGO), labels={"kubernetes.io/hostname": name}
+    )
+    return objects.Node(**({"metadata": metadata, "status": status} | fields))
+
+
+def a_pod_object(name: str, node: str, now: float, app: str = "web", **spec: Any) -> objects.Pod:
+    """A running, ready pod of the ReplicaSet `<app>-1`, there for a week."""
+    owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=f"{app}-1", controller=True)
+    since = moment(now - LONG_AGO)
+    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "100m", "memory": "128Mi"}))
+    return objects.Pod(
+        metadata=objects.ObjectMeta(
+            name=name, namespace="shop", uid=f"uid-{name}", labels={"app": app}, owner_references=[owner],
+            creation_timestamp=since,
+        ),
+        spec=objects.PodSpec(**({"node_name": node, "containers": [container]} | spec)),
+        status=objects.PodStatus(
+            phase="Running",
+            conditions=[
+                objects.Condition(type="PodScheduled", status="True", last_transition_time=since),
+                objects.Condition(type="Ready", status="True", last_transition_time=since),
+            ],
+            start_time=since,
+            qos_class="Burstable",
+        ),
+    )  # fmt: skip
+
+
+def a_workload_object(name: str, replicas: int = 4, **fields: Any) -> objects.WorkloadObject:
+    """All replicas ready, nothing rolling out."""
+    status = objects.WorkloadStatus(
+        replicas=replicas, ready_replicas=replicas, updated_replicas=replicas, available_replicas=replicas
+    )
+    defaults: dict[str, Any] = {
+        "metadata": objects.ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}"),
+        "spec": objects.WorkloadSpec(replicas=replicas),
+        "status": status,
+    }
+    return objects.WorkloadObject(**(defaults | fields))
+
+
+class Cluster:
+    """What a test moves: the API server, the bus, the time, and how much each pod uses."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_800_000_000.0)
+        self.kube = MemoryKube(self.clock)
+        self.bus = MemoryBus(self.clock)
+        self.usage: dict[str, float] = {}
+        """Cores by pod UID."""
+
+        self.health = Health(configuration_hash="", metrics=CollectorRegistry())
+        self.registry = CollectorRegistry()
+        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        self._sequence = 0
+
+    def add_node(self, name: str, **fields: Any) -> None:
+        self.kube.put(NODES, a_node_object(name, self.clock.now(), **fields))
+
+    def add_app(self, app: str, placed: dict[str, str], cores: float, **spec: Any) -> None:
+        """A Deployment whose pods (name: node) each use so many cores."""
+        self.kube.put(DEPLOYMENTS, a_workload_object(app, max(4, len(placed))))
+        owner = objects.OwnerReference(api_version="apps/v1", kind="Deployment", name=app, controller=True)
+        replica_set = objects.ObjectMeta(name=f"{app}-1", namespace="shop", owner_references=[owner])
+        self.kube.put(REPLICA_SETS, a_workload_object(f"{app}-1", len(placed), metadata=replica_set))
+        for name, node in placed.items():
+            self.add_pod(name, node, cores, app=app, **spec)
+
+    def add_pod(self, name: str, node: str, cores: float, app: str = "web", **spec: Any) -> None:
+        self.kube.put(PODS, a_pod_object(name, node, self.clock.now(), app, **spec))
+        self.usage[f"uid-{name}"] = cores
+
+    def hot_and_idle(self, apps: int = 8) -> None:
+        """node-a at 80 %, of eight workloads; node-b and node-c with nothing."""
+        for name in ("node-a", "node-b", "node-c"):
+            self.add_node(name)
+        for number in range(apps):
+            self.add_app(f"app{number}", {f"app{number}-x": "node-a"}, 8.0 / apps)
+
+    async def measure(self, *, sampled_at: float | None = None, expected: int | None = None) -> None:
+        """What a collector would say now."""
+        now = self.clock.now()
+        sampled_at = now if sampled_at is None else sampled_at
+        self._sequence += 1
+        nodes = self.kube.stored(NODES)
+        for node in nodes:
+            pods = [pod for pod in self.kube.stored(PODS) if pod.spec.node_name == node.metadata.name]
+            cores = {pod.metadata.uid: self.usage[pod.metadata.uid] for pod in pods}
+            mean = Resources(cpu=sum(cores.values()), memory=len(pods) * GIB)
+            await self.bus.publish(
+                subjects.node_utilization(node.metadata.name),
+                NodeUtilization(
+                    node=node.metadata.name,
+                    uid=node.metadata.uid,
+                    base=Resources(cpu=10.0, memory=64 * GIB),
+                    sampled_at=sampled_at,
+                    queried_at=now,
+                    windows={window.name: WindowUsage(sampled_at=sampled_at, mean=mean) for window in LOAD.windows},
+                    pods={uid: Resources(cpu=value, memory=GIB) for uid, value in cores.items()},
+                    epoch=1,
+                    sequence=self._sequence,
+                ),
+            )
+        expected = len(nodes) if expected is None else expected
+        cycle = UtilizationCycle(
+            shard="all",
+            cycle=self._sequence,
+            expected=expected,
+            fresh=len(nodes),
+            queried_at=now,
+            sequence=self._sequence,
+        )
+        await self.bus.publish(subjects.utilization_cycle("all"), cycle)
+
+    async def measure_app(self, app: str, cores: float) -> None:
+        """What a replica of the app is known to use."""
+        now = self.clock.now()
+        workload = a_workload(app)
+        usage = WindowUsage(sampled_at=now, mean=Resources(cpu=cores, memory=GIB))
+        await self.bus.publish(
+            subjects.workload_utilization(workload),
+            WorkloadUtilization(
+                workload=workload, replicas=1, sampled_at=now, queried_at=now,
+                windows={window.name: usage for window in LOAD.windows}, epoch=1, sequence=1,
+            ),
+        )  # fmt: skip
+
+    async def pass_time(self, seconds: float, *, step: float = 30.0) -> None:
+        """Time goes by, and the collector speaks all the while."""
+        for _ in range(round(seconds / step)):
+            await self.measure()
+            self.kube.bookmark()
+            await self.clock.advance(step)
+
+    async def settle(self, intent: EvictionIntent, outcome: Outcome, detail: str = "") -> None:
+        """What a binder would say of an intent."""
+        now = self.clock.now()
+        fields = {
+            name: getattr(intent, name)
+            for name in ("pod_uid", "namespace", "pod", "node", "workload", "target", "reason", "relief", "decided_at")
+        }
+        message = EvictionOutcome(intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now, **fields)
+        await self.bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), message)
+        await self.clock.advance(0.0)
+
+    @property
+    def intents(self) -> list[EvictionIntent]:
+        return self.bus.said(EvictionIntent, subjects.eviction_intent("*", "*"))
+
+    @property
+    def decisions(self) -> list[DescheduleDecision]:
+        return self.bus.said(DescheduleDecision, subjects.decision("descheduler", "*"))
+
+    @property
+    def last_decision(self) -> DescheduleDecision:
+        return self.decisions[-1]
+
+    def descheduler(self, identity: str = "descheduler-1", **settings: Any) -> Descheduler:
+        defaults: dict[str, Any] = {"warm_up": Duration(0)}
+        return Descheduler(
+            settings=DeschedulerSettings(**(defaults | settings)),
+            load=LOAD,
+            thresholds=Thresholds(),
+            namespaces=Namespaces(),
+            protection=Protection(),
+            own_namespace="equipoise-system",
+            identity=identity,
+            kube=self.kube,
+            bus=self.bus,
+            clock=self.clock,
+            health=self.health,
+            metrics=self.registry,
+        )
+
+
+def terminating(pod: objects.Pod, at: float) -> objects.Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=moment(at)))

@@ -1,0 +1,93 @@
+"""Ten minutes over the mark make a node abnormal, a burst does not."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.descheduler.evaluations import Counts, Reading, abnormal_nodes, counted, restarted
+
+INTERVAL = 120.0
+NEEDED = 5
+
+
+def after(readings: list[tuple[float, bool | None, float]]) -> Counts:
+    """The counts of one node after (time, abnormal, sample's time)."""
+    counts: Counts = {}
+    for now, abnormal, sampled_at in readings:
+        counts = counted(
+            counts, [Reading(node="a", abnormal=abnormal, sampled_at=sampled_at)], now=now, interval=INTERVAL
+        )
+    return counts
+
+
+def is_abnormal(readings: list[tuple[float, bool | None, float]]) -> bool:
+    return abnormal_nodes(after(readings), NEEDED) == {"a"}
+
+
+def test_five_in_a_row_make_a_node_abnormal() -> None:
+    """The fifth evaluation over the mark decides, not the fourth."""
+    every_interval = [(i * INTERVAL, True, i * INTERVAL) for i in range(5)]
+
+    assert is_abnormal(every_interval)
+    assert not is_abnormal(every_interval[:4])
+
+
+def test_a_burst_is_no_trend() -> None:
+    """A minute over the mark counts once, however often it is sampled and looked at in between."""
+    burst = [(float(second), 300 <= second < 360, float(second)) for second in range(0, 1_200, 15)]
+
+    assert all(not is_abnormal(burst[: i + 1]) for i in range(len(burst)))
+    assert max(count.abnormal for i in range(len(burst)) for count in after(burst[: i + 1]).values()) == 1
+
+
+def test_the_same_sample_counts_once() -> None:
+    """A source that died in a hot moment proves nothing with its last sample."""
+    assert not is_abnormal([(i * INTERVAL, True, 7.0) for i in range(20)])
+
+
+def test_a_missing_reading_neither_counts_nor_clears() -> None:
+    """A gap in the data makes a node wait, no more."""
+    with_gap = [(i * INTERVAL, None if i in (1, 2, 4) else True, i * INTERVAL) for i in range(8)]
+
+    assert is_abnormal(with_gap)
+    assert not is_abnormal(with_gap[:7])
+
+
+def test_a_normal_reading_clears() -> None:
+    """In a row means in a row."""
+    interrupted = [(i * INTERVAL, i != 4, i * INTERVAL) for i in range(9)]
+
+    assert not is_abnormal(interrupted)
+    assert is_abnormal([*interrupted, (9 * INTERVAL, True, 9 * INTERVAL)])
+
+
+def test_the_count_restarts_after_an_eviction() -> None:
+    """What was counted before the eviction says nothing about the node now."""
+    counts = after([(i * INTERVAL, True, i * INTERVAL) for i in range(5)])
+
+    assert restarted(counts, "a") == {}
+    assert restarted(counts, "b") == counts
+
+
+def test_a_node_that_is_gone_is_forgotten() -> None:
+    """A node of the same name that comes later starts at nought."""
+    counts = after([(0.0, True, 0.0)])
+
+    assert counted(counts, [], now=INTERVAL, interval=INTERVAL) == {}
+
+
+@given(st.lists(st.tuples(st.floats(0, 400), st.sampled_from([True, False, None]), st.floats(-50, 500)), max_size=60))
+def test_counting_takes_its_time(steps: list[tuple[float, bool | None, float]]) -> None:
+    """Whatever comes in, a count grows by one at most, an interval after it last grew, on a newer sample."""
+    now, counts = 0.0, {}
+    for wait, abnormal, ahead in steps:
+        now += wait
+        before = counts.get("a")
+        reading = Reading(node="a", abnormal=abnormal, sampled_at=now + ahead)
+        counts = counted(counts, [reading], now=now, interval=INTERVAL)
+        after = counts.get("a")
+        if before is not None and after is not None and after != before:
+            assert after.abnormal == before.abnormal + 1
+            assert after.evaluated_at - before.evaluated_at >= INTERVAL - 0.01
+            assert after.sampled_at > before.sampled_at
+        elif before is None and after is not None:
+            assert after.abnormal == 1

@@ -1,0 +1,298 @@
+"""From what is measured to what is proposed, in one process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from descheduler.cluster import Cluster, a_node_object
+from prometheus_client import CollectorRegistry
+
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import LeaseEpoch, Outcome
+from equipoise.contracts.objects import LabelSelector, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
+from equipoise.descheduler.settings import CoolDown
+from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.runtime.kube import BUDGETS, LEASES, NODES, PODS, KubeError
+from equipoise.runtime.settings import ConfigurationError
+
+FIVE_EVALUATIONS = 4 * 120.0 + 30.0
+"""The first one comes at once."""
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    async with cluster.bus:
+        yield cluster
+
+
+@asynccontextmanager
+async def running(cluster: Cluster, **settings: Any) -> AsyncIterator[None]:
+    """A descheduler at work, leading."""
+    descheduler = cluster.descheduler(**settings)
+    await descheduler.attach()
+    await cluster.measure()
+    task = asyncio.create_task(descheduler.run())
+    try:
+        await cluster.clock.advance(0.0)
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled(), task.exception()
+
+
+async def test_a_node_that_stays_hot_gives_pods_away(cluster: Cluster) -> None:
+    """After five evaluations, and not before, intents name pod, target, relief, reason, expiry and leader."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS - 60)
+        assert not cluster.intents
+        await cluster.pass_time(60)
+
+    intents = cluster.intents
+    assert len(intents) == 2
+    assert {intent.node for intent in intents} == {"node-a"}
+    assert {intent.target for intent in intents} == {"node-b", "node-c"}
+    intent, now = intents[0], intents[0].decided_at
+    assert intent.reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
+    assert intent.expires_at == now + 180
+    assert now - 30 <= intent.sampled_at <= now
+    assert intent.relief.cpu == 1.0
+    lease = await cluster.kube.get(LEASES, "equipoise-descheduler", "equipoise-system")
+    assert intent.epoch == LeaseEpoch(lease_uid=lease.metadata.uid, transitions=0, holder="descheduler-1")
+    decision = cluster.last_decision
+    assert decision.intents == [intent.id for intent in intents]
+    assert decision.nodes[0].node == "node-a"
+    assert (decision.nodes[0].state, decision.nodes[0].abnormal_evaluations) == ("hot", 5)
+
+
+async def test_a_burst_proposes_nothing(cluster: Cluster) -> None:
+    """A minute over the mark, sampled four times, is over before it counts twice."""
+    cluster.hot_and_idle()
+    hot, cool = dict(cluster.usage), dict.fromkeys(cluster.usage, 0.1)
+    cluster.usage = cool
+    async with running(cluster):
+        await cluster.pass_time(105, step=15)
+        cluster.usage = hot
+        await cluster.pass_time(60, step=15)
+        cluster.usage = cool
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    seen = [node for decision in cluster.decisions for node in decision.nodes]
+    assert max(node.abnormal_evaluations for node in seen) == 1
+    assert not cluster.intents
+
+
+async def test_the_same_old_sample_proves_nothing(cluster: Cluster) -> None:
+    """A collector that repeats one sample makes nothing abnormal."""
+    cluster.hot_and_idle()
+    begun = cluster.clock.now()
+    async with running(cluster):
+        for _ in range(18):
+            await cluster.measure(sampled_at=begun)
+            cluster.kube.bookmark()
+            await cluster.clock.advance(30)
+
+    assert not cluster.intents
+    assert cluster.last_decision.nodes[0].state == "unknown"
+
+
+async def test_the_count_restarts_after_an_eviction(cluster: Cluster) -> None:
+    """The node was hot for an hour; after an eviction it must be hot for five evaluations again."""
+    cluster.hot_and_idle()
+    async with running(cluster, max_intents_per_node=1):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        (first,) = cluster.intents
+        cluster.usage = dict.fromkeys(cluster.usage, 1.3)
+        await cluster.settle(first, Outcome.EVICTED)
+        cluster.kube.remove(PODS, first.pod, "shop")
+        cluster.add_pod(f"{first.pod}-new", "node-b", 0.1, app=first.pod.removesuffix("-x"))
+        await cluster.pass_time(FIVE_EVALUATIONS - 240)
+        assert len(cluster.intents) == 1
+        await cluster.pass_time(360)
+
+    assert len(cluster.intents) == 2
+
+
+async def test_moves_under_way_are_not_proposed_again(cluster: Cluster) -> None:
+    """Until their outcomes are known, two intents are two intents: no other pod takes their place."""
+    cluster.hot_and_idle()
+    async with running(cluster, intent_life=Duration(3_600)):
+        await cluster.pass_time(2 * FIVE_EVALUATIONS)
+
+    assert len(cluster.intents) == 2
+    assert cluster.last_decision.why
+
+
+async def test_a_refused_pod_rests(cluster: Cluster) -> None:
+    """What a limit or a rule refused is not proposed again at the next evaluation; others are."""
+    cluster.hot_and_idle()
+    async with running(cluster, max_intents_per_node=1):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        first = cluster.intents[0]
+        await cluster.settle(first, Outcome.REJECTED_LIMIT)
+        await cluster.pass_time(240)
+
+    assert len(cluster.intents) == 2
+    assert cluster.intents[1].pod != first.pod
+
+
+async def test_a_replacement_that_comes_back_lets_its_workload_rest(cluster: Cluster) -> None:
+    """Evicted, and back on the same node: that workload is left alone much longer than after a good move."""
+    for name in ("node-a", "node-b", "node-c"):
+        cluster.add_node(name)
+    cluster.add_app("web", {f"web-{i}": "node-a" for i in range(4)}, 2.0)
+    cool_down = CoolDown(eviction=Duration(60), same_node_return=Duration(1_800))
+    async with running(cluster, cool_down=cool_down):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        (first,) = cluster.intents
+        await cluster.settle(first, Outcome.EVICTED)
+        cluster.kube.remove(PODS, first.pod, "shop")
+        cluster.add_pod("web-new", "node-a", 2.0)
+        await cluster.pass_time(2 * FIVE_EVALUATIONS)
+
+        assert cluster.intents == [first]
+        assert any("came back to node-a" in entry.why for entry in cluster.last_decision.refused)
+        await cluster.pass_time(3_600, step=60)
+    assert len(cluster.intents) > 1
+
+
+async def test_too_little_coverage_moves_nothing_and_says_why(cluster: Cluster) -> None:
+    """Below four fifths of the expected nodes everything rests, and /readyz tells of it."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        for _ in range(18):
+            await cluster.measure(expected=4)
+            cluster.kube.bookmark()
+            await cluster.clock.advance(30)
+
+        assert not cluster.intents
+        assert cluster.last_decision.why == "load is known of 3 of 4 nodes, 75% of 80% needed"
+        assert cluster.health.problems == [cluster.last_decision.why]
+        await cluster.pass_time(120)
+    assert cluster.intents
+    assert not cluster.health.problems
+
+
+async def test_a_budget_without_room_protects(cluster: Cluster) -> None:
+    """A PodDisruptionBudget that allows nothing is not even asked."""
+    cluster.hot_and_idle()
+    selector = LabelSelector(match_labels={"app": "app0"})
+    budget = PodDisruptionBudget(
+        metadata=ObjectMeta(name="budget", namespace="shop"), spec=PodDisruptionBudgetSpec(selector=selector)
+    )
+    cluster.kube.put(BUDGETS, budget)
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    assert [intent.pod for intent in cluster.intents] == ["app1-x", "app2-x"]
+    assert "PodDisruptionBudget budget allows no disruption" in [entry.why for entry in cluster.last_decision.refused]
+
+
+async def test_a_cluster_that_cannot_be_watched_is_left_alone(cluster: Cluster) -> None:
+    """Without the API server's word the picture grows old: nothing is proposed from it."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(240)
+        error = KubeError(0, "Away", "connection refused")
+        cluster.kube.refuse("watch", status=503)
+        cluster.kube.end_watches(error)
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    assert not cluster.intents
+    assert "the API server is not followed" in cluster.last_decision.why
+
+
+async def test_only_the_leader_proposes(cluster: Cluster) -> None:
+    """A standby listens and keeps still; when the leader goes it takes over and counts from the beginning."""
+    cluster.hot_and_idle()
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(running(cluster))
+        cluster.registry = CollectorRegistry()
+        async with running(cluster, identity="descheduler-2"):
+            await cluster.pass_time(240)
+            await first.aclose()
+            await cluster.pass_time(FIVE_EVALUATIONS - 60)
+            assert not cluster.intents
+            await cluster.pass_time(90)
+
+    assert {intent.epoch.holder for intent in cluster.intents} == {"descheduler-2"}
+
+
+async def test_who_does_not_lead_forgets_too(cluster: Cluster) -> None:
+    """A standby hears every outcome for as long as it waits: what is over does not pile up in it."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        cluster.registry = CollectorRegistry()
+        standby = cluster.descheduler("descheduler-2")
+        await standby.attach()
+        task = asyncio.create_task(standby.run())
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        for intent in cluster.intents:
+            await cluster.settle(intent, Outcome.FAILED)
+        assert standby._memory.cool_downs
+        # Both share the display of one health: show what the standby's own would.
+        cluster.health.leading = False
+        await cluster.pass_time(900)
+        task.cancel()
+        await asyncio.wait([task])
+    assert not standby._memory.cool_downs
+
+
+async def test_a_misread_annotation_is_a_problem_to_see(cluster: Cluster) -> None:
+    """Whoever wrote "true" to have a pod evicted is told that it protects."""
+    cluster.hot_and_idle()
+    (pod,) = [pod for pod in cluster.kube.stored(PODS) if pod.metadata.name == "app0-x"]
+    metadata = msgspec.structs.replace(pod.metadata, annotations={"equipoise.dev/evict": "true"})
+    cluster.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
+    async with running(cluster):
+        await cluster.pass_time(30)
+        assert any('pod shop/app0-x ("true")' in problem for problem in cluster.health.problems)
+
+
+async def test_a_lease_that_was_lost_costs_the_counts(cluster: Cluster) -> None:
+    """Who leads again begins again: it does not know what went on in between."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(400)
+        cluster.kube.refuse("replace", status=500, resource="leases")
+        await cluster.pass_time(30, step=5)
+        assert cluster.health.leading is False
+        cluster.kube.heal()
+        await cluster.pass_time(FIVE_EVALUATIONS - 90)
+        assert not cluster.intents
+        await cluster.pass_time(120)
+
+    assert {intent.epoch.transitions for intent in cluster.intents} == {1}
+
+
+async def test_a_node_that_was_cordoned_is_no_target(cluster: Cluster) -> None:
+    """What the API server says of a node counts at once."""
+    cluster.hot_and_idle()
+    spec = msgspec.structs.replace(a_node_object("node-b", 0).spec, unschedulable=True)
+    cluster.kube.put(NODES, a_node_object("node-b", cluster.clock.now(), spec=spec))
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    assert {intent.target for intent in cluster.intents} == {"node-c"}
+
+
+async def test_time_may_run_fast(cluster: Cluster) -> None:
+    """With every length of time two hundred times shorter the same happens two hundred times sooner."""
+    cluster.hot_and_idle()
+    async with running(cluster, interval=Duration(0.6), intent_life=Duration(0.9)):
+        await cluster.pass_time(2.2, step=0.2)
+        assert not cluster.intents
+        await cluster.pass_time(0.6, step=0.2)
+
+    assert len(cluster.intents) == 2
+
+
+async def test_unknown_windows_are_refused_at_once(cluster: Cluster) -> None:
+    """A strategy that asks for a window nobody measures would never see anything."""
+    with pytest.raises(ConfigurationError, match="asks for window '7m'"):
+        cluster.descheduler(strategies=(LowNodeLoad(windows=("7m",)),))
