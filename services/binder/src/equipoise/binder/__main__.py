@@ -1,0 +1,35 @@
+"""Starts the binder."""
+
+from equipoise.binder.service import Binder
+from equipoise.binder.settings import BinderSettings
+from equipoise.runtime.process import Runtime, run
+
+
+async def start(runtime: Runtime[BinderSettings]) -> None:
+    """Wire the service and run it until cancelled."""
+    shared = runtime.configuration.shared
+    binder = Binder(
+        settings=runtime.own,
+        load=shared.load,
+        thresholds=shared.thresholds,
+        namespaces=shared.namespaces,
+        protection=shared.protection,
+        namespace=shared.kubernetes.namespace,
+        bus=runtime.bus,
+        kube=runtime.kube,
+        clock=runtime.clock,
+        health=runtime.health,
+        metrics=runtime.metrics,
+        identity=runtime.identity,
+    )
+    await binder.attach()
+    await binder.run()
+
+
+def main() -> None:
+    """`python -m equipoise.binder`."""
+    run("binder", BinderSettings, start, kube=True)
+
+
+if __name__ == "__main__":
+    main()

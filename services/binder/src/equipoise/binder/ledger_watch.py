@@ -1,0 +1,51 @@
+"""Tells people when the ledger is closed or paused, and learns the API server's time on the way."""
+
+from equipoise.binder.books import Books
+from equipoise.binder.ledger import Ledger
+from equipoise.binder.ledger_store import Closed
+from equipoise.runtime.clock import Clock
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import KubeError
+
+_CLOCK_READS = 20
+_CLOCK_PAUSE = 0.05
+"""So often, so many seconds apart: Date headers have whole seconds, and only answers spread over one tell it well.
+What is counted in windows must not move afterwards."""
+
+_PERIOD = 10.0
+"""Seconds between two looks at the ledger."""
+
+
+class LedgerWatch:
+    def __init__(self, books: Books, clock: Clock, health: Health) -> None:
+        self._books = books
+        self._clock = clock
+        self._health = health
+
+    async def learn_the_time(self) -> None:
+        """Takes a second; returns although the API server is away."""
+        for _ in range(_CLOCK_READS):
+            await self._look()
+            await self._clock.sleep(_CLOCK_PAUSE)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._clock.sleep(_PERIOD)
+            await self._look()
+
+    def tell(self, ledger: Ledger | Closed) -> None:
+        if isinstance(ledger, Closed):
+            self._health.problem("ledger", f"nothing may move: {ledger.why}")
+        elif ledger.paused:
+            self._health.problem("ledger", f"paused: {ledger.paused_why or 'no reason given'}")
+        else:
+            self._health.problem("ledger", None)
+
+    async def _look(self) -> None:
+        try:
+            held = await self._books.read()
+        except KubeError as error:
+            self._health.problem("ledger", f"the ledger cannot be read: {error}")
+        else:
+            self.tell(held if isinstance(held, Closed) else held.ledger)

@@ -1,0 +1,15 @@
+"""How every limit says no."""
+
+import math
+
+from equipoise.binder.ledger import View
+from equipoise.binder.limits.count import halved
+
+
+def refused(view: View, counted: int, most: float, what: str) -> str:
+    """ "" while fewer than `most` are counted, else what there is too much of. `most` is halved in start-up grace."""
+    allowed = halved(most) if view.halved else most
+    if counted < allowed:
+        return ""
+    reached = "nothing may move" if allowed == 0 else f"{counted} of {math.floor(allowed)} allowed"
+    return f"{what}: {reached}{', half of the usual after a start' if view.halved and allowed else ''}"

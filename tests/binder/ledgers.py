@@ -1,0 +1,43 @@
+"""Entries and moves with sensible defaults."""
+
+from typing import Any
+
+from builders import NOW, a_workload
+
+from equipoise.binder.ledger import Entry, Ledger
+from equipoise.binder.limits import Move
+from equipoise.contracts.messages import Outcome
+
+
+def an_entry(pod: str = "web-1", **fields: Any) -> Entry:
+    """A settled eviction of just now."""
+    defaults: dict[str, Any] = {
+        "intent_id": f"intent-{pod}",
+        "pod_uid": f"uid-{pod}",
+        "namespace": "shop",
+        "pod": pod,
+        "node": "node-a",
+        "workload": a_workload(),
+        "reserved_at": NOW - 1,
+        "expires_at": NOW + 180,
+        "settled_at": NOW,
+        "outcome": Outcome.EVICTED,
+    }
+    return Entry(**(defaults | fields))
+
+
+def a_move(**fields: Any) -> Move:
+    defaults: dict[str, Any] = {
+        "namespace": "shop",
+        "node": "node-a",
+        "workload": a_workload(),
+        "replicas": 10,
+        "unready": 0,
+        "cluster_pods": 1_000,
+    }
+    return Move(**(defaults | fields))
+
+
+def a_ledger(*entries: Entry, **fields: Any) -> Ledger:
+    defaults: dict[str, Any] = {"created_at": NOW - 7_200, "started_at": NOW - 7_200, "entries": entries}
+    return Ledger(**(defaults | fields))

@@ -1,0 +1,200 @@
+"""A binder may die, or fall asleep, at any point of its way: one outcome, at most one eviction, no limit broken."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from binder.ledgers import a_ledger, an_entry
+from binder.stepping import SteppingBus, SteppingKube, Steps
+from binder.worlds import GENEROUS, OWN, World
+from builders import an_intent
+
+from equipoise.binder.books import Books, Taken
+from equipoise.binder.doubts import Verdict
+from equipoise.binder.ledger_store import pause
+from equipoise.binder.limits import EvictionsPerWorkload, Limits
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import Outcome
+from equipoise.runtime.bus import Again, Delivery
+
+STEPS = 60
+"""More points than the longest way has."""
+
+ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(most=1))
+NONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(most=0))
+
+
+async def _stopped(world: World, stop_at: int, **how: Any) -> tuple[Steps, asyncio.Task[None]]:
+    """A binder that has stopped at that point of its first intent, or has finished it."""
+    steps = Steps(stop_at)
+    kube: Any = SteppingKube(world.kube, steps)
+    bus: Any = SteppingBus(world.bus, steps)
+    binder = world.binder(kube=kube, bus=bus, **how)
+    task = await world.start(binder)
+    steps.armed = True
+    return steps, task
+
+
+@pytest.mark.parametrize(
+    ("evict", "limits", "leaves", "expected"),
+    [
+        (True, ONE_PER_WORKLOAD, False, Outcome.EVICTED),
+        (True, ONE_PER_WORKLOAD, True, Outcome.EVICTED),
+        (False, ONE_PER_WORKLOAD, False, Outcome.DRY_RUN),
+        (True, NONE_PER_WORKLOAD, False, Outcome.REJECTED_LIMIT),
+    ],
+    ids=["evicted", "terminating", "dry run", "refused"],
+)
+async def test_death_at_every_point(evict: bool, limits: Limits, leaves: bool, expected: Outcome) -> None:
+    """Another binder takes the intent over: the same single outcome as without a death, and the limits hold."""
+    points = 0
+    for stop_at in range(1, STEPS):
+        world = World()
+        world.kube.terminating_first = leaves
+        await world.populate()
+        steps, task = await _stopped(world, stop_at, evict=evict, limits=limits)
+        await world.propose("web-1")
+        if not steps.stopped_at:
+            break
+        points += 1
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await world.start(world.binder(evict=evict, limits=limits))
+        assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
+        assert len(world.evicted) == (expected == Outcome.EVICTED), steps.stopped_at
+        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        await world.propose("web-2")
+        assert world.outcomes[-1].outcome == Outcome.REJECTED_LIMIT, steps.stopped_at
+        await world.stop()
+    else:
+        pytest.fail("the way is longer than the test goes")
+    await world.stop()
+    assert points >= 16
+
+
+@pytest.mark.parametrize("evict", [True, False])
+async def test_sleep_at_every_point(evict: bool) -> None:
+    """A binder that sleeps while another does its work wakes up without harm: one outcome, one eviction."""
+    for stop_at in range(1, STEPS):
+        world = World()
+        await world.populate()
+        steps, _ = await _stopped(world, stop_at, evict=evict, limits=ONE_PER_WORKLOAD)
+        (intent,) = await world.propose("web-1")
+        if not steps.stopped_at:
+            break
+        twin = world.binder(evict=evict, limits=ONE_PER_WORKLOAD)
+        await twin.attach()
+        subject = subjects.eviction_intent("shop", "web-1")
+        answer = await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
+        steps.go.set()
+        await world.clock.advance(40)
+        if isinstance(answer, Again):
+            await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
+        await world.bus.settled()
+        expected = Outcome.EVICTED if evict else Outcome.DRY_RUN
+        assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
+        assert len(world.evicted) == evict, steps.stopped_at
+        assert [entry.outcome for entry in world.ledger.entries] == [expected], steps.stopped_at
+        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        await world.stop()
+    else:
+        pytest.fail("the way is longer than the test goes")
+    await world.stop()
+
+
+async def test_a_late_post_is_in_its_window(world: World) -> None:
+    """Who wakes up after another has written an outcome without an eviction still posts: the ledger allows for that."""
+    for stop_at in range(1, STEPS):
+        world = World()
+        await world.populate()
+        steps, _ = await _stopped(world, stop_at)
+        (intent,) = await world.propose("web-1")
+        assert steps.stopped_at, "the way has no POST"
+        if steps.stopped_at == "before evict":
+            break
+        await world.stop()
+    twin = world.binder()
+    await twin.attach()
+    await pause(world.kube, OWN, "")
+    await twin.on_eviction_intent(Delivery(subject=subjects.eviction_intent("shop", "web-1"), message=intent))
+    await world.clock.advance(30)
+    steps.go.set()
+    await world.bus.settled()
+    (eviction,), (entry,) = world.evicted, world.ledger.entries
+    assert entry.outcome == Outcome.PAUSED
+    assert entry.counted
+    assert entry.latest >= eviction.at
+    await world.stop()
+
+
+async def test_a_refusal_gives_nothing_back_that_was_taken_over(world: World) -> None:
+    """The first binder's POST finds the pod gone because the second one's, unanswered, had evicted it: it counts."""
+    books, intent = Books(world.kube, world.clock, GENEROUS, OWN), an_intent("web-1")
+    entry = an_entry("web-1", settled_at=None, outcome=None)
+    world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
+    await books.take_over(intent)
+    await books.release(intent)
+    await books.settle(intent, Verdict(outcome=Outcome.ALREADY_GONE), dry_run=False, reserved=True, counted=False)
+    (settled,) = world.ledger.entries
+    assert settled.counted
+
+
+async def test_two_binders_share_the_work_within_one_set_of_limits(world: World) -> None:
+    """Two binders, twenty intents at once: every intent has its outcome, and each workload loses one pod only."""
+    for _ in range(2):
+        await world.start(world.binder(limits=ONE_PER_WORKLOAD))
+    pods = [f"{owner}-{number}" for owner in ("web", "db") for number in range(1, 11)]
+    await world.propose(*pods)
+    await world.clock.advance(1)
+    outcomes = [outcome.outcome for outcome in world.outcomes]
+    assert len(outcomes) == 20
+    assert outcomes.count(Outcome.EVICTED) == 2
+    assert outcomes.count(Outcome.REJECTED_LIMIT) == 18
+    assert {eviction.name.split("-")[0] for eviction in world.evicted} == {"web", "db"}
+
+
+async def test_a_conflict_is_decided_anew(world: World) -> None:
+    """When another binder reserves first, the limits are asked again with its reservation in the ledger."""
+    first = await world.start(world.binder(limits=ONE_PER_WORKLOAD))
+    steps, _ = await _stopped(world, 0, limits=ONE_PER_WORKLOAD)
+    assert steps.armed
+    calls = 0
+
+    async def other_reserves_first(call: Any) -> None:
+        nonlocal calls
+        if call.verb == "replace":
+            calls += 1
+            if calls == 1:
+                entry = {
+                    "intentId": "other",
+                    "podUid": "uid-web-9",
+                    "namespace": "shop",
+                    "pod": "web-9",
+                    "node": "node-a",
+                    "workload": {"kind": "Deployment", "group": "apps", "namespace": "shop", "name": "web"},
+                    "reservedAt": world.clock.now(),
+                    "expiresAt": world.clock.now() + 180,
+                }
+                document = msgspec.to_builtins(world.ledger) | {"entries": [entry]}
+                world.write_ledger(msgspec.json.encode(document).decode())
+
+    world.kube.on_call = other_reserves_first
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_LIMIT]
+    assert world.evicted == []
+    assert not first.done()
+
+
+async def test_another_binders_reservation_is_left_alone(world: World) -> None:
+    """Who only examined an intent never writes its outcome while another may be posting it."""
+    books = Books(world.kube, world.clock, GENEROUS, OWN)
+    intent = an_intent("web-1")
+    entry = an_entry("web-1", settled_at=None, outcome=None)
+    world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
+    refused = Verdict(outcome=Outcome.REJECTED_FIT)
+    with pytest.raises(Taken):
+        await books.settle(intent, refused, dry_run=False, reserved=False)
+    assert world.ledger.entries == (entry,)

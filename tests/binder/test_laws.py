@@ -1,0 +1,107 @@
+"""Laws that every limit keeps, whatever it is about."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from binder.ledgers import a_move, an_entry
+from builders import NOW, a_workload
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.binder.ledger import Entry, View
+from equipoise.binder.limits import EvictionsPerCluster, Limit, Limits
+
+NAMES = sorted(Limits().table)
+
+_workloads = st.sampled_from([a_workload(name) for name in ("web", "db", "cache")])
+
+
+def _scattered(seed: int, count: int) -> tuple[Entry, ...]:
+    chance = random.Random(seed)
+    entries = []
+    for number in range(count):
+        settled_at = NOW - chance.random() * 900
+        entries.append(
+            an_entry(
+                f"pod-{number}",
+                workload=a_workload(chance.choice(("web", "db", "cache"))),
+                node=chance.choice(("node-a", "node-b")),
+                namespace=chance.choice(("shop", "bank")),
+                reserved_at=settled_at - chance.random() * 3,
+                settled_at=None if chance.random() < 0.1 else settled_at,
+                recovered_at=chance.choice((None, NOW)),
+                dry_run=chance.random() < 0.1,
+            )
+        )
+    return tuple(entries)
+
+
+_entries = st.builds(_scattered, st.integers(0, 2**31), st.integers(0, 30))
+
+
+_moves = st.builds(
+    a_move,
+    workload=_workloads,
+    node=st.sampled_from(["node-a", "node-b"]),
+    namespace=st.sampled_from(["shop", "bank"]),
+    replicas=st.integers(1, 200),
+    unready=st.integers(0, 20),
+    cluster_pods=st.integers(0, 5_000),
+)
+
+
+def _view(entries: Sequence[Entry], *, halved: bool = False) -> View:
+    return View(now=NOW, entries=tuple(entries), migration_timeout=600.0, halved=halved)
+
+
+def _with(name: str, most: Any) -> Limit:
+    """The limit of this name with another number."""
+    limit: Any = Limits().table[name]
+    more = {"at_most": most} if isinstance(limit, EvictionsPerCluster) else {}
+    changed: Limit = msgspec.structs.replace(limit, most=most, **more)
+    return changed
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(entries=_entries, move=_moves, kept=st.integers(0, 2**31), most=st.integers(0, 12))
+def test_more_entries_never_help(name: str, entries: tuple[Entry, ...], move: Any, kept: int, most: int) -> None:
+    """What is refused with some entries is refused with more."""
+    some = random.Random(kept).sample(entries, kept % (len(entries) + 1))
+    limit = _with(name, most)
+    if limit.refusal(move, _view(some)):
+        assert limit.refusal(move, _view(entries))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(entries=_entries, move=_moves, halved=st.booleans())
+def test_zero_stops_everything(name: str, entries: tuple[Entry, ...], move: Any, halved: bool) -> None:
+    """0 means that nothing may move, even with an empty ledger."""
+    assert _with(name, 0).refusal(move, _view(entries, halved=halved))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(entries=_entries, move=_moves, halved=st.booleans())
+def test_unlimited_stops_nothing(name: str, entries: tuple[Entry, ...], move: Any, halved: bool) -> None:
+    """`unlimited` never refuses."""
+    assert _with(name, "unlimited").refusal(move, _view(entries, halved=halved)) == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(entries=_entries, move=_moves, most=st.integers(1, 12))
+def test_grace_is_never_looser(name: str, entries: tuple[Entry, ...], move: Any, most: int) -> None:
+    """Start-up grace refuses whatever is refused without it."""
+    limit = _with(name, most)
+    if limit.refusal(move, _view(entries)):
+        assert limit.refusal(move, _view(entries, halved=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(entries=_entries, move=_moves)
+def test_what_is_forgotten_would_not_have_counted(name: str, entries: tuple[Entry, ...], move: Any) -> None:
+    """The ledger keeps entries for as long as any limit needs them."""
+    kept = [entry for entry in entries if NOW - entry.latest <= Limits().memory]
+    limit = Limits().table[name]
+    assert limit.refusal(move, _view(entries)) == limit.refusal(move, _view(kept))

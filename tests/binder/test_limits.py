@@ -1,0 +1,199 @@
+"""Each limit by example; the laws that all of them keep are in test_laws."""
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from binder.ledgers import a_move, an_entry
+from builders import NOW, a_workload
+
+from equipoise.binder.ledger import CLOCK_TOLERANCE, Entry, View
+from equipoise.binder.limits import (
+    EvictionsPerCluster,
+    EvictionsPerNamespace,
+    EvictionsPerWorkload,
+    InMigrationPerNode,
+    InMigrationPerWorkload,
+    LateReplacements,
+    Limits,
+    Move,
+    Pace,
+    UnavailablePerWorkload,
+)
+from equipoise.binder.limits.count import amount, of_replicas
+from equipoise.contracts.duration import Duration
+
+CASES = json.loads((Path(__file__).parents[1] / "data" / "migration_limit_cases.json").read_text())
+
+
+def a_view(*entries: Entry, now: float = NOW, halved: bool = False) -> View:
+    return View(now=now, entries=entries, migration_timeout=600.0, halved=halved)
+
+
+@pytest.mark.parametrize("case", CASES["most"], ids=lambda case: case["id"])
+def test_most_unavailable_as_elsewhere(case: dict[str, object]) -> None:
+    """Shares are rounded as in Koordinator, except that 0% means nothing, not one."""
+    configured, replicas, expected = case["configured"], case["replicas"], case["max_unavailable"]
+    assert isinstance(replicas, int)
+    if configured == "0%":
+        expected = 0
+    assert configured is None or isinstance(configured, int | str)
+    assert of_replicas(configured, replicas) == expected
+
+
+@pytest.mark.parametrize("case", CASES["filter"], ids=lambda case: case["id"])
+def test_unavailable_filter_as_elsewhere(case: dict[str, int]) -> None:
+    """Missing replicas and those in migration count together, those of other workloads do not."""
+    mine = [an_entry(f"mine-{number}") for number in range(case["migrating_of_workload"])]
+    others = [
+        an_entry(f"other-{number}", workload=a_workload("db")) for number in range(case["migrating_of_other_workload"])
+    ]
+    limit = UnavailablePerWorkload(most=case["max_unavailable"])
+    move = a_move(replicas=case["replicas"], unready=case["unavailable_not_migrating"])
+    assert (limit.refusal(move, a_view(*mine, *others)) == "") == case["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "replicas", "expected"),
+    [
+        (None, 1, 1),
+        (None, 2, 1),
+        (None, 3, 1),
+        (None, 4, 2),
+        (None, 10, 2),
+        (None, 11, 1),
+        (None, 20, 2),
+        (None, 105, 10),
+        ("10%", 4, 1),
+        ("29%", 100, 29),
+        ("100%", 3, 2),
+        (5, 3, 2),
+        (0, 50, 0),
+        ("0%", 50, 0),
+        ("0.5%", 1000, 5),
+        ("unlimited", 3, math.inf),
+    ],
+)
+def test_share_of_a_workload(setting: int | str | None, replicas: int, expected: float) -> None:
+    """A tenth, rounded down; two of four to ten; never the last replica; 0 is nothing."""
+    assert of_replicas(setting, replicas) == expected
+
+
+def test_share_of_a_cluster() -> None:
+    """1 % of the pods, at least one, at most twenty."""
+    assert amount("1%", 50) == 1
+    limit = EvictionsPerCluster()
+    entries = [an_entry(f"pod-{number}", workload=a_workload(f"w{number}")) for number in range(20)]
+    assert limit.refusal(a_move(cluster_pods=10_000), a_view(*entries[:19])) == ""
+    assert "20 of 20" in limit.refusal(a_move(cluster_pods=10_000), a_view(*entries))
+    assert limit.refusal(a_move(cluster_pods=0), a_view()) == ""
+    assert "1 of 1" in limit.refusal(a_move(cluster_pods=0), a_view(entries[0]))
+
+
+def test_per_node() -> None:
+    """Two in migration from one node are enough; another node, and a replica that is back, do not count."""
+    limit = InMigrationPerNode()
+    first, second = an_entry("one"), an_entry("two")
+    assert "node-a" in limit.refusal(a_move(), a_view(first, second))
+    assert limit.refusal(a_move(node="node-b"), a_view(first, second)) == ""
+    back = msgspec.structs.replace(second, recovered_at=NOW)
+    assert limit.refusal(a_move(), a_view(first, back)) == ""
+    assert limit.refusal(a_move(), a_view(first, second, now=NOW + 600.1)) == ""
+
+
+def test_per_workload_in_migration() -> None:
+    """One of ten in migration leaves room for one more, two do not."""
+    limit = InMigrationPerWorkload()
+    assert limit.refusal(a_move(replicas=10), a_view(an_entry("one"))) == ""
+    assert limit.refusal(a_move(replicas=10), a_view(an_entry("one"), an_entry("two")))
+    assert limit.refusal(a_move(workload=a_workload("db")), a_view(an_entry("one"), an_entry("two"))) == ""
+
+
+def test_windows() -> None:
+    """An eviction counts for its whole window from its settling, not from its reservation."""
+    entry = an_entry("one", reserved_at=NOW - 100, settled_at=NOW)
+    limit = EvictionsPerWorkload()
+    assert limit.refusal(a_move(), a_view(entry, now=NOW + 299))
+    assert limit.refusal(a_move(), a_view(entry, now=NOW + 300.1)) == ""
+    assert limit.refusal(a_move(workload=a_workload("db")), a_view(entry)) == ""
+    assert EvictionsPerNamespace(most=1).refusal(a_move(workload=a_workload("db")), a_view(entry))
+    assert EvictionsPerNamespace(most=1).refusal(a_move(namespace="bank"), a_view(entry)) == ""
+
+
+def test_an_unsettled_entry_counts_until_nothing_can_be_posted_for_it_any_more() -> None:
+    """A reservation whose binder died is counted as if it was carried out at the end of its intent's life."""
+    entry = an_entry("one", settled_at=None, outcome=None, expires_at=NOW + 180)
+    limit = EvictionsPerWorkload()
+    assert limit.refusal(a_move(), a_view(entry, now=NOW + 180.9 + 300))
+    assert limit.refusal(a_move(), a_view(entry, now=NOW + 181 + 300.1)) == ""
+
+
+def test_late_replacements_stop_everything() -> None:
+    """Three workloads without their replica for five minutes stop evictions everywhere; a dry run misses none."""
+    late = [an_entry(f"pod-{number}", workload=a_workload(f"w{number}"), settled_at=NOW - 301) for number in range(3)]
+    move = a_move(namespace="bank", node="node-z", workload=a_workload("ledger"))
+    assert LateReplacements().refusal(move, a_view(*late))
+    assert LateReplacements().refusal(move, a_view(*late[:2])) == ""
+    dry = [msgspec.structs.replace(entry, dry_run=True) for entry in late]
+    assert LateReplacements().refusal(move, a_view(*dry)) == ""
+
+
+def test_pace_says_how_long_to_wait() -> None:
+    """The next turn comes when the oldest of the last `most` evictions leaves the window."""
+    pace = Pace(most=2, window=Duration(10))
+    entries = [an_entry(str(ago), reserved_at=NOW - ago, settled_at=NOW) for ago in (8, 5, 1)]
+    assert pace.wait(a_view(entries[0])) == 0
+    assert pace.wait(a_view(*entries)) == 5
+    assert Pace(most=0).wait(a_view()) == math.inf
+    assert Pace(most="unlimited").wait(a_view(*entries)) == 0
+
+
+def test_start_up_grace_halves() -> None:
+    """After a start half of each limit, rounded up, is in force, and the refusal says so."""
+    move, limit = a_move(), InMigrationPerNode(most=3)
+    entries = [an_entry("one"), an_entry("two")]
+    assert limit.refusal(move, a_view(*entries)) == ""
+    assert "half" in limit.refusal(move, a_view(*entries, halved=True))
+    assert limit.refusal(move, a_view(entries[0], halved=True)) == ""
+
+
+def test_refusals_name_the_setting() -> None:
+    """A person can find the limit that refused in the configuration."""
+    refusal = Limits().refusal(a_move(), a_view(an_entry("one")))
+    assert refusal is not None
+    assert refusal.limit == "evictionsPerWorkload"
+    assert refusal.why.endswith("(limits.evictionsPerWorkload)")
+    assert "Deployment/shop/web" in refusal.why
+
+
+def test_refusals_tell_when_there_is_room_again() -> None:
+    """When the oldest eviction that counts leaves the window; what time alone does not end has no such moment."""
+    old, new = an_entry("old", settled_at=NOW - 100), an_entry("new", settled_at=NOW - 10)
+    other = a_move(workload=a_workload("db"), node="node-z")
+    limits = Limits(evictions_per_namespace=EvictionsPerNamespace(most=1))
+
+    def room_at(move: Move, *entries: Entry) -> float | None:
+        refusal = limits.refusal(move, a_view(*entries))
+        assert refusal is not None
+        return refusal.room_at
+
+    assert room_at(a_move(), old) == pytest.approx(NOW - 100 + 300 + CLOCK_TOLERANCE, abs=0.01)
+    assert room_at(other, new, old) == pytest.approx(NOW - 10 + 600 + CLOCK_TOLERANCE, abs=0.01)
+    assert Limits(evictions_per_namespace=EvictionsPerNamespace(most=2)).refusal(other, a_view(old)) is None
+    crowd = [an_entry(f"w{each}", workload=a_workload(f"w{each}"), namespace="bank") for each in range(2)]
+    assert room_at(a_move(namespace="fair", workload=a_workload("fair")), *crowd) is None
+
+
+def test_every_limit_is_in_force() -> None:
+    """No limit of the configuration is left out of the table, which has its names."""
+    named = {field.encode_name for field in msgspec.structs.fields(Limits) if hasattr(field.default, "refusal")}
+    assert named == set(Limits().table)
+
+
+@pytest.mark.parametrize("text", ['"many"', "-1", '"110%"', "1.5", '"5"'])
+def test_nonsense_is_refused(text: str) -> None:
+    """What is no count is an error, never unlimited."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(f'{{"inMigrationPerWorkload":{{"most":{text}}}}}', type=Limits)

@@ -1,0 +1,192 @@
+"""A small cluster with everything a binder reads, in memory."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, an_intent
+from kube_objects import a_deployment, a_pod, a_replica_set
+from prometheus_client import CollectorRegistry
+
+from equipoise.binder.ledger import Ledger
+from equipoise.binder.ledger_store import KEY, NAME, create_ledger
+from equipoise.binder.limits import (
+    EvictionsPerCluster,
+    EvictionsPerNamespace,
+    EvictionsPerWorkload,
+    InMigrationPerNode,
+    Limits,
+    Pace,
+)
+from equipoise.binder.service import Binder
+from equipoise.binder.settings import BinderSettings
+from equipoise.contracts import objects, subjects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, LeaseEpoch, UtilizationCycle
+from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    Kube,
+)
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import Eviction, MemoryKube
+
+OWN = "equipoise-system"
+LEADER = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")
+
+GENEROUS = Limits(
+    in_migration_per_node=InMigrationPerNode(most="unlimited"),
+    evictions_per_workload=EvictionsPerWorkload(most="unlimited"),
+    evictions_per_namespace=EvictionsPerNamespace(most="unlimited"),
+    evictions_per_cluster=EvictionsPerCluster(most="unlimited", at_most="unlimited"),
+    pace=Pace(most="unlimited"),
+    start_up_grace=Duration(0),
+)
+"""Only what protects a workload's own replicas."""
+
+
+def a_cycle(**fields: Any) -> UtilizationCycle:
+    defaults: dict[str, Any] = {
+        "shard": "all",
+        "cycle": 1,
+        "expected": 3,
+        "fresh": 3,
+        "queried_at": NOW - 1,
+        "epoch": 1,
+        "sequence": 1,
+    }
+    return UtilizationCycle(**(defaults | fields))
+
+
+class World:
+    """Three nodes, two Deployments of ten pods on node-a; node-a is hot, the others are idle."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(now=NOW)
+        self.kube = MemoryKube(self.clock)
+        self.bus = MemoryBus(self.clock)
+        self.outcomes: list[EvictionOutcome] = []
+        self._running: list[asyncio.Task[None]] = []
+
+    async def populate(self) -> None:
+        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        self.kube.put(
+            LEASES,
+            objects.Lease(
+                metadata=objects.ObjectMeta(name="equipoise-descheduler", namespace=OWN, uid=LEADER.lease_uid),
+                spec=objects.LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions),
+            ),
+        )
+        for owner in ("web", "db"):
+            self.kube.put(DEPLOYMENTS, a_deployment(owner))
+            self.kube.put(REPLICA_SETS, a_replica_set(owner))
+            for number in range(1, 11):
+                self.kube.put(PODS, a_pod(f"{owner}-{number}", owner=owner))
+        await create_ledger(self.kube, OWN, self.clock)
+        await self.say_fleet()
+        await self.bus.follow("equipoise.eviction.outcome.>", EvictionOutcome, self._hear)
+
+    async def _hear(self, delivery: Delivery[EvictionOutcome]) -> None:
+        self.outcomes.append(delivery.message)
+
+    async def say_fleet(self, sequence: int = 1) -> None:
+        """What the collector would say now."""
+        now = self.clock.now()
+        for node, cpu in (("node-a", 9.0), ("node-b", 1.0), ("node-c", 1.0)):
+            pods = [a_placed_pod(f"{node}-{number}") for number in range(10)]
+            fresh = {"sampled_at": now - 1, "queried_at": now, "sequence": sequence}
+            await self.bus.publish(
+                subjects.node_utilization(node), a_node_utilization(node, cpu=cpu, memory=4 * GIB, **fresh)
+            )
+            await self.bus.publish(subjects.node_placement(node), a_placement(node, pods, sequence=sequence))
+        cycle = a_cycle(queried_at=now, sequence=sequence)
+        await self.bus.publish(subjects.utilization_cycle("all"), cycle)
+
+    def binder(
+        self,
+        *,
+        evict: bool = True,
+        limits: Limits = GENEROUS,
+        kube: Kube | None = None,
+        bus: Bus | None = None,
+        protection: Protection = Protection(),  # noqa: B008  a frozen value
+        **more: Any,
+    ) -> Binder:
+        metrics = CollectorRegistry()
+        self.health = Health(configuration_hash="", metrics=metrics)
+        return Binder(
+            settings=BinderSettings(evict=evict, limits=limits, **more),
+            load=LoadSettings(),
+            thresholds=Thresholds(),
+            namespaces=Namespaces(),
+            protection=protection,
+            namespace=OWN,
+            bus=bus or self.bus,
+            kube=kube or self.kube,
+            clock=self.clock,
+            health=self.health,
+            metrics=metrics,
+            identity="binder-1",
+        )
+
+    async def start(self, binder: Binder) -> asyncio.Task[None]:
+        """Runs a binder until it has had its first second."""
+        await binder.attach()
+        task = asyncio.create_task(binder.run())
+        self._running.append(task)
+        await self.clock.advance(1.1)
+        return task
+
+    async def stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await self.bus.__aexit__(None, None, None)
+
+    async def propose(self, *pods: str, **fields: Any) -> list[EvictionIntent]:
+        now = self.clock.now()
+        defaults: dict[str, Any] = {
+            "sampled_at": now - 5,
+            "decided_at": now,
+            "expires_at": now + 180,
+            "epoch": LEADER,
+        }
+        intents = [an_intent(pod, **(defaults | fields)) for pod in pods]
+        for intent in intents:
+            await self.bus.publish(subjects.eviction_intent("shop", intent.pod), intent, message_id=intent.id)
+        await self.bus.settled()
+        return intents
+
+    async def outcome_of(
+        self, pod: str = "web-1", *, limits: Limits = GENEROUS, evict: bool = True, **fields: Any
+    ) -> str:
+        """Starts a binder, proposes one pod and returns what became of it."""
+        await self.start(self.binder(limits=limits, evict=evict))
+        await self.propose(pod, **fields)
+        assert len(self.outcomes) == 1
+        return self.outcomes[0].outcome.value
+
+    @property
+    def evicted(self) -> list[Eviction]:
+        """What really happened."""
+        return [eviction for eviction in self.kube.evictions if eviction.status == 201 and not eviction.dry_run]
+
+    @property
+    def ledger(self) -> Ledger:
+        (config_map,) = self.kube.stored(CONFIG_MAPS)
+        return msgspec.json.decode(config_map.data[KEY], type=Ledger)
+
+    def write_ledger(self, text: str) -> None:
+        self.kube.put(
+            CONFIG_MAPS, objects.ConfigMap(metadata=objects.ObjectMeta(name=NAME, namespace=OWN), data={KEY: text})
+        )
