@@ -1,0 +1,232 @@
+"""The whole loop in one process: five services started as their programs start them, on a bus, an API server, a metric
+source and a clock of memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from builders import GIB, NOW
+from collector.sources_in_memory import FakeSource, Usage
+from descheduler.cluster import a_node_object, a_pod_object, a_workload_object
+from prometheus_client import CollectorRegistry
+
+from equipoise.annotator.__main__ import start as start_annotator
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.binder.__main__ import start as start_binder
+from equipoise.binder.ledger_store import create_ledger
+from equipoise.binder.settings import BinderSettings
+from equipoise.collector.service import Collector
+from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.contracts import objects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import (
+    EvictionIntent,
+    EvictionOutcome,
+    Outcome,
+    PodDemand,
+    PrioritizeQuestion,
+    Ranking,
+    Resources,
+)
+from equipoise.contracts.subjects import SCORE_PRIORITIZE, ServiceName, matches
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler.__main__ import start as start_descheduler
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.bus import Receipt
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kube
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.process import Runtime, Start
+from equipoise.runtime.settings import Configuration, Shared
+from equipoise.scorer.__main__ import start as start_scorer
+from equipoise.scorer.settings import ScorerSettings
+
+HOT, IDLE = "node-hot", ("node-b", "node-c")
+APPS = ("web", "api", "cart")
+INTERVAL = 60.0
+"""Seconds between two evaluations of the descheduler."""
+
+
+class LossyBus(MemoryBus):
+    """Loses the first messages of a pattern, as a network may: who said them is told that all is well."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self._losing: dict[str, int] = {}
+        self.lost = 0
+
+    def lose(self, pattern: str, count: int) -> None:
+        self._losing[pattern] = count
+
+    def _store(self, subject: str, payload: bytes, message_id: str) -> Receipt:
+        for pattern, left in self._losing.items():
+            if left and matches(pattern, subject):
+                self._losing[pattern] = left - 1
+                self.lost += 1
+                return Receipt(sequence=1)
+        return super()._store(subject, payload, message_id)
+
+
+class Loop:
+    """Two idle nodes and a hot one with three pods of each of three Deployments, 0.9 of 10 cores each."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOW)
+        self.kube = MemoryKube(self.clock)
+        self.bus = LossyBus(self.clock)
+        self.source = FakeSource(self.clock)
+        self.health: dict[ServiceName, Health] = {}
+        self._registries: dict[ServiceName, CollectorRegistry] = {}
+        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        for name in (HOT, *IDLE):
+            self.kube.put(NODES, a_node_object(name, NOW))
+        for app in APPS:
+            self._put_workload(app, replicas=3)
+            for number in range(3):
+                self.place(app, f"{app}-1-{number}", HOT)
+
+    def _put_workload(self, app: str, replicas: int) -> None:
+        self.kube.put(DEPLOYMENTS, a_workload_object(app, replicas))
+        metadata = objects.ObjectMeta(
+            name=f"{app}-1", namespace="shop", uid=f"uid-{app}-1", owner_references=[owned_by("Deployment", app)]
+        )
+        self.kube.put(REPLICA_SETS, a_workload_object(f"{app}-1", replicas, metadata=metadata))
+
+    def place(self, app: str, name: str, node: str) -> None:
+        """A pod runs on a node from now on, as if it had always been there."""
+        pod = a_pod_object(name, node, self.clock.now(), app)
+        metadata = msgspec.structs.replace(pod.metadata, owner_references=[owned_by("ReplicaSet", f"{app}-1")])
+        self.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
+
+    def placements(self) -> Mapping[str, str]:
+        return {pod.metadata.name: pod.spec.node_name for pod in self.kube.stored(PODS)}
+
+    async def pass_time(self, seconds: float) -> None:
+        """In steps of 10 s: usage follows the pods, watches show that they live."""
+        for _ in range(round(seconds / 10)):
+            self._measure()
+            await self.clock.advance(10)
+            self.kube.bookmark()
+        await self.bus.settled()
+
+    async def until(self, condition: Callable[[], bool], *, at_most: float) -> None:
+        """Let time pass until something is so."""
+        begun = self.clock.monotonic()
+        while not condition():
+            assert self.clock.monotonic() - begun < at_most, f"not so after {at_most:g} s: {self.problems()}"
+            await self.pass_time(10)
+
+    def _measure(self) -> None:
+        placements = self.placements()
+        self.source.pods = {("shop", pod, node): Usage(cpu=0.9, memory=GIB) for pod, node in placements.items()}
+        for node in (HOT, *IDLE):
+            pods = sum(where == node for where in placements.values())
+            self.source.nodes[node] = Usage(cpu=0.1 + 0.9 * pods, memory=GIB * (1 + pods))
+
+    async def ranking(self, app: str) -> Ranking:
+        """What a scheduler is told for a new pod of an app."""
+        workload = Workload(kind="Deployment", group="apps", namespace="shop", name=app)
+        pod = PodDemand(
+            namespace="shop", name="new", uid=f"new-{app}", workload=workload, requests=Resources(cpu=0.1, memory=GIB)
+        )
+        question = PrioritizeQuestion(pod=pod, nodes=[HOT, *IDLE])
+        return await self.bus.request(SCORE_PRIORITIZE, question, Ranking, timeout=1.0)
+
+    def intents(self) -> list[EvictionIntent]:
+        return self.bus.said(EvictionIntent, "equipoise.eviction.intent.*.*")
+
+    def outcomes(self) -> list[EvictionOutcome]:
+        return self.bus.said(EvictionOutcome, "equipoise.eviction.outcome.*.*")
+
+    def evicted(self) -> list[str]:
+        """By the API server's own word."""
+        return [each.name for each in self.kube.evictions if each.status == 201 and not each.dry_run]
+
+    def problems(self) -> dict[str, list[str]]:
+        return {service: health.problems for service, health in self.health.items()}
+
+    @asynccontextmanager
+    async def running(self, *, evict: bool = True) -> AsyncIterator[None]:
+        await create_ledger(self.kube, "equipoise-system", self.clock)
+        descheduler = DeschedulerSettings(
+            interval=Duration(INTERVAL), consecutive_abnormalities=2, warm_up=Duration(INTERVAL)
+        )
+        starting = [
+            self._collect(),
+            self._start("annotator", start_annotator, AnnotatorSettings()),
+            self._start("scorer", start_scorer, ScorerSettings(listen="127.0.0.1:0")),
+            self._start("descheduler", start_descheduler, descheduler),
+            self._start("binder", start_binder, BinderSettings(evict=evict)),
+        ]
+        tasks = [asyncio.create_task(coroutine) for coroutine in starting]
+        try:
+            async with self.bus:
+                yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(how, asyncio.CancelledError) for how in ended), ended
+
+    def _health_of(self, service: ServiceName) -> Health:
+        self._registries[service] = CollectorRegistry()
+        self.health[service] = Health(configuration_hash="", metrics=self._registries[service])
+        return self.health[service]
+
+    async def _start(self, service: ServiceName, start: Start[Any], settings: Any) -> None:
+        kube: Kube | None = None if service == "scorer" else self.kube
+        health = self._health_of(service)
+        await start(
+            Runtime(
+                configuration=Configuration(shared=Shared(), own=settings, hash=""),
+                bus=self.bus,
+                clock=self.clock,
+                health=health,
+                metrics=self._registries[service],
+                identity=f"{service}-1",
+                api_server=kube,
+            )
+        )
+
+    async def _collect(self) -> None:
+        """As the program does it, but for the source."""
+        health = self._health_of("collector")
+        collector = Collector(
+            settings=CollectorSettings(profile=ProfileSettings(enabled=False)),
+            load=Shared().load,
+            namespace="equipoise-system",
+            identity="collector-1",
+            source=self.source,
+            kube=self.kube,
+            bus=self.bus,
+            clock=self.clock,
+            health=health,
+            metrics=self._registries["collector"],
+        )
+        await collector.attach()
+        await collector.run()
+
+
+def owned_by(kind: str, name: str) -> objects.OwnerReference:
+    return objects.OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"uid-{name}", controller=True)
+
+
+def settled(loop: Loop, outcome: Outcome) -> list[EvictionOutcome]:
+    """The intents that came to this end."""
+    return [each for each in loop.outcomes() if each.outcome is outcome]
+
+
+def annotations_of(loop: Loop) -> dict[str, Any]:
+    """`node/<name>` and `deployment/<name>` to what stands there, decoded."""
+    found = [*(("node", each) for each in loop.kube.stored(NODES))]
+    found += [("deployment", each) for each in loop.kube.stored(DEPLOYMENTS)]  # type: ignore[misc]
+    return {
+        f"{kind}/{each.metadata.name}": {
+            key: msgspec.json.decode(text) for key, text in each.metadata.annotations.items()
+        }
+        for kind, each in found
+    }
