@@ -1,0 +1,1 @@
+"""The program `equipoise`, also installed as `kubectl-equipoise`."""

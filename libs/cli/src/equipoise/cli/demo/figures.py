@@ -1,0 +1,135 @@
+"""What a run is judged by. Loads come from Prometheus, evictions and placements from the API server's audit log."""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import pstdev
+
+import msgspec
+
+from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
+from equipoise.testbed import audit
+
+
+class _Audited(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    namespace: str
+    pod: str
+    node: str
+
+    @property
+    def workload(self) -> str:
+        """The Deployment's name: a pod is called `<deployment>-<template hash>-<suffix>`."""
+        return self.pod.rsplit("-", 2)[0]
+
+
+class AuditedEviction(_Audited, frozen=True, kw_only=True):
+    """A real eviction (no dry run) that the API server carried out.
+
+    `node` is where the pod was bound, by the same log; empty when it was bound before the log began.
+    """
+
+
+class AuditedBinding(_Audited, frozen=True, kw_only=True):
+    """A pod that was given its node."""
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """What the audit log saw."""
+
+    evictions: tuple[AuditedEviction, ...]
+    bindings: tuple[AuditedBinding, ...]
+
+    def burst_max_share(self, namespace: str, pods: int) -> float:
+        """Largest share of a namespace's first `pods` placements that went to one node; later ones are replacements."""
+        bindings = [binding for binding in self.bindings if binding.namespace == namespace]
+        nodes = Counter(binding.node for binding in sorted(bindings, key=lambda binding: binding.at)[:pods])
+        return max(nodes.values()) / nodes.total() if nodes else 0.0
+
+    def same_node_returns(self) -> int:
+        """Evictions whose replacement was bound to the node that the pod had left.
+
+        Replacements have new names: the first binding of the workload after an eviction is taken for its replacement.
+        """
+        returns = 0
+        waiting: dict[tuple[str, str], list[AuditedEviction]] = defaultdict(list)
+        events: list[AuditedEviction | AuditedBinding] = [*self.evictions, *self.bindings]
+        for event in sorted(events, key=lambda event: event.at):
+            queue = waiting[event.namespace, event.workload]
+            if isinstance(event, AuditedEviction):
+                queue.append(event)
+            elif queue and queue.pop(0).node == event.node:
+                returns += 1
+        return returns
+
+    def protected_evictions(self) -> int:
+        return sum(
+            eviction.namespace == EXCLUDED_NAMESPACE or eviction.pod.startswith(f"{DAEMON_SET}-")
+            for eviction in self.evictions
+        )
+
+
+def read_witness(audit_log: Path) -> Witness:
+    evictions: list[AuditedEviction] = []
+    bindings: list[AuditedBinding] = []
+    bound: dict[tuple[str, str], str] = {}
+    events: list[audit.Binding | audit.Eviction] = [*audit.bindings(audit_log), *audit.evictions(audit_log)]
+    for event in sorted(events, key=lambda event: event.time):
+        at, name = event.time.timestamp(), (event.namespace, event.pod)
+        if isinstance(event, audit.Binding):
+            bound[name] = event.node
+            bindings.append(AuditedBinding(at=at, namespace=event.namespace, pod=event.pod, node=event.node))
+        elif event.carried_out:
+            node = bound.get(name, "")
+            evictions.append(AuditedEviction(at=at, namespace=event.namespace, pod=event.pod, node=node))
+    return Witness(evictions=tuple(evictions), bindings=tuple(bindings))
+
+
+class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `count` evictions within any `seconds`, for each workload, each namespace or the whole cluster."""
+
+    scope: str
+    count: int
+    share: float | None = None
+    """Given: at most this share (0..1) of the pods on the nodes at that moment, but one in any case."""
+
+    seconds: float
+
+    def most(self, pods: int) -> int:
+        return self.count if self.share is None else min(self.count, max(1, int(self.share * pods)))
+
+
+def limit_violations(witness: Witness, limits: Sequence[WindowLimit]) -> int:
+    """Evictions that were one too many in a sliding window that ends with them."""
+    violations = 0
+    bound = sorted(binding.at for binding in witness.bindings)
+    for limit in limits:
+        seen: dict[str, list[float]] = defaultdict(list)
+        for before, eviction in enumerate(sorted(witness.evictions, key=lambda eviction: eviction.at)):
+            times = seen[_scope(eviction, limit.scope)]
+            times.append(eviction.at)
+            recent = [at for at in times if at > eviction.at - limit.seconds]
+            violations += len(recent) > limit.most(bisect_right(bound, eviction.at) - before)
+    return violations
+
+
+def _scope(eviction: AuditedEviction, scope: str) -> str:
+    match scope:
+        case "workload":
+            return f"{eviction.namespace}/{eviction.workload}"
+        case "namespace":
+            return eviction.namespace
+        case "cluster":
+            return ""
+    raise ValueError(f"no such scope: {scope}")
+
+
+def spread(loads: Mapping[str, float]) -> float:
+    """Highest minus lowest load, in points of percent."""
+    return max(loads.values()) - min(loads.values())
+
+
+def deviation(loads: Mapping[str, float]) -> float:
+    """Standard deviation of the loads, in points of percent."""
+    return pstdev(loads.values())

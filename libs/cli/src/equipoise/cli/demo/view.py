@@ -1,0 +1,111 @@
+"""The live picture: every node as a cell coloured by its load, the spread over time, each eviction with its reason."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from equipoise.cli.demo.figures import deviation, spread
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_COLOURS = (
+    (15, "rgb(24,62,120)"),
+    (30, "rgb(33,102,172)"),
+    (40, "rgb(67,147,195)"),
+    (50, "rgb(90,174,97)"),
+    (60, "rgb(166,190,60)"),
+    (70, "rgb(230,170,40)"),
+    (80, "rgb(230,110,30)"),
+    (90, "rgb(214,60,40)"),
+)
+_HOTTEST = "rgb(165,0,38)"
+_CELLS_PER_ROW = 10
+
+
+def colour(load: float) -> str:
+    """From blue (idle) over green to red (full)."""
+    return next((name for limit, name in _COLOURS if load < limit), _HOTTEST)
+
+
+def heat_map(loads: Mapping[str, float]) -> Table:
+    """A cell per node, in the order given; its number is the CPU load in percent."""
+    table = Table.grid(padding=(0, 0))
+    nodes = list(loads)
+    for begin in range(0, len(nodes), _CELLS_PER_ROW):
+        cells = [
+            Text(f" {loads[node]:3.0f} ", style=f"bold white on {colour(loads[node])}")
+            for node in nodes[begin : begin + _CELLS_PER_ROW]
+        ]
+        table.add_row(*cells)
+        table.add_row(
+            *(Text("     ", style=f"on {colour(loads[node])}") for node in nodes[begin : begin + _CELLS_PER_ROW])
+        )
+    return table
+
+
+def spark_line(values: Sequence[float], width: int, top: float) -> str:
+    """The last `width` values as blocks, scaled to `top`."""
+    return "".join(
+        _BLOCKS[min(len(_BLOCKS) - 1, int(max(0.0, value) / top * len(_BLOCKS)))] for value in values[-width:]
+    )
+
+
+class Picture:
+    """What the screen shows; `render` may be called at any time."""
+
+    def __init__(self, title: str, seconds: float) -> None:
+        self._title = title
+        self._seconds = seconds
+        self._spreads: deque[float] = deque(maxlen=2_000)
+        self._lines: deque[Text] = deque(maxlen=9)
+        self.before: Mapping[str, float] = {}
+        self.now: Mapping[str, float] = {}
+        self.phase = ""
+        self.elapsed = 0.0
+        self.hour = 0.0
+        self.counts: dict[str, int] = {}
+
+    def measured(self, loads: Mapping[str, float]) -> None:
+        self.now = loads
+        if loads:
+            self._spreads.append(spread(loads))
+
+    def said(self, text: str, style: str = "") -> None:
+        self._lines.append(Text(text, style=style, overflow="ellipsis", no_wrap=True))
+
+    def render(self) -> RenderableType:
+        maps = Table.grid(padding=(0, 4))
+        maps.add_row(Text("before Equipoise", style="dim"), Text("now", style="bold"))
+        maps.add_row(heat_map(self.before), heat_map(self.now))
+        maps.add_row(self._caption(self.before), self._caption(self.now))
+        done = min(1.0, self.elapsed / self._seconds) if self._seconds else 0.0
+        bar = "━" * round(done * 40)
+        clock = f"{int(self.hour):02d}:{int(self.hour % 1 * 60):02d}"
+        head = Text.assemble(
+            (f"{self.phase}  ", "bold"),
+            (bar, "green"),
+            ("─" * (40 - len(bar)), "dim"),
+            f"  {clock} on the trace's clock",
+        )
+        history = list(self._spreads)
+        step = max(1, len(history) // 60)
+        spark = Text.assemble(
+            ("spread  ", "dim"),
+            (spark_line(history[::step], 60, max([*history, 1.0])), "cyan"),
+            ("  points of CPU load, max − min", "dim"),
+        )
+        counts = Text("   ".join(f"{name} {count}" for name, count in sorted(self.counts.items())), style="dim")
+        body = Group(head, Text(), maps, Text(), spark, counts, Text(), *self._lines)
+        return Panel(body, title=self._title, border_style="blue", padding=(1, 2))
+
+    @staticmethod
+    def _caption(loads: Mapping[str, float]) -> Text:
+        if not loads:
+            return Text()
+        return Text(
+            f"spread {spread(loads):.0f}   std {deviation(loads):.1f}   hottest {max(loads.values()):.0f} %",
+            style="dim",
+        )

@@ -1,0 +1,248 @@
+"""The commands of `equipoise`: names and options. The work is done elsewhere, imported when it is asked for."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from equipoise.cli.endings import plain_endings
+from equipoise.contracts.subjects import SERVICES
+from equipoise.testbed.program import testbed
+
+if TYPE_CHECKING:
+    from equipoise.runtime.settings import Kubernetes
+
+PLUGIN = "kubectl-equipoise"
+"""How kubectl finds us: it runs a program of this name for `kubectl equipoise`."""
+
+
+class Program(click.Group):
+    """All commands, and how they end."""
+
+    def make_context(self, info_name: str | None, *args: Any, **extra: Any) -> click.Context:
+        plugin = info_name == PLUGIN
+        return super().make_context("kubectl equipoise" if plugin else info_name, *args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with plain_endings():
+            return super().invoke(ctx)
+
+
+configuration_option = click.option(
+    "--config",
+    "configuration",
+    envvar="EQUIPOISE_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The configuration file; without one everything has its default.  [env: EQUIPOISE_CONFIG]",
+)
+context_option = click.option("--context", help="Of the kubeconfig; default: the current one.")
+kubeconfig_option = click.option(
+    "--kubeconfig", help="Files, parted by colons; default: what KUBECONFIG names, else ~/.kube/config."
+)
+output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+@click.group(
+    cls=Program,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.",
+)
+def main() -> None:
+    """Keep the real load of a Kubernetes cluster level."""
+
+
+main.add_command(testbed)
+
+
+@main.command()
+@output_option
+def version(output: str) -> None:
+    """Print the version."""
+    import json
+    from importlib.metadata import version as distribution_version
+
+    number = distribution_version("equipoise-cli")
+    click.echo(json.dumps({"version": number}) if output == "json" else f"equipoise {number}")
+
+
+@main.command(name="run")
+@click.argument("service", type=click.Choice(SERVICES))
+@configuration_option
+def run_service(service: str, configuration: Path | None) -> None:
+    """Run one service in this process."""
+    import importlib
+
+    if configuration is not None:
+        os.environ["EQUIPOISE_CONFIG"] = str(configuration)
+    importlib.import_module(f"equipoise.{service}.__main__").main()
+
+
+@main.command()
+@click.option(
+    "--trace",
+    "trace_folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Replay a slice of 40 occupied nodes of this trace folder instead of the generated example.",
+)
+@click.option("--seed", default=1, show_default=True, help="Which example, or which slice of the trace.")
+@click.option("--keep", is_flag=True, help="Leave everything running and say how to look around.")
+def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
+    """The whole loop on a throwaway real cluster; its last line is one JSON object."""
+    import asyncio
+
+    from rich.console import Console
+
+    from equipoise.cli.demo.run import DemoOptions, Screen, encoded, run_demo
+    from equipoise.runtime.log import configure_logging
+    from equipoise.runtime.settings import Logging
+
+    configure_logging(Logging(level="warning"), "demo")
+    screen = Screen(Console(stderr=True))
+    result = asyncio.run(run_demo(DemoOptions(trace_folder=trace_folder, seed=seed, keep=keep), screen))
+    click.echo(encoded(result))
+
+
+@main.command()
+@click.argument("subject", default="")
+@click.option("--nats", "url", envvar="EQUIPOISE_NATS__URL", default="nats://127.0.0.1:4222", show_default=True)
+@click.option("--user", help="NATS user, where the server knows users: tap.")
+@click.option("--password-file", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each."
+)
+def tap(subject: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
+    """Watch what the services say.
+
+    SUBJECT may be a pattern: eviction, 'utilization.node.*', '*.node.NAME'. Without one everything is shown.
+    """
+    import asyncio
+
+    from equipoise.cli.tap import run_tap
+    from equipoise.runtime.settings import Nats
+
+    try:
+        server = Nats(url=url, user=user, password_file=password_file)
+    except ValueError as error:
+        raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+    asyncio.run(run_tap(subject, server, as_json=output == "json"))
+
+
+@main.group()
+def config() -> None:
+    """Defaults, check and schema of the configuration."""
+
+
+@config.command()
+def defaults() -> None:
+    """Print every setting with its default, as YAML."""
+    from equipoise.cli.sections import SECTIONS
+    from equipoise.runtime.settings import defaults_document
+
+    click.echo(defaults_document(SECTIONS), nl=False)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration."""
+    import json
+
+    from equipoise.cli.sections import SECTIONS
+    from equipoise.runtime.settings import document_schema
+
+    click.echo(json.dumps(document_schema(SECTIONS), indent=2))
+
+
+@config.command()
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+def validate(file: TextIO) -> None:
+    """Check a configuration file, all sections strictly; - reads standard input. Exit code 2 when it is wrong."""
+    from equipoise.cli.sections import SECTIONS
+    from equipoise.runtime.settings import validate_document
+
+    validate_document(file.read(), SECTIONS)
+    click.echo("valid")
+
+
+@main.command()
+@configuration_option
+def setup(configuration: Path | None) -> None:
+    """Make the streams and, where there is none, the ledger of evictions. Safe to repeat."""
+    import asyncio
+
+    from equipoise.cli.preparation import prepare
+    from equipoise.runtime.log import configure_logging
+    from equipoise.runtime.settings import Logging
+
+    configure_logging(Logging(), "setup")
+    asyncio.run(prepare(configuration, os.environ))
+    click.echo("streams and ledger are there")
+
+
+@main.command()
+@click.option("--why", default="", help="Said by every refused eviction.")
+@configuration_option
+@kubeconfig_option
+@context_option
+def pause(why: str, configuration: Path | None, kubeconfig: str | None, context: str | None) -> None:
+    """Evict nothing more, at once and in the whole cluster, until `resume`."""
+    import asyncio
+
+    from equipoise.cli.pausing import paused
+
+    click.echo(asyncio.run(paused(_cluster(configuration, kubeconfig, context), why or "equipoise pause")))
+
+
+@main.command()
+@configuration_option
+@kubeconfig_option
+@context_option
+def resume(configuration: Path | None, kubeconfig: str | None, context: str | None) -> None:
+    """Let evictions happen again, with halved limits at first; makes a ledger where none can be read."""
+    import asyncio
+
+    from equipoise.cli.pausing import resumed
+
+    click.echo(asyncio.run(resumed(_cluster(configuration, kubeconfig, context))))
+
+
+def _cluster(configuration: Path | None, kubeconfig: str | None, context: str | None) -> "Kubernetes":
+    from equipoise.cli.pausing import cluster_of
+
+    return cluster_of(configuration, os.environ, kubeconfig=kubeconfig, context=context)
+
+
+@main.command()
+@click.option("--prometheus", "prometheus_url", required=True, help="URL of the Prometheus that scrapes the kubelets.")
+@context_option
+@kubeconfig_option
+@configuration_option
+@click.option("--evict", is_flag=True, help="Really evict. Asks for the context's name first.")
+@click.option("--yes", "confirmed", metavar="CONTEXT", help="Answers that question, for scripts.")
+def up(
+    prometheus_url: str,
+    context: str | None,
+    kubeconfig: str | None,
+    configuration: Path | None,
+    evict: bool,
+    confirmed: str | None,
+) -> None:
+    """Run all five services here against a cluster. Evictions are dry runs unless --evict."""
+    from equipoise.cli.kubeconfig import chosen_context, default_files
+    from equipoise.cli.up import run_up
+
+    if confirmed is not None and not evict:
+        raise click.UsageError("--yes answers the question of --evict: give both, or neither")
+    chosen = chosen_context(kubeconfig or default_files(), context)
+    run_up(prometheus_url, chosen, configuration, evict=evict, confirmed=confirmed)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a completion script: eval "$(equipoise completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    click.echo(completion_class(main, {}, "equipoise", "_EQUIPOISE_COMPLETE").source())

@@ -1,0 +1,34 @@
+"""What must be there before the services: streams, our namespace, the ledger of evictions. Safe to repeat."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from equipoise.binder.ledger_store import create_ledger
+from equipoise.cli.sections import SECTIONS
+from equipoise.contracts.objects import Namespace, ObjectMeta
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import NAMESPACES, NotFound, connect_kube
+from equipoise.runtime.settings import read_document, read_sections
+from equipoise.runtime.streams import setup_streams
+
+
+async def prepare(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:
+    """Make what is missing; waits for NATS. Raises ConfigurationError, BusError, KubeError.
+
+    The variables of `environment` override the file; by default none do.
+    """
+    plain = {} if configuration is None else read_document(configuration.read_text())  # noqa: ASYNC240  one small file
+    shared, own = read_sections(plain, SECTIONS, environment)
+    descheduler = own["descheduler"]
+    assert isinstance(descheduler, DeschedulerSettings)
+    await setup_streams(shared.nats, intent_life=descheduler.intent_life)
+    clock = SystemClock()
+    async with connect_kube(shared.kubernetes, "setup", clock) as kube:
+        try:
+            await create_ledger(kube, shared.kubernetes.namespace, clock)
+        except NotFound:
+            # Only outside a cluster: there the manifests make the namespace, and setup has no right to.
+            metadata = ObjectMeta(name=shared.kubernetes.namespace)
+            await kube.create(NAMESPACES, Namespace(api_version="v1", kind="Namespace", metadata=metadata))
+            await create_ledger(kube, shared.kubernetes.namespace, clock)

@@ -1,0 +1,19 @@
+"""The configuration's section of every service."""
+
+from collections.abc import Mapping
+
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.binder.settings import BinderSettings
+from equipoise.collector.settings import CollectorSettings
+from equipoise.contracts.settings import Section
+from equipoise.contracts.subjects import ServiceName
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.scorer.settings import ScorerSettings
+
+SECTIONS: Mapping[ServiceName, type[Section]] = {
+    "collector": CollectorSettings,
+    "annotator": AnnotatorSettings,
+    "scorer": ScorerSettings,
+    "descheduler": DeschedulerSettings,
+    "binder": BinderSettings,
+}

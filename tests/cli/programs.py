@@ -1,0 +1,72 @@
+"""The program as a person starts it, and what it leaves behind."""
+
+import asyncio
+import os
+import re
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+PROGRAM = (sys.executable, "-c", "from equipoise.cli.main import main; main(prog_name='equipoise')")
+
+
+class Running:
+    """A started command, and what it has said so far on stdout and stderr together."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.said = ""
+
+    async def says(self, pattern: str, timeout: float = 60.0) -> re.Match[str]:
+        """Wait until it has said this."""
+        assert self.process.stdout is not None
+        try:
+            async with asyncio.timeout(timeout):
+                while not (found := re.search(pattern, self.said)):
+                    line = await self.process.stdout.readline()
+                    assert line, f"it ended without saying {pattern}:\n{self.said}"
+                    self.said += line.decode()
+        except TimeoutError:
+            raise AssertionError(f"it did not say {pattern} within {timeout:g} s:\n{self.said}") from None
+        return found
+
+    async def ends(self, timeout: float = 60.0) -> int:
+        """Its exit code."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(timeout):
+            self.said += (await self.process.stdout.read()).decode()
+            return await self.process.wait()
+
+
+async def started(*arguments: str | Path, **variables: str) -> Running:
+    return Running(
+        await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            *map(str, arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, **variables},
+        )
+    )
+
+
+async def run(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+    """Exit code and all it said."""
+    running = await started(*arguments, **variables)
+    return await running.ends(), running.said
+
+
+def processes_with(text: str) -> Mapping[int, str]:
+    """Command lines of the processes that have this text in their environment or arguments."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if (
+                entry.name.isdigit()
+                and text.encode() in (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            ):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found

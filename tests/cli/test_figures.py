@@ -1,0 +1,162 @@
+"""The figures a demo is judged by, from a hand-written audit log."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from equipoise.cli.demo.configuration import window_limits
+from equipoise.cli.demo.figures import (
+    AuditedBinding,
+    AuditedEviction,
+    WindowLimit,
+    Witness,
+    deviation,
+    limit_violations,
+    read_witness,
+    spread,
+)
+
+
+def an_event(subresource: str, pod: str, at: float, *, namespace: str = "shop", **fields: object) -> str:
+    body = {"target": {"name": fields.pop("node", "node-a")}} if subresource == "binding" else {}
+    event = {
+        "stage": "ResponseComplete",
+        "verb": "create",
+        "requestURI": f"/api/v1/namespaces/{namespace}/pods/{pod}/{subresource}",
+        "objectRef": {"resource": "pods", "namespace": namespace, "name": pod, "subresource": subresource},
+        "responseStatus": {"code": 201},
+        "requestObject": body,
+        "requestReceivedTimestamp": datetime.fromtimestamp(at, UTC).isoformat(),
+    }
+    return json.dumps(event | fields)
+
+
+def a_log(folder: Path, *lines: str) -> Path:
+    path = folder / "audit.log"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def an_eviction(at: float, pod: str = "web-abc-1", namespace: str = "shop", node: str = "node-a") -> AuditedEviction:
+    return AuditedEviction(at=at, namespace=namespace, pod=pod, node=node)
+
+
+def a_witness(*evictions: AuditedEviction) -> Witness:
+    return Witness(evictions=evictions, bindings=())
+
+
+def test_dry_runs_and_refused_evictions_are_no_evictions(tmp_path: Path) -> None:
+    """Only an eviction that the API server carried out counts."""
+    log = a_log(
+        tmp_path,
+        an_event("eviction", "web-abc-1", 1.0),
+        an_event("eviction", "web-abc-2", 2.0, requestURI="/api/v1/namespaces/shop/pods/x/eviction?dryRun=All"),
+        an_event("eviction", "web-abc-3", 3.0, requestObject={"deleteOptions": {"dryRun": ["All"]}}),
+        an_event("eviction", "web-abc-4", 4.0, responseStatus={"code": 429}),
+    )
+
+    assert ["web-abc-1"] == [eviction.pod for eviction in read_witness(log).evictions]
+
+
+def test_a_replacement_on_the_node_that_was_left_is_a_return(tmp_path: Path) -> None:
+    """The first binding of the workload after the eviction is its replacement."""
+    log = a_log(
+        tmp_path,
+        an_event("binding", "web-abc-1", 1.0, node="node-a"),
+        an_event("binding", "web-abc-2", 1.0, node="node-b"),
+        an_event("eviction", "web-abc-1", 2.0),
+        an_event("binding", "web-abc-3", 3.0, node="node-a"),
+        an_event("eviction", "web-abc-2", 4.0),
+        an_event("binding", "web-abc-4", 5.0, node="node-c"),
+    )
+
+    assert 1 == read_witness(log).same_node_returns()
+
+
+def test_the_burst_is_judged_by_its_fullest_node(tmp_path: Path) -> None:
+    """Two of three pods on one node are two thirds; what comes later replaces what was evicted."""
+    log = a_log(
+        tmp_path,
+        *(an_event("binding", f"newcomer-x-{i}", i, namespace="launch", node=f"node-{i // 2}") for i in range(3)),
+        an_event("binding", "newcomer-x-9", 8.0, namespace="launch", node="node-1"),
+        an_event("binding", "newcomer-x-8", 8.5, namespace="launch", node="node-1"),
+        an_event("binding", "web-abc-1", 9.0, node="node-1"),
+    )
+
+    assert pytest.approx(2 / 3) == read_witness(log).burst_max_share("launch", 3)
+
+
+def test_pods_that_must_not_move_are_counted(tmp_path: Path) -> None:
+    """A pod of the excluded namespace or of the DaemonSet is a protected one."""
+    log = a_log(
+        tmp_path,
+        an_event("eviction", "node-agent-x1", 1.0),
+        an_event("eviction", "web-abc-1", 2.0, namespace="payments"),
+        an_event("eviction", "web-abc-1", 3.0),
+    )
+
+    assert 2 == read_witness(log).protected_evictions()
+
+
+def test_a_half_written_last_line_is_left_alone(tmp_path: Path) -> None:
+    """The log is read while the API server writes it."""
+    log = a_log(tmp_path, an_event("eviction", "web-abc-1", 1.0), an_event("eviction", "web-abc-2", 2.0)[:80])
+
+    assert 1 == len(read_witness(log).evictions)
+
+
+@pytest.mark.parametrize(
+    ("times", "violations"), [((0, 300), 0), ((0, 299), 1), ((0, 100, 200), 2), ((0, 400, 800), 0)]
+)
+def test_evictions_are_counted_in_sliding_windows(times: tuple[float, ...], violations: int) -> None:
+    """One per workload and 300 s: whatever comes sooner is one too many."""
+    limit = WindowLimit(scope="workload", count=1, seconds=300)
+
+    assert violations == limit_violations(a_witness(*(an_eviction(at, f"web-abc-{at}") for at in times)), [limit])
+
+
+def test_a_limit_counts_within_its_scope_only() -> None:
+    """Two workloads of one namespace: each has its own limit, the namespace counts both."""
+    evictions = a_witness(an_eviction(0.0, "web-abc-1"), an_eviction(1.0, "api-abc-1"))
+
+    assert 0 == limit_violations(evictions, [WindowLimit(scope="workload", count=1, seconds=300)])
+    assert 1 == limit_violations(evictions, [WindowLimit(scope="namespace", count=1, seconds=300)])
+    assert 1 == limit_violations(evictions, [WindowLimit(scope="cluster", count=1, seconds=300)])
+
+
+@pytest.mark.parametrize(("pods", "violations"), [(399, 1), (400, 0), (10, 3)])
+def test_a_share_is_one_of_the_pods_of_that_moment(pods: int, violations: int) -> None:
+    """1 % of 400 pods are four evictions; of few pods one may always move."""
+    bindings = tuple(AuditedBinding(at=0.0, namespace="shop", pod=f"p-a-{i}", node="n") for i in range(pods))
+    evictions = tuple(an_eviction(1.0) for _ in range(4))
+    limit = WindowLimit(scope="cluster", count=20, share=0.01, seconds=600)
+
+    # Each eviction leaves one pod fewer: of 403 bound the fourth still finds 400.
+    bindings += tuple(AuditedBinding(at=0.0, namespace="shop", pod=f"q-a-{i}", node="n") for i in range(3))
+
+    assert violations == limit_violations(Witness(evictions=evictions, bindings=bindings), [limit])
+
+
+def test_the_log_is_held_against_the_limits_in_force() -> None:
+    """The three windows of the binder's own limits: with none of them no violation could ever be counted."""
+    limits = {
+        "evictionsPerWorkload": {"most": 1, "window": "300s"},
+        "evictionsPerNamespace": {"most": 5, "window": "600s"},
+        "evictionsPerCluster": {"most": "1%", "atMost": 20, "window": "600s"},
+        "migrationTimeout": "600s",
+    }
+
+    assert [
+        WindowLimit(scope="workload", count=1, seconds=300),
+        WindowLimit(scope="namespace", count=5, seconds=600),
+        WindowLimit(scope="cluster", count=20, share=0.01, seconds=600),
+    ] == window_limits(limits)
+
+
+def test_spread_and_deviation_are_points_of_percent() -> None:
+    """Max minus min, and the population's standard deviation."""
+    loads = {"node-a": 20.0, "node-b": 80.0}
+
+    assert (60.0, 30.0) == (spread(loads), deviation(loads))
