@@ -1,0 +1,71 @@
+"""The programs of k8s/base."""
+
+from pathlib import Path
+from typing import Any
+
+from deployment.kustomize import Document, read_kustomization
+from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = ROOT / "k8s" / "base"
+NAMESPACE = "equipoise-system"
+TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def base_documents() -> list[Document]:
+    return read_kustomization(BASE)
+
+
+def base_programs(documents: list[Document]) -> dict[str, Program]:
+    """By the name of their container."""
+    templates = [
+        document["spec"]["template"]["spec"]
+        for document in documents
+        if document["kind"] in ("Deployment", "StatefulSet", "Job")
+    ]
+    found = [_program(template) for template in templates]
+    return {program.name: program for program in found}
+
+
+def _program(pod: Document) -> Program:
+    (container,) = pod["containers"]
+    sources = {volume["name"]: _files_of(volume) for volume in pod.get("volumes", ())}
+    mounts = {}
+    for mount in container.get("volumeMounts", ()):
+        for name, source in sources.get(mount["name"], {"": VOLUME}).items():
+            mounts[f"{mount['mountPath']}/{name}".rstrip("/")] = source
+    if pod.get("automountServiceAccountToken", True):
+        mounts[TOKEN_FOLDER] = SERVICE_ACCOUNT
+    ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
+    probe = container.get("livenessProbe", container.get("readinessProbe"))
+    return Program(
+        name=container["name"],
+        image=container["image"],
+        command=tuple(container["command"] + container.get("args", [])),
+        environment={entry["name"]: _value_of(entry) for entry in container.get("env", ())},
+        mounts=mounts,
+        user=str(pod["securityContext"]["runAsUser"]),
+        read_only=container["securityContext"]["readOnlyRootFilesystem"],
+        grace_seconds=pod.get("terminationGracePeriodSeconds", 30),
+        health=_health(probe["httpGet"], ports) if probe else None,
+    )
+
+
+def _files_of(volume: Document) -> dict[str, str]:
+    if "configMap" in volume:
+        generated = {"equipoise": ("equipoise.yaml",), "nats": ("nats.conf", "permissions.conf")}
+        return {name: f"k8s/base/{name}" for name in generated[volume["configMap"]["name"]]}
+    return {item["path"]: f"secret:{item['key']}" for item in volume["secret"]["items"]}
+
+
+def _value_of(entry: Document) -> str:
+    if "value" in entry:
+        return str(entry["value"])
+    reference = entry["valueFrom"]["secretKeyRef"]
+    assert reference["name"] == "equipoise-nats"
+    return f"secret:{reference['key']}"
+
+
+def _health(probe: dict[str, Any], ports: dict[str, int]) -> Health:
+    port = probe["port"]
+    return Health(port=ports[port] if isinstance(port, str) else port, path=probe["path"])

@@ -1,0 +1,92 @@
+"""The programs of docker-compose.yml: merge keys and anchors resolved by YAML, variables by what compose does."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from deployment.base import ROOT
+from deployment.programs import KUBECONFIG, VOLUME, Health, Program
+
+from equipoise.runtime.permissions import USERS
+
+COMPOSE = ROOT / "docker-compose.yml"
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_SECONDS = re.compile(r"(\d+)s")
+
+
+def compose_document(path: Path = COMPOSE, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """With every `${NAME:-default}` replaced. Raises KeyError for a variable without value and default."""
+    values: Mapping[str, str] = {} if environment is None else environment
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match.groups()
+        return values[name] if default is None else values.get(name, default)
+
+    document: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(value, path.read_text()))
+    return document
+
+
+def compose_programs(document: Mapping[str, Any]) -> dict[str, Program]:
+    secrets = document.get("secrets", {})
+    volumes = set(document.get("volumes", {}))
+    return {name: _program(name, service, secrets, volumes) for name, service in document["services"].items()}
+
+
+def _program(name: str, service: Mapping[str, Any], secrets: Mapping[str, Any], volumes: set[str]) -> Program:
+    check = service.get("healthcheck", {}).get("test", ["CMD"])
+    assert check[0] == "CMD", f"{name}: a check without a shell"
+    return Program(
+        name=name,
+        image=service["image"],
+        command=tuple(service["command"]),
+        environment=_environment(service),
+        mounts=_mounts(service, secrets, volumes),
+        user=service.get("user"),
+        read_only=service.get("read_only", False),
+        grace_seconds=_seconds(service.get("stop_grace_period", "10s")),
+        health=_health(check[-1]) if len(check) > 1 else None,
+        health_command=tuple(check[1:]),
+        after={other: how["condition"] for other, how in service.get("depends_on", {}).items()},
+    )
+
+
+def _environment(service: Mapping[str, Any]) -> dict[str, str]:
+    values = {key: str(value) for key, value in service.get("environment", {}).items()}
+    if service.get("env_file") == "secrets/nats.env":  # as docs/operations.md makes it
+        values |= {f"EQUIPOISE_{user.upper()}_PASSWORD": f"secret:{user}" for user in USERS}
+    return values
+
+
+def _mounts(service: Mapping[str, Any], secrets: Mapping[str, Any], volumes: set[str]) -> dict[str, str]:
+    mounts = dict.fromkeys(service.get("tmpfs", ()), VOLUME)
+    for entry in service.get("volumes", ()):
+        source, target = entry.removesuffix(":ro").split(":")
+        if source in volumes:
+            mounts[target] = VOLUME
+        elif source == "~/.kube/config":
+            mounts[target] = KUBECONFIG
+        elif source.startswith("./secrets/"):
+            mounts[target] = f"secret:{source.removeprefix('./secrets/')}"
+        else:
+            mounts[target] = os.path.normpath(source)
+    for entry in service.get("secrets", ()):
+        file = secrets[entry["source"]]["file"]
+        mounts[entry["target"]] = f"secret:{file.removeprefix('secrets/')}"
+    return mounts
+
+
+def _health(url: str) -> Health:
+    address = urlsplit(url)
+    path = address.path + (f"?{address.query}" if address.query else "")
+    return Health(port=address.port or 80, path=path)
+
+
+def _seconds(text: str) -> int:
+    match = _SECONDS.fullmatch(text)
+    assert match, text
+    return int(match[1])

@@ -1,0 +1,123 @@
+"""The loop with every service killed once, and what is found out about it afterwards."""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import msgspec
+import nats
+from deployment.processes import NATS_PORT
+from deployment.worlds import Run
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from equipoise.cli.demo import figures
+from equipoise.cli.demo.configuration import limits_in_force, window_limits
+from equipoise.contracts.subjects import SERVICES, ServiceName
+from equipoise.testbed.audit import Eviction
+
+KILLED: tuple[ServiceName, ...] = ("binder", "scorer", "annotator", "collector", "descheduler")
+LEVEL = 20.0
+"""Points of percent between the hottest and the idlest node."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a run in which every service was killed once."""
+
+    spread_before: float
+    spread_after: float
+    evictions: tuple[Eviction, ...]
+    """Carried out, as the audit log has them."""
+
+    evictions_at_kill: dict[str, int]
+    """So many had been carried out when a service was killed."""
+
+    limit_violations: int
+    protected_evictions: int
+    intents: frozenset[str]
+    """Ids that the tap heard."""
+
+    under_way: int
+    """So many intents one binder has in hand at once, at most."""
+
+    outcomes: Counter[str]
+    """How often the stream of outcomes holds one for an intent's id."""
+
+    problems: dict[str, list[str]]
+    """Of /readyz, of every service, at the end."""
+
+
+async def killed_in_turn(run: Run) -> Judged:
+    """From the first eviction on, kill and start again one service after the other; then wait until it is level."""
+    before = await run.world.spread()
+    await run.until(lambda: run.evictions() > 0, 60, "the first eviction")
+    killed_at: dict[str, int] = {}
+    async with asyncio.TaskGroup() as starting:
+        for service in KILLED:
+            if service != "descheduler":  # it is killed while the collector is away: two long absences at once
+                await _until_more(run)
+            killed_at[service] = run.evictions()
+            await asyncio.to_thread(run.machine.kill, service)
+            await run.machine.start(service)
+            starting.create_task(run.machine.ready(service))
+    return await _judge(run, before, await _level(run), killed_at)
+
+
+async def _until_more(run: Run) -> None:
+    """Kill in the middle of the work: after two more evictions, or some seconds without one."""
+    since = run.evictions()
+    await run.wait(lambda: run.evictions() >= since + 2, 20)
+
+
+async def _level(run: Run) -> float:
+    """The spread once it is low, or after two minutes."""
+    deadline = asyncio.get_running_loop().time() + 120
+    while True:
+        spread = await run.world.spread()
+        if spread <= LEVEL or asyncio.get_running_loop().time() > deadline:
+            return spread
+        await asyncio.sleep(0.5)
+
+
+async def _judge(run: Run, before: float, after: float, killed_at: dict[str, int]) -> Judged:
+    witness = figures.read_witness(run.world.cluster.audit_log)
+    carried_out = [eviction for eviction in run.world.cluster.evictions() if eviction.carried_out]
+    configuration = run.world.configuration
+    limits = window_limits(limits_in_force(configuration))
+    intents = [line["message"] for line in run.said() if line["subject"].startswith("equipoise.eviction.intent.")]
+    return Judged(
+        spread_before=before,
+        spread_after=after,
+        evictions=tuple(carried_out[: len(witness.evictions)]),
+        evictions_at_kill=killed_at,
+        limit_violations=figures.limit_violations(witness, limits),
+        protected_evictions=witness.protected_evictions(),
+        intents=frozenset(intent["id"] for intent in intents),
+        under_way=configuration["binder"]["concurrency"],
+        outcomes=Counter([outcome["intent_id"] for outcome in await kept_outcomes(run)]),
+        problems={name: (await run.machine.readiness(name)).get("problems", ["no answer"]) for name in SERVICES},
+    )
+
+
+async def kept_outcomes(run: Run) -> list[dict[str, Any]]:
+    """The whole stream of outcomes, read with the rights of the scorer."""
+    client = await nats.connect(
+        run.machine.url(NATS_PORT, "nats"),
+        user="scorer",
+        password=run.world.passwords["scorer"],
+        inbox_prefix=b"_INBOX.scorer",
+    )
+    try:
+        stream, pattern = "EQUIPOISE_OUTCOME", "equipoise.eviction.outcome.*.*"
+        config = ConsumerConfig(
+            name="judge", filter_subject=pattern, deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.NONE
+        )
+        context = client.jetstream()
+        waiting = (await context.add_consumer(stream, config)).num_pending or 0
+        pull = await context.pull_subscribe_bind(consumer="judge", stream=stream)
+        found: list[dict[str, Any]] = []
+        while len(found) < waiting:
+            found += [json.loads(message.data) for message in await pull.fetch(100, timeout=2)]
+        return found
+    finally:
+        await client.close()

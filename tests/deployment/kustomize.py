@@ -1,0 +1,61 @@
+"""Reads a kustomization as `kubectl kustomize` does, as far as ours go: tests must not need kubectl.
+
+Resources, generated ConfigMaps (without the hash in their names) and patches that delete.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Document = dict[str, Any]
+
+_UNDERSTOOD = {"apiVersion", "kind", "resources", "configMapGenerator", "patches"}
+
+
+def read_kustomization(folder: Path) -> list[Document]:
+    """All objects of a folder, in order. Raises ValueError for what this reader does not understand."""
+    text = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    if unknown := set(text) - _UNDERSTOOD:
+        raise ValueError(f"{folder}: {', '.join(sorted(unknown))} is not understood here")
+    documents: list[Document] = []
+    for name in text["resources"]:
+        path = folder / name
+        documents += read_kustomization(path) if path.is_dir() else read_documents(path)
+    documents += [_config_map(folder, entry) for entry in text.get("configMapGenerator", ())]
+    for entry in text.get("patches", ()):
+        documents = _without(documents, yaml.safe_load(entry["patch"]))
+    return documents
+
+
+def read_documents(path: Path) -> list[Document]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def _config_map(folder: Path, entry: Document) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": entry["name"], "namespace": entry["namespace"]},
+        "data": {name: (folder / name).read_text() for name in entry["files"]},
+    }
+
+
+def _without(documents: list[Document], patch: Document) -> list[Document]:
+    if patch.get("$patch") != "delete":
+        raise ValueError(f"only patches that delete are understood here: {patch}")
+    left = [document for document in documents if identity(document) != identity(patch)]
+    if len(left) == len(documents):
+        raise ValueError(f"the patch finds nothing: {patch}")
+    return left
+
+
+def identity(document: Document) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def named(documents: list[Document], kind: str, name: str) -> Document:
+    """The one object of this kind and name."""
+    (found,) = (d for d in documents if d["kind"] == kind and d["metadata"]["name"] == name)
+    return found

@@ -1,0 +1,245 @@
+"""Runs programs that are meant for containers as plain processes, with what their containers would give them.
+
+Each has a folder in which its mounts lie at their own paths; commands, variables and mounted files are translated:
+a mounted path becomes that path in the folder, a container's port becomes a free one of this machine. What no mount
+provides stays as it is, and is not found. Names of other containers are replaced through the services' own variables.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from deployment.base import NAMESPACE, ROOT
+from deployment.programs import KUBECONFIG, SERVICE_ACCOUNT, VOLUME, Program
+
+from equipoise.cli.sections import SECTIONS
+from equipoise.contracts.subjects import SERVICES
+from equipoise.runtime.nats_server import nats_server_binary
+from equipoise.runtime.process import WithHealth
+from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.cluster import Cluster
+
+NATS_PORT = 4222
+EXTENDER_PORT = 8888
+_SERVER_PORTS = (NATS_PORT, 8222, 9090)
+
+_WGET = """#!{python}
+import sys, urllib.request
+urllib.request.urlopen(sys.argv[-1], timeout=3).read()
+"""
+"""As much of it as a health check needs; the images have one, this machine may not."""
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where everything of one set of programs lies."""
+
+    path: Path
+    passwords: Mapping[str, str]
+    """What `secret:<key>` stands for."""
+
+    files: Mapping[str, str] = {}
+    """Text to mount instead of a file of the repository."""
+
+
+class Machine:
+    """Everything that one set of programs needs to run here."""
+
+    def __init__(self, cluster: Cluster, binaries: Binaries, programs: Mapping[str, Program], folder: Folder) -> None:
+        self.programs = programs
+        self.path = folder.path
+        self.evict = False
+        """Lays `EQUIPOISE_BINDER__EVICT` over the configuration."""
+
+        self._cluster = cluster
+        self._folder = folder
+        self._pids: dict[str, int] = {}
+        self._environments: dict[str, dict[str, str]] = {}
+        self._ports = {port: cluster.free_port() for port in (*_SERVER_PORTS, EXTENDER_PORT, *_health_ports().values())}
+        self._bin = folder.path / "bin"
+        self._bin.mkdir(parents=True)
+        (self._bin / "nats-server").symlink_to(nats_server_binary())
+        (self._bin / "prometheus").symlink_to(binaries.prometheus)
+        (self._bin / "wget").write_text(_WGET.format(python=sys.executable))
+        (self._bin / "wget").chmod(0o755)
+
+    def url(self, port: int, scheme: str = "http") -> str:
+        """Where a container's port is here."""
+        return f"{scheme}://127.0.0.1:{self._ports[port]}"
+
+    def log(self, name: str) -> Path:
+        return self.path / f"{name}.log"
+
+    async def start(self, name: str) -> None:
+        program = self.programs[name]
+        self._environments[name] = await self._provide(program)
+        self._pids[name] = self._run(program, program.command, self._environments[name])
+
+    def kill(self, name: str) -> None:
+        self._cluster.guard.stop(self._pids[name], number=signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As `docker compose down` does: services first, then what they depend on; SIGTERM, and the grace to end."""
+        services = [name for name in self._pids if name in SERVICES]
+        self._stop(services)
+        self._stop([name for name in self._pids if name in self.programs and name not in services])
+
+    def _stop(self, names: list[str]) -> None:
+        guard = self._cluster.guard
+        running = [name for name in names if guard.exit_code(self._pids[name]) is None]
+        for name in running:
+            guard.send(self._pids[name], signal.SIGTERM)
+        for name in running:
+            grace = self.programs[name].grace_seconds
+            # Signal 0 does nothing: a second SIGTERM would end a process that is already past its handlers.
+            code = guard.stop(self._pids[name], number=0, timeout=grace)
+            expected = 0 if name in SERVICES else code
+            assert code == expected, f"{name} ended with code {code}, it had {grace} s:\n{self.tail(name)}"
+
+    async def completed(self, name: str, seconds: float = 60.0) -> None:
+        """Wait until it has ended with code 0."""
+        code = await self._exit_code(self._pids[name], seconds)
+        assert code == 0, f"{name} ended with code {code}:\n{self.tail(name)}"
+
+    async def healthy(self, name: str, seconds: float = 60.0) -> None:
+        """Wait until its own health check passes."""
+        program = self.programs[name]
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            self._assert_runs(name)
+            pid = self._run(program, program.health_command, self._environments[name], log="checks.log")
+            if await self._exit_code(pid, 20) == 0:
+                return
+            assert asyncio.get_running_loop().time() < deadline, f"{name} is not healthy:\n{self.tail(name)}"
+            await asyncio.sleep(0.5)
+
+    async def ready(self, name: str, seconds: float = 60.0) -> None:
+        """Wait until /readyz is 200."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not (said := await self.readiness(name)).get("ready"):
+            self._assert_runs(name)
+            assert asyncio.get_running_loop().time() < deadline, f"{name} says {said}:\n{self.tail(name)}"
+            await asyncio.sleep(0.1)
+
+    async def readiness(self, name: str) -> dict[str, Any]:
+        """The body of /readyz; empty when there is no answer."""
+        health = self.programs[name].health
+        assert health is not None
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session,
+                session.get(f"{self.url(health.port)}/readyz") as answer,
+            ):
+                said: dict[str, Any] = await answer.json(content_type=None)
+                return said
+        except (aiohttp.ClientError, TimeoutError):
+            return {}
+
+    def tail(self, name: str, lines: int = 15) -> str:
+        log = self.log(name)
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+    def run_beside(self, name: str, command: tuple[str, ...]) -> None:
+        """A program of a person's, such as `equipoise tap`."""
+        self._pids[name] = self._cluster.guard.start(
+            command, log=self.log(name), directory=self.path, environment=self._path_variable()
+        )
+
+    def password_file(self, user: str) -> Path:
+        file = self.path / f"{user}.password"
+        file.write_text(self._folder.passwords[user])
+        return file
+
+    # How
+
+    async def _exit_code(self, pid: int, seconds: float) -> int:
+        async with asyncio.timeout(seconds):
+            while True:
+                if (code := self._cluster.guard.exit_code(pid)) is not None:
+                    return code
+                await asyncio.sleep(0.05)
+
+    def _assert_runs(self, name: str) -> None:
+        code = self._cluster.guard.exit_code(self._pids[name])
+        assert code is None, f"{name} ended with code {code}:\n{self.tail(name)}"
+
+    def _run(
+        self, program: Program, command: tuple[str, ...], environment: Mapping[str, str], log: str | None = None
+    ) -> int:
+        # The official image of Prometheus has its name as entry point.
+        words = ("prometheus", *command) if command[0].startswith("--config.file") else command
+        words = tuple(self._translated(word, program) for word in words)
+        if words[0] == "prometheus":
+            words += (f"--web.listen-address=127.0.0.1:{self._ports[9090]}",)
+        return self._cluster.guard.start(
+            words, log=self.path / log if log else self.log(program.name), directory=self.path, environment=environment
+        )
+
+    async def _provide(self, program: Program) -> dict[str, str]:
+        """Lay out the mounts; the environment of the process."""
+        environment = {}
+        for name, value in program.environment.items():
+            secret = value.startswith("secret:")
+            environment[name] = self._folder.passwords[value[7:]] if secret else self._translated(value, program)
+        for path, source in program.mounts.items():
+            place = self._place(program, path)
+            if source == SERVICE_ACCOUNT:
+                token = await self._cluster.service_account_token(NAMESPACE, f"equipoise-{program.name}")
+                environment |= self._cluster.in_cluster_environment
+                environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
+            elif source == VOLUME:
+                place.mkdir(parents=True, exist_ok=True)
+            else:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(self._translated(self._content(source), program, ports=True))
+        return environment | self._path_variable() | self._elsewhere(program)
+
+    def _content(self, source: str) -> str:
+        if source == KUBECONFIG:
+            return self._cluster.kubeconfig.read_text()
+        if source.startswith("secret:"):
+            return self._folder.passwords[source[7:]]
+        return self._folder.files[source] if source in self._folder.files else (ROOT / source).read_text()
+
+    def _elsewhere(self, program: Program) -> dict[str, str]:
+        """What lies elsewhere than in a cluster or behind the names of compose."""
+        if program.name not in (*SERVICES, "setup"):
+            return {}
+        health = {
+            f"EQUIPOISE_{name.upper()}__HEALTH": f"127.0.0.1:{self._ports[port]}"
+            for name, port in _health_ports().items()
+        }
+        return health | {
+            "EQUIPOISE_NATS__URL": self.url(NATS_PORT, "nats"),
+            "EQUIPOISE_COLLECTOR__PROMETHEUS__URL": self._cluster.prometheus_url,
+            "EQUIPOISE_SCORER__LISTEN": f"127.0.0.1:{self._ports[EXTENDER_PORT]}",
+            "EQUIPOISE_BINDER__EVICT": str(self.evict).lower(),
+        }
+
+    def _path_variable(self) -> dict[str, str]:
+        return {"PATH": f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def _place(self, program: Program, path: str) -> Path:
+        return self.path / program.name / path.lstrip("/")
+
+    def _translated(self, text: str, program: Program, *, ports: bool = False) -> str:
+        for path in sorted(program.mounts, key=len, reverse=True):
+            text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.])", str(self._place(program, path)), text)
+        pattern = r"(?<=port: )(\d+)|(?<=http: )(\d+)" if ports else r"(?<=127\.0\.0\.1:)(\d+)"
+        return re.sub(pattern, lambda match: str(self._ports.get(int(match[0]), match[0])), text)
+
+
+def _health_ports() -> dict[str, int]:
+    """Of the defaults, which no configuration of ours changes."""
+    sections = {name: section() for name, section in SECTIONS.items()}
+    return {
+        name: int(section.health.rpartition(":")[2])
+        for name, section in sections.items()
+        if isinstance(section, WithHealth)
+    }

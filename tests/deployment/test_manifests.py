@@ -1,0 +1,143 @@
+"""The deployment files say what they should before anything runs: generated parts, Pod Security, one truth for two."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deployment.base import BASE, ROOT, base_documents, base_programs
+from deployment.compose import COMPOSE, compose_document, compose_programs
+from deployment.kustomize import Document, named, read_documents, read_kustomization
+from deployment.programs import differences
+
+from equipoise.cli.sections import SECTIONS
+from equipoise.contracts.subjects import SERVICES
+from equipoise.runtime.permissions import USERS, permission_file
+from equipoise.runtime.settings import validate_document
+
+FOLDERS = [BASE, ROOT / "k8s" / "overlays" / "observe", ROOT / "k8s" / "overlays" / "namespaced"]
+FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
+
+
+def test_the_permission_file_is_the_generated_one() -> None:
+    """k8s/base/permissions.conf is what `python -m equipoise.runtime.permissions` prints."""
+    generated = permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in USERS})
+    assert (BASE / "permissions.conf").read_text() == generated
+
+
+def test_the_one_configuration_is_valid() -> None:
+    """Every section is accepted as strictly as `equipoise config validate` does, and evictions are dry runs."""
+    text = (BASE / "equipoise.yaml").read_text()
+    validate_document(text, SECTIONS)
+    assert "evict: false" in text
+
+
+def test_every_file_of_the_base_is_part_of_it() -> None:
+    """A file that the kustomization forgets would be no part of an installation."""
+    text = (BASE / "kustomization.yaml").read_text()
+    assert [path.name for path in BASE.iterdir() if path.name not in text] == ["kustomization.yaml"]
+    assert {f"{service}.yaml" for service in SERVICES} <= {path.name for path in BASE.iterdir()}
+
+
+def pod_templates() -> list[tuple[str, Document]]:
+    documents = [*base_documents(), *read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")]
+    return [
+        (document["metadata"]["name"], document["spec"]["template"]["spec"])
+        for document in documents
+        if "template" in document.get("spec", {})
+    ]
+
+
+@pytest.mark.parametrize(("name", "pod"), pod_templates(), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_container_is_locked_in(name: str, pod: Document) -> None:
+    """No root, no writable root, no capability, a memory limit; the API server itself judges `restricted` elsewhere."""
+    assert pod["securityContext"]["runAsNonRoot"]
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_each_account_is_used_by_one_program(folder: Path) -> None:
+    """Every service has its own ServiceAccount, and no other program runs with it."""
+    documents = read_kustomization(folder)
+    accounts = {d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"}
+    used = [
+        document["spec"]["template"]["spec"].get("serviceAccountName")
+        for document in documents
+        if document["kind"] in ("Deployment", "Job")
+    ]
+    assert sorted(used) == sorted(accounts)
+    assert accounts == {f"equipoise-{name}" for name in (*SERVICES, "setup")}
+
+
+def test_only_the_full_installation_may_evict_everywhere() -> None:
+    """observe binds the right to evict nowhere, namespaced in one namespace, the base everywhere."""
+    bound = [
+        [(d["kind"], d["metadata"].get("namespace")) for d in read_kustomization(folder) if is_eviction_binding(d)]
+        for folder in FOLDERS
+    ]
+    assert bound == [[("ClusterRoleBinding", None)], [], [("RoleBinding", "default")]]
+
+
+def is_eviction_binding(document: Document) -> bool:
+    return bool(document["kind"].endswith("RoleBinding") and document["roleRef"]["name"] == "equipoise-evict")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_registry_is_named(path: Path) -> None:
+    """Images are bare names: where they come from is the user's choice."""
+    for image in re.findall(r"(?:image:|FROM) +(\S+)", path.read_text()):
+        assert "." not in image.split("/")[0] or "/" not in image, image
+
+
+def test_the_entry_of_both_schedulers_is_the_same() -> None:
+    """Whoever runs a second scheduler gets the entry that is shipped for the first."""
+    second = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
+    (entry,) = read_documents(ROOT / "k8s" / "scheduler" / "extender.yaml")
+    (own,) = read_configuration(named(second, "ConfigMap", "equipoise-scheduler")["data"]["scheduler.yaml"])
+    assert own["extenders"] == entry["extenders"]
+    assert entry["extenders"][0]["ignorable"]
+    service = named(base_documents(), "Service", "equipoise-scorer")
+    (port,) = service["spec"]["ports"]
+    assert f":{port['port']}" in entry["extenders"][0]["urlPrefix"]
+
+
+def read_configuration(text: str) -> list[Any]:
+    import yaml
+
+    return list(yaml.safe_load_all(text))
+
+
+def test_compose_runs_what_kubernetes_runs() -> None:
+    """The same services, images, commands, variables, paths and health checks in both."""
+    assert differences(base_programs(base_documents()), compose_programs(compose_document())) == []
+
+
+MUTATIONS = [
+    ("command: [python, -m, equipoise.binder]", "command: [python, -m, equipoise.scorer]", "binder: command"),
+    ("EQUIPOISE_NATS__USER: scorer", "EQUIPOISE_NATS__USER: collector", "scorer: variable EQUIPOISE_NATS__USER"),
+    ("      EQUIPOISE_NATS__USER: binder\n", "", "binder: variable EQUIPOISE_NATS__USER"),
+    ("    secrets: [{source: binder,", "    secrets: [{source: scorer,", "binder: path /run/secrets/nats/password"),
+    ("./k8s/base/equipoise.yaml:/etc/equipoise/equipoise.yaml", "./other.yaml:/etc/equipoise/equipoise.yaml", "path"),
+    ("./k8s/base/nats.conf:/etc/nats/", "./k8s/base/nats.conf:/etc/other/", "nats: path /etc/nats/nats.conf"),
+    ("  annotator:\n    <<: *service", "  writer:\n    <<: *service", "only one of the two has annotator"),
+    ("127.0.0.1:8084/healthz", "127.0.0.1:8085/healthz", "descheduler: health"),
+    ("image: equipoise:0.1.0", "image: equipoise:0.2.0", "collector: image"),
+    ("EQUIPOISE_KUBERNETES__KUBECONFIG: /etc/equipoise/kubeconfig", "OTHER: x", "does not name the mounted kubeconfig"),
+]
+
+
+@pytest.mark.parametrize(("text", "instead", "expected"), MUTATIONS, ids=[case[2] for case in MUTATIONS])
+def test_a_difference_is_found(tmp_path: Path, text: str, instead: str, expected: str) -> None:
+    """Any of these changes to a copy of docker-compose.yml is noticed and named."""
+    copy = tmp_path / "docker-compose.yml"
+    original = COMPOSE.read_text()
+    assert text in original
+    copy.write_text(original.replace(text, instead))
+    found = differences(base_programs(base_documents()), compose_programs(compose_document(copy)))
+    assert any(expected in line for line in found), found
