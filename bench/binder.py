@@ -1,0 +1,144 @@
+"""How many intents a binder brings to their outcome in a second, on an API server in memory that answers at once."""
+
+import argparse
+import asyncio
+import json
+import logging
+import time
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from equipoise.binder.ledger_store import create_ledger
+from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerNamespace, InMigrationPerNode, Limits, Pace
+from equipoise.binder.service import Binder
+from equipoise.binder.settings import BinderSettings
+from equipoise.contracts import objects, subjects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import (
+    EvictionIntent,
+    EvictionOutcome,
+    LeaseEpoch,
+    NodePlacement,
+    NodeUtilization,
+    Resources,
+    UtilizationCycle,
+    WindowUsage,
+)
+from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.workload import Workload
+from equipoise.runtime.bus import Delivery
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import LEASES, NAMESPACES, PODS, STATEFUL_SETS
+from equipoise.runtime.lease import DESCHEDULER_LEASE
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.kube import MemoryKube
+
+OWN = "equipoise-system"
+GIB = 2.0**30
+LEADER = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler")
+UNHURRIED = Limits(
+    in_migration_per_node=InMigrationPerNode(most="unlimited"),
+    evictions_per_namespace=EvictionsPerNamespace(most="unlimited"),
+    evictions_per_cluster=EvictionsPerCluster(most="unlimited", at_most="unlimited"),
+    pace=Pace(most="unlimited"),
+    start_up_grace=Duration(0),
+)
+
+
+def put_pods(kube: MemoryKube, count: int) -> None:
+    """A StatefulSet of two for every pod that is to move."""
+    kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+    metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN, uid=LEADER.lease_uid)
+    kube.put(LEASES, objects.Lease(metadata=metadata, spec=objects.LeaseSpec(holder_identity=LEADER.holder)))
+    ready = objects.PodStatus(phase="Running", conditions=[objects.Condition(type="Ready", status="True")])
+    for number in range(count):
+        name = f"web{number}"
+        kube.put(
+            STATEFUL_SETS,
+            objects.WorkloadObject(
+                metadata=objects.ObjectMeta(name=name, namespace="shop", uid=name),
+                spec=objects.WorkloadSpec(replicas=2),
+                status=objects.WorkloadStatus(replicas=2, ready_replicas=2),
+            ),
+        )
+        owner = objects.OwnerReference(api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True)
+        pod = objects.ObjectMeta(name=f"{name}-0", namespace="shop", uid=f"{name}-0", owner_references=[owner])
+        kube.put(PODS, objects.Pod(metadata=pod, spec=objects.PodSpec(node_name="node-0"), status=ready))
+
+
+async def say_fleet(bus: MemoryBus, nodes: int, now: float) -> None:
+    whole = Resources(cpu=32, memory=128 * GIB)
+    for number in range(nodes):
+        node = f"node-{number}"
+        mean = WindowUsage(sampled_at=now, mean=Resources(cpu=4 if number else 30, memory=GIB))
+        utilization = NodeUtilization(
+            node=node, uid=node, base=whole, sampled_at=now, queried_at=now, epoch=1, sequence=1,
+            windows={window.name: mean for window in LoadSettings().windows},
+        )  # fmt: skip
+        placement = NodePlacement(
+            node=node, uid=node, ready=True, ready_since=0.0, allocatable=whole, epoch=1, sequence=1
+        )
+        await bus.publish(subjects.node_utilization(node), utilization)
+        await bus.publish(subjects.node_placement(node), placement)
+    cycle = UtilizationCycle(shard="all", cycle=1, expected=nodes, fresh=nodes, queried_at=now)
+    await bus.publish(subjects.utilization_cycle("all"), cycle)
+
+
+def an_intent(number: int, now: float) -> EvictionIntent:
+    return EvictionIntent(
+        id=f"intent-{number}", pod_uid=f"web{number}-0", namespace="shop", pod=f"web{number}-0", node="node-0",
+        workload=Workload(kind="StatefulSet", group="apps", namespace="shop", name=f"web{number}"),
+        strategy="low_node_load", reason="node is overutilized", sampled_at=now, decided_at=now,
+        expires_at=now + 600, relief=Resources(cpu=0.5, memory=GIB), target="node-1", epoch=LEADER,
+    )  # fmt: skip
+
+
+async def measure(intents: int, nodes: int) -> dict[str, float]:
+    clock, metrics = SystemClock(), CollectorRegistry()
+    kube, bus = MemoryKube(clock), MemoryBus(clock)
+    put_pods(kube, intents)
+    await create_ledger(kube, OWN, clock)
+    await say_fleet(bus, nodes, clock.now())
+    binder = Binder(
+        settings=BinderSettings(evict=True, limits=UNHURRIED), load=LoadSettings(), thresholds=Thresholds(),
+        namespaces=Namespaces(), protection=Protection(), namespace=OWN, bus=bus, kube=kube, clock=clock,
+        health=Health(configuration_hash="", metrics=metrics), metrics=metrics, identity="binder",
+    )  # fmt: skip
+    outcomes: list[EvictionOutcome] = []
+    done = asyncio.Event()
+
+    async def hear(delivery: Delivery[EvictionOutcome]) -> None:
+        outcomes.append(delivery.message)
+        if len(outcomes) == intents:
+            done.set()
+
+    await binder.attach()
+    await bus.listen("equipoise.eviction.outcome.*.*", EvictionOutcome, hear)
+    async with bus:
+        for number in range(intents):
+            intent = an_intent(number, clock.now())
+            await bus.publish(subjects.eviction_intent("shop", intent.pod), intent, message_id=intent.id)
+        begun = time.perf_counter()
+        task = asyncio.create_task(binder.run())
+        await asyncio.wait_for(done.wait(), 300)
+        seconds = time.perf_counter() - begun - 1.0  # it learns the API server's time for a second
+        task.cancel()
+        await asyncio.wait([task])
+    evicted = sum(outcome.outcome.value == "evicted" for outcome in outcomes)
+    return {"intents": intents, "nodes": nodes, "evicted": evicted, "intents_per_second": round(intents / seconds, 1)}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--intents", type=int, default=200)
+    arguments.add_argument("--nodes", type=int, nargs="*", default=[100, 1_000])
+    given = arguments.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    for nodes in given.nodes:
+        print(json.dumps(asyncio.run(measure(given.intents, nodes))))
+
+
+if __name__ == "__main__":
+    main()
