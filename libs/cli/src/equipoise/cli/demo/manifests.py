@@ -48,17 +48,19 @@ def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[D
     return documents
 
 
-def burst_document(pods: int) -> Document:
-    """A workload that was never measured, and uses about what it asks for."""
+def burst_document(trace: Trace, pods: int) -> Document:
+    """A workload that was never measured, and uses about what it asks for: together 8 % of the fleet's CPU."""
+    cpu_milli = round(0.08 * sum(node.cpu_milli for node in trace.nodes) / pods)
+    memory_mib = round(0.015 * sum(node.memory_mib for node in trace.nodes) / pods)
     newcomer = TraceWorkload(
         name=BURST,
         replicas=pods,
-        request_cpu_milli=400,
-        request_memory_mib=256,
-        cpu_milli=(350.0,),
-        memory_mib=(256.0,),
+        request_cpu_milli=round(1.1 * cpu_milli),
+        request_memory_mib=memory_mib,
+        cpu_milli=(float(cpu_milli),),
+        memory_mib=(float(memory_mib),),
     )
-    return _deployment(newcomer, BURST_NAMESPACE, constant_usage_annotations(350.0, 256.0))
+    return _deployment(newcomer, BURST_NAMESPACE, constant_usage_annotations(float(cpu_milli), float(memory_mib)))
 
 
 def _deployment(workload: TraceWorkload, namespace: str, usage: dict[str, str]) -> Document:

@@ -41,6 +41,7 @@ from equipoise.contracts.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.settings import Nats
 from equipoise.testbed.api import Api
+from equipoise.testbed.build import build
 from equipoise.testbed.cluster import Cluster
 
 
@@ -85,6 +86,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     limit_violations: int
     protected_evictions: int
     seconds: float
+    """Of the whole run; building the testbed is not in it."""
 
 
 class Screen:
@@ -141,10 +143,11 @@ class NodeLoads:
 
 async def run_demo(options: DemoOptions, screen: Screen) -> Result:
     """The whole run. Raises what the cluster or a service raises when it does not start."""
-    began = time.monotonic()
     trace = _trace(options)
+    binaries = await asyncio.to_thread(build)
+    began = time.monotonic()
     async with (
-        Cluster(nats=True) as cluster,
+        Cluster(binaries=binaries, nats=True) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
         cluster.api() as api,
     ):
@@ -309,7 +312,7 @@ class Demo:
         pods = self.options.burst_pods
         self.picture.phase = f"a burst of {pods} new pods"
         self.picture.said(f"{pods} pods of a workload that was never measured arrive at once", "bold cyan")
-        await self.api.apply([burst_document(pods)])
+        await self.api.apply([burst_document(self.trace, pods)])
         await self._running(pods, BURST_NAMESPACE)
 
     async def on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
