@@ -31,7 +31,7 @@ from equipoise.contracts.objects import (
 )
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.process import collect_rarely
+from equipoise.runtime.program import collect_rarely
 
 NOW = 1_800_000_000.0
 SINCE = datetime.fromtimestamp(NOW - 90_000, UTC)

@@ -1,16 +1,9 @@
-"""The life of a service: settings, logs, health, connections, signals, and an end in order.
-
-Exit codes: 0 stopped as asked, 1 failed (the log has the traceback), 2 the configuration cannot be used.
-"""
+"""The life of a service with one configuration: health, connections, and an end in order."""
 
 import asyncio
-import gc
-import os
 import re
 import secrets
-import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
@@ -18,27 +11,23 @@ from importlib.metadata import version as distribution_version
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import structlog
-from prometheus_client import CollectorRegistry, GCCollector, Histogram, Info, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Histogram, Info
 
 from equipoise.contracts.messages import Heartbeat
 from equipoise.contracts.settings import Section
 from equipoise.contracts.subjects import ServiceName
 from equipoise.contracts.subjects import health as health_subject
-from equipoise.runtime.bus import Bus, BusError, connect
-from equipoise.runtime.clock import Clock, SystemClock
+from equipoise.runtime.bus import Bus, BusError
+from equipoise.runtime.clock import Clock
 from equipoise.runtime.health import Health
 from equipoise.runtime.health_server import serving_health
-from equipoise.runtime.kube import LEASES, Kube, KubeError, connect_kube
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Configuration, ConfigurationError, load_configuration
+from equipoise.runtime.kube import LEASES, Kube, KubeError
+from equipoise.runtime.settings import Configuration, ConfigurationError
 
 S = TypeVar("S", bound=Section)
 
 HEARTBEAT_PERIOD = 10.0
 """Seconds between two heartbeats."""
-
-STOP_LIMIT = 24.0
-"""Seconds for an orderly end; Kubernetes kills after 30."""
 
 RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach a server that is away."""
@@ -86,56 +75,6 @@ class Runtime(Generic[S]):
 
 Start = Callable[[Runtime[S]], Awaitable[None]]
 """Attaches the service and runs it until it is cancelled."""
-
-
-def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, stop_limit: float = STOP_LIMIT) -> None:
-    """The whole of a service's program. Never returns: exits with one of the codes above."""
-    try:
-        configuration = load_configuration(os.environ.get("EQUIPOISE_CONFIG") or None, service, section, os.environ)
-        configure_logging(configuration.shared.logging, service)
-        collect_rarely()
-        code = asyncio.run(_until_signalled(service, configuration, start, kube, stop_limit))
-    except ConfigurationError as error:
-        for line in str(error).splitlines():
-            print(f"equipoise {service}: {line}", file=sys.stderr)
-        code = 2
-    sys.exit(code)
-
-
-def collect_rarely() -> None:
-    """Look for cyclic garbage less often: a look at all objects of a large cluster holds everything else up.
-
-    Nearly all that a service lets go of is freed by its reference count. With 30,000 pods a round of the collector
-    takes 1.7 s of the processor instead of 4.0 s.
-    """
-    gc.set_threshold(100_000, 50, 100)
-
-
-async def _until_signalled(
-    service: ServiceName, configuration: Configuration[S], start: Start[S], kube: bool, stop_limit: float
-) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    clock, metrics, shared = SystemClock(), CollectorRegistry(), configuration.shared
-    for collector in (ProcessCollector, PlatformCollector, GCCollector):
-        collector(registry=metrics)
-    process = Process(
-        service=service,
-        configuration=configuration,
-        clock=clock,
-        metrics=metrics,
-        bus=lambda: connect(shared.nats, service, clock=clock, metrics=metrics),
-        kube=(lambda: connect_kube(shared.kubernetes, service, clock)) if kube else None,
-    )
-    work = asyncio.create_task(process.run(start, stop))
-    await asyncio.wait([work, asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.wait([work], timeout=stop_limit)
-    if not work.done():
-        log.error("not stopped in time", seconds=stop_limit, tasks=[str(task) for task in asyncio.all_tasks()])
-        sys.stderr.flush()
-        os._exit(1)  # a task that does not heed its cancellation would hold asyncio.run for ever
-    return work.result()
 
 
 class Process(Generic[S]):

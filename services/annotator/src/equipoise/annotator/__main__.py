@@ -2,7 +2,8 @@
 
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.runtime.process import Runtime, run
+from equipoise.runtime.process import Runtime
+from equipoise.runtime.program import run
 
 
 async def start(runtime: Runtime[AnnotatorSettings]) -> None:

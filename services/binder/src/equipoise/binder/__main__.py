@@ -2,7 +2,8 @@
 
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
-from equipoise.runtime.process import Runtime, run
+from equipoise.runtime.process import Runtime
+from equipoise.runtime.program import run
 
 
 async def start(runtime: Runtime[BinderSettings]) -> None:

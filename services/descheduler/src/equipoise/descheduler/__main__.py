@@ -2,7 +2,8 @@
 
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.process import Runtime, run
+from equipoise.runtime.process import Runtime
+from equipoise.runtime.program import run
 
 
 async def start(runtime: Runtime[DeschedulerSettings]) -> None:

@@ -1,0 +1,191 @@
+"""A service as a program of its own: exit codes, signals, and a configuration that changes under it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from equipoise.runtime.nats_server import embedded_server
+
+PROGRAM = """
+import asyncio
+from equipoise.contracts.settings import Section
+from equipoise.runtime.process import Runtime
+from equipoise.runtime.program import run
+
+class Own(Section, frozen=True, kw_only=True):
+    health: str = "127.0.0.1:0"
+
+async def start(runtime: Runtime[Own]) -> None:
+    await asyncio.Event().wait()
+
+run("scorer", Own, start, kube=False)
+"""
+
+
+def program(text: str = PROGRAM, **environment: str) -> subprocess.Popen[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", text], stderr=subprocess.PIPE, text=True, env={**inherited, **environment}
+    )
+
+
+async def heard(event: str, process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait until the program logs this."""
+    assert process.stderr is not None
+    lines = []
+    while line := await asyncio.to_thread(process.stderr.readline):
+        lines.append(line)
+        if (said := json.loads(line))["event"] == event:
+            return dict(said)
+    raise AssertionError(f"never {event}: {''.join(lines)}")
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"EQUIPOISE_CONFIG": "/does/not/exist.yaml"}, "equipoise scorer: the file /does/not/exist.yaml"),
+        ({"EQUIPOISE_SCORER__HELTH": "x"}, "equipoise scorer: EQUIPOISE_SCORER__HELTH"),
+        ({"EQUIPOISE_SCORER__HEALTH": "x"}, "equipoise scorer: 'x' is no address"),
+    ],
+)
+def test_a_wrong_configuration_is_exit_code_2_and_a_plain_message(environment: dict[str, str], message: str) -> None:
+    """No traceback: the last line says what to put right."""
+    with program(**environment) as process:
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert errors.splitlines()[-1].startswith(message)
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_without_a_bus_waits_says_so_and_stops_when_told(number: signal.Signals) -> None:
+    """JSON lines on stderr; /readyz is 503; code 0 at the signal."""
+    with program(EQUIPOISE_NATS__URL="nats://127.0.0.1:1") as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(json.loads(line))
+            if lines[-1]["event"] == "waiting for the bus":
+                break
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=30)
+    assert process.returncode == 0
+    lines += [json.loads(line) for line in rest.splitlines()]
+    assert [line["event"] for line in lines if line["level"] == "info"] == ["starting", "health", "stopping", "stopped"]
+    assert {line["service"] for line in lines} == {"scorer"}
+
+
+STUBBORN = """
+    runtime.health.warmed_up()
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+async def test_a_service_that_does_not_heed_its_end_is_ended(tmp_path: Path) -> None:
+    """Kubernetes would kill it a little later anyway, without a word in the log."""
+    text = PROGRAM.replace("\n    await asyncio.Event().wait()\n", STUBBORN)
+    text = text.replace("kube=False", "kube=False, stop_limit=0.3")
+    async with embedded_server(tmp_path) as url:
+        process = program(text, EQUIPOISE_NATS__URL=url)
+        try:
+            await heard("warmed up", process)
+            process.terminate()
+            _, errors = await asyncio.to_thread(process.communicate, timeout=30)
+        finally:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 1
+    assert "not stopped in time" in errors
+
+
+async def test_a_running_program_can_be_asked() -> None:
+    """Its address is in the log; not ready without a bus, alive nevertheless."""
+    process = program(EQUIPOISE_NATS__URL="nats://127.0.0.1:1")
+    try:
+        address = (await heard("health", process))["address"]
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://{address}/readyz") as answer:
+                assert answer.status == 503
+                assert "nats" in (await answer.json())["waiting_for"]
+            async with session.get(f"http://{address}/healthz") as answer:
+                assert answer.status == 200
+            async with session.get(f"http://{address}/metrics") as answer:
+                assert 'equipoise_build_info{service="scorer"' in await answer.text()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+CONFIGURATION = """
+apiVersion: equipoise.dev/v1alpha1
+kind: EquipoiseConfiguration
+nats: {{url: "nats://127.0.0.1:1"}}
+scorer: {{health: "{health}"}}
+"""
+
+
+@contextmanager
+def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """It looks at its file ten times a second."""
+    path.write_text(CONFIGURATION.format(health="127.0.0.1:0"))
+    text = "import equipoise.runtime.reload as reload\nreload.PERIOD = 0.1\n" + PROGRAM
+    process = program(text, EQUIPOISE_CONFIG=str(path))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def test_a_changed_configuration_is_taken_up(tmp_path: Path) -> None:
+    """The same process, now at the new address; nothing answers at the old one."""
+    path = tmp_path / "equipoise.yaml"
+    with configured_program(path) as process:
+        old = (await heard("health", process))["address"]
+        path.write_text(CONFIGURATION.format(health="127.0.0.2:0"))
+        assert (await heard("the configuration has changed", process))["before"]
+        new = (await heard("health", process))["address"]
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://{new}/healthz") as answer:
+                assert answer.status == 200
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await session.get(f"http://{old}/healthz")
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 30) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda text: text.replace("health:", "helth:"), "helth"),
+        (lambda text: text.replace("127.0.0.1:0", "192.0.2.1:80"), "cannot be listened on"),
+        (lambda text: "", "apiVersion"),
+    ],
+    ids=["misspelt", "cannot be listened on", "empty"],
+)
+async def test_a_configuration_that_cannot_be_used_is_told_of_and_left(tmp_path: Path, change: Any, why: str) -> None:
+    """Whether its text is wrong or it only turns out so at the start: the service goes on with what it had."""
+    path = tmp_path / "equipoise.yaml"
+    with configured_program(path) as process:
+        await heard("health", process)
+        path.write_text(change(CONFIGURATION.format(health="127.0.0.1:0")))
+        problem = await heard("problem", process)
+        assert problem["key"] == "configuration"
+        assert why in problem["text"]
+        path.write_text(CONFIGURATION.format(health="127.0.0.3:0"))
+        while not (await heard("health", process))["address"].startswith("127.0.0.3:"):
+            pass
