@@ -167,6 +167,15 @@ def test_another_kind_of_document_is_refused(text: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_every_wrong_section_is_told_at_once() -> None:
+    """Who mends a file wants the whole list: a line each."""
+    text = HEADER + "scorer: {helth: x}\nload: {compensation: maybe}\nunheardOf: {}"
+    with pytest.raises(ConfigurationError) as caught:
+        read_sections(read_document(text), SECTIONS)
+    lines = str(caught.value).splitlines()
+    assert sorted(line.split(":")[0].split(".")[0] for line in lines) == ["load", "scorer", "unheardOf"]
+
+
 def test_words_that_older_yaml_turns_into_booleans_stay_words() -> None:
     """`off` is a compensation, not false."""
     shared, _ = read_sections(read_document(HEADER + "load: {compensation: off}"), SECTIONS)

@@ -71,17 +71,24 @@ def read_sections(
     sections: Mapping[ServiceName, type[S]],
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Shared, dict[ServiceName, S]]:
-    """The shared sections and those of `sections`; other services' are passed over. Raises ConfigurationError."""
+    """The shared sections and those of `sections`; other services' are passed over.
+
+    Raises ConfigurationError, a line for every section that is wrong.
+    """
     strict = all_sections(sections)
-    _check_names(document, strict, SERVICES)
+    faults = _wrong_names(document, strict, SERVICES)
     others = [name for name in SERVICES if name not in sections]
     document = overridden(document, environment or {}, strict, others)
-    values = {
-        name: convert(document[name], kind, name)
-        for name, kind in strict.items()
+    values = {}
+    for name, kind in strict.items():
         # `scorer:` with nothing below it is how people write an empty section.
-        if document.get(name) is not None
-    }
+        if document.get(name) is not None:
+            try:
+                values[name] = convert(document[name], kind, name)
+            except ConfigurationError as error:
+                faults.append(str(error))
+    if faults:
+        raise ConfigurationError("\n".join(faults))
     shared = Shared(**{name: value for name, value in values.items() if name not in sections})
     return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}
 
@@ -119,14 +126,12 @@ def _compressed(value: Any, factor: float) -> Any:
     return value
 
 
-def _check_names(document: Mapping[str, Any], strict: Collection[str], others: Collection[str]) -> None:
-    faults = [
+def _wrong_names(document: Mapping[str, Any], strict: Collection[str], others: Collection[str]) -> list[str]:
+    return [
         f"{name}: {unknown_name(name, [*strict, *others])}"
         for name in document
         if name not in strict and name not in others
     ]
-    if faults:
-        raise ConfigurationError("\n".join(faults))
 
 
 def _default(name: str, kind: type[S]) -> S:
