@@ -3,11 +3,15 @@
 import asyncio
 import os
 import re
+import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+# A shell without job control starts what it sends to the background with SIGINT ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAM = (sys.executable, "-c", "from equipoise.cli.main import main; main(prog_name='equipoise')")
 
