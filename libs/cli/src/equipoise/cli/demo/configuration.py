@@ -45,7 +45,7 @@ def equipoise_document(
     protect them, and its memory is 80 % full everywhere: there, and only there, such pods may move, nodes may be
     filled further, and a node has to be further from the mean to be worth a move.
     """
-    band = 12 if sliced else 6
+    band = 12 if sliced else 8
     return {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "EquipoiseConfiguration",
