@@ -12,6 +12,7 @@ from equipoise.contracts.demand import (
     MEASURED_FIRST,
     TARGET_LOAD_PACKING,
     WATER_LEVEL,
+    Estimate,
     Link,
     expected_usage,
     fresh,
@@ -93,11 +94,32 @@ def test_stale_windows_of_a_workload_drop_out() -> None:
     assert fresh(None, settings, NOW) is None
 
 
+@pytest.mark.parametrize(
+    ("requests", "limits", "cpu"),
+    [
+        (Resources(cpu=2.0), Resources(), 3.0),
+        (Resources(cpu=2.0), Resources(cpu=4.0), 4.0),
+        (Resources(), Resources(cpu=0.0), 0.25),
+        (Resources(cpu=1.5e308), Resources(), 1.5e308),
+    ],
+)
+def test_an_estimate_is_a_share_of_what_a_pod_may_use(requests: Resources, limits: Resources, cpu: float) -> None:
+    """150 % of the request, but no more than the limit nor than can be counted; a pod without either uses little."""
+    usage, sources = expected_usage(
+        requests=requests, limits=limits, workload=None, window="5m", chain=(Estimate(cpu=150.0), "default")
+    )
+
+    assert usage.cpu == cpu
+    assert str(sources["cpu"]) == "estimate"
+
+
 @given(
     request=st.one_of(st.none(), st.floats()),
     limit=st.one_of(st.none(), st.floats()),
     measured=st.one_of(st.none(), st.floats()),
-    chain=st.sampled_from([WATER_LEVEL, TARGET_LOAD_PACKING, MEASURED_FIRST]),
+    chain=st.sampled_from(
+        [WATER_LEVEL, TARGET_LOAD_PACKING, MEASURED_FIRST, ("measured", Estimate(cpu=300.0), "default")]
+    ),
 )
 def test_the_expectation_is_always_known(
     request: float | None, limit: float | None, measured: float | None, chain: tuple[Link, ...]

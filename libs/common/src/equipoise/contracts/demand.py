@@ -1,14 +1,44 @@
 """What a pod is expected to use before it was ever measured on its node."""
 
-from typing import Literal
+import math
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from equipoise.contracts.load import known, usable_window
+from equipoise.contracts.load import RESOURCES, known, usable_window
 from equipoise.contracts.messages import Resources, WorkloadUtilization
-from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.settings import LoadSettings, Section
 
-Link = Literal["measured", "limit", "request", "request×1.5", "default"]
+Factor = Annotated[float, Meta(gt=0)]
+"""Percent, above 0."""
+
+
+class Estimate(Section, frozen=True, kw_only=True):
+    """A link of its own: so many percent of what a pod may use. Always known.
+
+    Of the limit, or of the request where that is higher; never more than the limit. Source: koordinator,
+    pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
+    """
+
+    cpu: Factor = 85.0
+    memory: Factor = 70.0
+
+    def __str__(self) -> str:
+        return "estimate"
+
+    def of(self, resource: Literal["cpu", "memory"], *, request: float | None, limit: float | None) -> float:
+        """Cores or bytes. `request` and `limit` are amounts, or None for none."""
+        whole = max(request or 0.0, limit or 0.0)
+        if whole == 0.0:
+            return _ESTIMATE_OF_NOTHING[resource]
+        estimate = min(whole * (getattr(self, resource) / 100.0), limit or math.inf)
+        return estimate if math.isfinite(estimate) else whole
+
+
+_ESTIMATE_OF_NOTHING = {"cpu": 0.25, "memory": 200.0 * 2**20}
+
+Link = Literal["measured", "limit", "request", "request×1.5", "default"] | Estimate
 
 WATER_LEVEL: tuple[Link, ...] = ("measured", "limit", "request", "default")
 """The water-level scheduler: the workload's measured usage, else the limit."""
@@ -50,17 +80,23 @@ def expected_usage(
     """
     amounts: dict[str, float] = {}
     sources: dict[str, Link] = {}
-    for resource in ("cpu", "memory"):
+    for resource in RESOURCES:
         request = known(getattr(requests, resource))
-        candidates: dict[Link, float | None] = {
-            "measured": _measured(workload, window, resource),
-            "limit": known(getattr(limits, resource)) or None,
-            "request": request,
-            "request×1.5": None if request is None else known(request * 1.5),
-            "default": getattr(default, resource),
-        }
+        limit = known(getattr(limits, resource)) or None
         for link in chain:
-            amount = candidates[link]
+            match link:
+                case "measured":
+                    amount = _measured(workload, window, resource)
+                case "limit":
+                    amount = limit
+                case "request":
+                    amount = request
+                case "request×1.5":
+                    amount = None if request is None else known(request * 1.5)
+                case "default":
+                    amount = getattr(default, resource)
+                case Estimate():
+                    amount = link.of(resource, request=request, limit=limit)
             if amount is not None:
                 amounts[resource], sources[resource] = amount, link
                 break
@@ -71,5 +107,7 @@ def _measured(workload: WorkloadUtilization | None, window: str, resource: str) 
     if workload is None:
         return None
     asked = workload.windows.get(window)
-    values = [asked, *workload.windows.values()] if asked is not None else list(workload.windows.values())
+    if asked is not None and (amount := known(getattr(asked.mean, resource))) is not None:
+        return amount
+    values = workload.windows.values()
     return next((amount for value in values if (amount := known(getattr(value.mean, resource))) is not None), None)

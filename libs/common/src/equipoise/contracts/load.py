@@ -82,13 +82,28 @@ def share_measured(stay: Stay, sampled_at: float, length: float, *, start_limit:
     return min(1.0, max(0.0, end - begin) / length)
 
 
+Compensation = Literal["proportional", "cliff", "off"]
+
+
+def correction(
+    stay: Stay, *, sampled_at: float, length: float, mode: Compensation, start_limit: float = START_LIMIT
+) -> float:
+    """How much of a pod's usage `compensated` adds to a window's mean (0..1), or takes off it (0..−1)."""
+    if mode == "off":
+        return 0.0
+    if mode == "cliff":
+        return 1.0 if stay.gone_at is None and stay.placed_at >= sampled_at else 0.0
+    share = share_measured(stay, sampled_at, length, start_limit=start_limit)
+    return 1.0 - share if stay.gone_at is None else -share
+
+
 def compensated(
     usage: Resources,
     stays: Iterable[Stay],
     *,
     sampled_at: float,
     length: float,
-    mode: Literal["proportional", "cliff", "off"] = "proportional",
+    mode: Compensation = "proportional",
     start_limit: float = START_LIMIT,
 ) -> Resources:
     """A window's mean as it will be once it shows the pods that came and no longer shows those that left.
@@ -101,12 +116,7 @@ def compensated(
         return usage
     cpu = memory = 0.0
     for stay in stays:
-        if mode == "cliff":
-            factor = 1.0 if stay.gone_at is None and stay.placed_at >= sampled_at else 0.0
-        elif stay.gone_at is None:
-            factor = 1.0 - share_measured(stay, sampled_at, length, start_limit=start_limit)
-        else:
-            factor = -share_measured(stay, sampled_at, length, start_limit=start_limit)
+        factor = correction(stay, sampled_at=sampled_at, length=length, mode=mode, start_limit=start_limit)
         cpu += factor * (known(stay.usage.cpu) or 0.0)
         memory += factor * (known(stay.usage.memory) or 0.0)
     return plus(usage, Resources(cpu=cpu, memory=memory))

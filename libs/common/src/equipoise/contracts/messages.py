@@ -273,6 +273,8 @@ class PodDemand(Message, frozen=True, kw_only=True):
     name: str
     uid: str
     workload: Workload | None = None
+    qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    priority: int = 0
     requests: Resources = Resources()
     limits: Resources = Resources()
 
@@ -300,6 +302,174 @@ class Filtering(Message, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
 
 
+class ExplainQuestion(Message, frozen=True, kw_only=True):
+    """Asked on `score.explain`: a pod by its name, any pod, or a node alone. It books nothing and changes nothing."""
+
+    namespace: str = ""
+    name: str = ""
+    """Of a pod that has a node: explained as if it asked now, without itself on its node."""
+
+    pod: PodDemand | None = None
+    """Instead of a name: any pod, also one that does not exist."""
+
+    node: str = ""
+    """To be told of however it scores. Without a pod: as a pod sees it that asks for nothing."""
+
+    nodes: list[str] = []
+    """The candidates; empty: all that could hold the pod as far as the scorer knows. The pod's own node and `node` are
+    candidates in any case."""
+
+
+class Correction(Value, frozen=True, kw_only=True):
+    """Pods that a window shows in part, and what they change in its mean."""
+
+    amount: Resources = Resources()
+    pods: list[str] = []
+    """`namespace/name`, at most 10, those that change most first."""
+
+    count: int = 0
+    """Of all of them."""
+
+
+class WindowExplanation(Value, frozen=True, kw_only=True):
+    """One window of a node: measured mean + added − taken off (never below 0) + booked = load × base."""
+
+    window: str
+    measured: WindowUsage | None = None
+    """As the collector said it; None: there is no value."""
+
+    added: Correction = Correction()
+    """Of pods that arrived and are not, or not wholly, in the mean yet."""
+
+    taken_off: Correction = Correction()
+    """Of pods that left or are leaving, and of the pod in question if it is here, as far as they are in the mean."""
+
+    booked: Resources = Resources()
+    """Promised to pods that are not heard to be here yet."""
+
+    load: Resources = Resources()
+    """0..1 of the base, as the policy saw it; unknown where the value may not be used."""
+
+    load_with_pod: Resources = Resources()
+    statistics: dict[str, Resources] = {}
+    """By name, as `load`: what the policy looks at beside the mean."""
+
+    age: float | None = None
+    """Seconds since the newest sample in it."""
+
+    life: float
+    """Seconds for which its value may be used."""
+
+    why_unknown: str = ""
+    """Why its value is not used; empty when it is."""
+
+
+class NodeExplanation(Value, frozen=True, kw_only=True):
+    """How one node came to its score, with all that went in."""
+
+    node: str
+    rank: int
+    """1 is the best; nodes of equal answers are in the order of their scores."""
+
+    answer: int
+    """As kube-scheduler would be told: 0..10, or up to the resolution of the scorer."""
+
+    score: float
+    """0..100, the policy's; 0 for a node to keep away from."""
+
+    parts: dict[str, float] = {}
+    """By policy, where several are mixed."""
+
+    standing: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
+    why: str = ""
+    """What the standing comes from, as people read it."""
+
+    base: Resources = Resources()
+    """Cores and bytes that load refers to."""
+
+    requested: Resources = Resources()
+    limited: Resources = Resources()
+    age: float | None = None
+    """Seconds since the node's newest sample; None: nothing was heard."""
+
+    life: float
+    """Seconds for which the node may go without a new one."""
+
+    answers_booked: int = 0
+    """Pods that were lately told of it as a best node, and are not heard to be placed."""
+
+    replacements_booked: int = 0
+    """Pods evicted for it whose replacements are on their way."""
+
+    windows: list[WindowExplanation] = []
+
+
+class Overtaking(Value, frozen=True, kw_only=True):
+    """What would have changed the order."""
+
+    best: str
+    runner_up: str
+    cpu_change: float | None = None
+    """Smallest change of the best node's CPU load, in points, with which the runner-up is better; None: there is none,
+    or the order does not come from loads."""
+
+    why: str
+    """As people read it."""
+
+
+class Explanation(Message, frozen=True, kw_only=True):
+    """Answer to an explain question. Of many nodes it tells the best ones, the pod's own and the one asked about."""
+
+    problem: str = ""
+    """Why nothing can be explained, and what to do; empty when the rest is there."""
+
+    pod: PodDemand | None = None
+    """None: a pod that asks for nothing."""
+
+    runs_on: str = ""
+    """The node that the pod has; it was scored without itself there."""
+
+    policy: str = ""
+    demand: Resources = Resources()
+    """Expected usage, for the shortest window."""
+
+    demand_sources: dict[str, str] = {}
+    """Per resource the link of the chain that told."""
+
+    chain: list[str] = []
+    """Links in the order in which they are asked."""
+
+    looks_at: list[str] = []
+    """The windows that the policy looks at, the most telling first; empty where it looks at whole days."""
+
+    level: Resources = Resources()
+    """0..1: the load that nodes are led to."""
+
+    compensation: str = ""
+    """The mode: proportional, cliff, off."""
+
+    considered: int = 0
+    neutral: bool = False
+    """All nodes get the same answer."""
+
+    why: str = ""
+    """Why it is neutral; empty when it is not."""
+
+    doubt: str = ""
+    """What is wrong with the coverage; empty when enough is known."""
+
+    nodes: list[NodeExplanation] = []
+    """By rank."""
+
+    overtaking: Overtaking | None = None
+    """None with fewer than two nodes."""
+
+    notes: list[str] = []
+    """What the numbers do not say, as people read it."""
+
+    explained_at: float = 0.0
+
+
 class NodeScore(Value, frozen=True, kw_only=True):
     """How one node came to its score."""
 
@@ -311,6 +481,17 @@ class NodeScore(Value, frozen=True, kw_only=True):
     """0..10, as told to kube-scheduler."""
 
     why: str = ""
+
+
+class ShadowOpinion(Value, frozen=True, kw_only=True):
+    """What the policy that only looks on (`scorer.shadow`) would have answered."""
+
+    policy: str
+    best: list[str]
+    """Nodes of its top level, at most ten; empty when it would tell no nodes apart."""
+
+    agrees: bool
+    """One of its best nodes is a best node of the answer, or one of the two tells no nodes apart."""
 
 
 class ScoreDecision(Message, frozen=True, kw_only=True):
@@ -330,6 +511,93 @@ class ScoreDecision(Message, frozen=True, kw_only=True):
     neutral: bool
     why: str = ""
     decided_at: float
+    shadow: ShadowOpinion | None = None
+    """None: no policy looks on, or no nodes were looked at."""
+
+
+class AdvisedNode(Value, frozen=True, kw_only=True):
+    """A node that a placed pod is on, or could have been on."""
+
+    node: str
+    score: float
+    """0..100, the policy's."""
+
+    load: Resources
+    """0..1 of the base without the pod, in the shortest window that the node has measured."""
+
+    with_pod: Resources
+    """The same with what the pod is expected to use."""
+
+
+class PlacementAdvice(Message, frozen=True, kw_only=True):
+    """`advice.placement.<namespace>.<pod>.<uid>`: a placed pod, scored as if its scheduler had asked."""
+
+    pod_uid: str
+    namespace: str
+    pod: str
+    workload: Workload | None = None
+    node: str
+    """Where it was placed."""
+
+    policy: str
+    considered: int
+    """Nodes that could have held it, as far as the scorer knows: ready, open, with room by requests."""
+
+    chosen: AdvisedNode | None = None
+    best: AdvisedNode | None = None
+    """The node of the highest score, the chosen one when none is better. None, as all of the following, when nothing
+    can be said: too little is known of the fleet, or nothing of the chosen node."""
+
+    rank: int | None = None
+    """Of the chosen node: 1 + how many have a higher score."""
+
+    regret: float | None = None
+    """Points of the policy: the highest score − that of the chosen node."""
+
+    neutral: bool = False
+    """The answer would have told no nodes apart."""
+
+    why: str = ""
+    """Why it is neutral, or nothing can be said."""
+
+    high: Resources = Resources()
+    """The high marks, as load 0..1; None: this resource has none."""
+
+    placed_at: float
+    advised_at: float
+
+
+class FleetReview(Message, frozen=True, kw_only=True):
+    """`advice.fleet.<hour>.<since>`: what one scorer saw of the fleet in (a part of) an hour; said again as it grows.
+
+    Several scorers tell of the same time, and one that was restarted begins anew within the hour: who adds up takes
+    parts that do not overlap.
+    """
+
+    since: float
+    until: float
+    """Both within one full hour."""
+
+    seen: float
+    """Seconds between them of which enough was known of the fleet."""
+
+    nodes: float
+    """How many nodes had a known load, on average."""
+
+    over: dict[str, float] = {}
+    """Per node that was above its high mark in any resource: for how many seconds."""
+
+    high: Resources = Resources()
+    """The high marks, as load 0..1; None: this resource has none."""
+
+    spread: Resources = Resources()
+    """Highest − lowest load (0..1) of all nodes, on average over the time seen."""
+
+    deviation: Resources = Resources()
+    """Standard deviation of the load (0..1) over all nodes, on average over the time seen."""
+
+    skipped: int = 0
+    """Placements that got no advice, because they came faster than `scorer.advice.perSecond`."""
 
 
 class NodeVerdict(Value, frozen=True, kw_only=True):

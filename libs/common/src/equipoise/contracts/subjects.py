@@ -58,12 +58,22 @@ def decision(service: ServiceName, *rest: str) -> str:
     return ".".join((PREFIX, "decision", service, *(token(part) for part in rest)))
 
 
+def placement_advice(namespace: str, pod: str, uid: str) -> str:
+    return f"{PREFIX}.advice.placement.{token(namespace)}.{token(pod)}.{token(uid)}"
+
+
+def fleet_review(hour: int, since: int) -> str:
+    """`hour`: full hours since 1970; `since`: the Unix second at which the part of it begins."""
+    return f"{PREFIX}.advice.fleet.{hour}.{since}"
+
+
 def health(service: str, instance: str) -> str:
     return f"{PREFIX}.health.{service}.{token(instance)}"
 
 
 SCORE_PRIORITIZE = f"{PREFIX}.score.prioritize"
 SCORE_FILTER = f"{PREFIX}.score.filter"
+SCORE_EXPLAIN = f"{PREFIX}.score.explain"
 
 
 def micro_name(service: str) -> str:
@@ -79,6 +89,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     last_per_subject: bool = False
     work_queue: bool = False
     """One reader shares the work; a second message of a waiting subject is refused."""
+
+    read_back: bool = False
+    """Programs of people (the user tap) may read what it holds."""
 
     max_age: float | None = None
     """Seconds."""
@@ -105,6 +118,14 @@ STREAMS: tuple[Stream, ...] = (
         name="EQUIPOISE_DECISION",
         subjects=(f"{PREFIX}.annotation.>", f"{PREFIX}.decision.>"),
         max_age=86_400,
+        max_bytes=256 * 2**20,
+    ),
+    Stream(
+        name="EQUIPOISE_ADVICE",
+        subjects=(f"{PREFIX}.advice.>",),
+        last_per_subject=True,
+        read_back=True,
+        max_age=8 * 86_400,  # a week, and the day on which somebody looks at it
         max_bytes=256 * 2**20,
     ),
 )
@@ -153,6 +174,9 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
 
     answered_by: ServiceName | None = None
     """Set for request/reply: `said_by` ask, this one answers."""
+
+    asked_by_people: bool = False
+    """Who may watch the bus may ask this too: the answer changes nothing."""
 
 
 CHANNELS: tuple[Channel, ...] = (
@@ -206,6 +230,18 @@ CHANNELS: tuple[Channel, ...] = (
         heard_by=(),
     ),
     Channel(
+        pattern=f"{PREFIX}.advice.placement.*.*.*",
+        message=messages.PlacementAdvice,
+        said_by=("scorer",),
+        heard_by=(),
+    ),
+    Channel(
+        pattern=f"{PREFIX}.advice.fleet.*.*",
+        message=messages.FleetReview,
+        said_by=("scorer",),
+        heard_by=(),
+    ),
+    Channel(
         pattern=f"{PREFIX}.decision.descheduler.>",
         message=messages.DescheduleDecision,
         said_by=("descheduler",),
@@ -224,6 +260,14 @@ CHANNELS: tuple[Channel, ...] = (
         said_by=(),
         heard_by=(),
         answered_by="scorer",
+    ),
+    Channel(
+        pattern=SCORE_EXPLAIN,
+        message=messages.ExplainQuestion,
+        said_by=(),
+        heard_by=(),
+        answered_by="scorer",
+        asked_by_people=True,
     ),
     Channel(pattern=f"{PREFIX}.health.*.*", message=messages.Heartbeat, said_by=SERVICES, heard_by=()),
 )

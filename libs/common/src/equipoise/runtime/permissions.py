@@ -62,7 +62,8 @@ def permissions_of(user: User) -> Permissions:
         return Permissions(publish=_unique(_creating()), subscribe=(inbox,))
     if user == "tap":
         asking = (f"$SRV.{verb}{rest}" for verb in _MICRO_VERBS for rest in ("", ".>"))
-        return Permissions(publish=_unique(asking), subscribe=(inbox, f"{PREFIX}.>"))
+        questions = (channel.pattern for channel in CHANNELS if channel.asked_by_people)
+        return Permissions(publish=_unique([*asking, *_reading_back(), *questions]), subscribe=(inbox, f"{PREFIX}.>"))
     said = [publish for channel in CHANNELS for publish in _saying(channel, user)]
     heard = [subscribe for channel in CHANNELS for subscribe in _hearing(channel, user)]
     answers = any(channel.answered_by == user for channel in CHANNELS)
@@ -75,6 +76,14 @@ def _creating() -> Iterable[str]:
         yield from (f"$JS.API.STREAM.{verb}.{stream.name}" for verb in ("CREATE", "UPDATE", "INFO"))
         if stream.work_queue:
             yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.{WORKERS}.{subject}" for subject in stream.subjects)
+
+
+def _reading_back() -> Iterable[str]:
+    """Read what some streams hold, for a report of the last days."""
+    for stream in STREAMS:
+        if stream.read_back:
+            yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.*.{subject}" for subject in stream.subjects)
+            yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"
 
 
 def _saying(channel: Channel, service: ServiceName) -> Iterable[str]:

@@ -51,6 +51,9 @@ def defaults_document(sections: Mapping[ServiceName, type[Section]]) -> str:
 def _section_lines(section: Section, depth: int) -> list[str]:
     indent, texts = "  " * depth, explanations(type(section))
     lines: list[str] = []
+    kind = section.__struct_config__
+    if kind.tag is not None:
+        lines.append(f"{indent}{kind.tag_field}: {kind.tag}")
     for field in msgspec.structs.fields(section):
         value = getattr(section, field.name)
         lines += _comment(texts.get(field.encode_name, ""), depth)

@@ -1,0 +1,66 @@
+"""What load is a share of, where allocatable was amplified."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from equipoise.contracts.objects import Node, NodeStatus, ObjectMeta
+from equipoise.contracts.quantity import parse_quantity
+from equipoise.contracts.raw_allocatable import RAW_ALLOCATABLE, base_of
+
+CASES = [
+    case
+    for case in json.loads((Path(__file__).parents[1] / "data" / "load_aware_cases.json").read_text())["cases"]
+    if case["feature"] == "raw_allocatable"
+]
+
+
+def quantities(amounts: dict[str, int]) -> dict[str, str]:
+    return {"cpu": f"{amounts['cpu_m']}m", "memory": str(amounts["memory_b"])}
+
+
+def a_node(annotation: str | None) -> Node:
+    """A node of 16 cores and 64 GiB that says it has 32 cores to give."""
+    return Node(
+        metadata=ObjectMeta(name="a", annotations={} if annotation is None else {RAW_ALLOCATABLE: annotation}),
+        status=NodeStatus(
+            allocatable={"cpu": "32", "memory": "60Gi", "pods": "110"}, capacity={"cpu": "16", "memory": "64Gi"}
+        ),
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_raw_allocatable_case(case: dict[str, Any]) -> None:
+    """What the node had before it was amplified; its status where the annotation cannot be read."""
+    inputs, expected = case["inputs"], case["expected"]["allocatable_used"]
+    raw = inputs["raw_allocatable_annotation"]
+    annotation = json.dumps(quantities(raw)) if inputs["annotation_valid"] else "invalid"
+    node = Node(
+        metadata=ObjectMeta(name="a", annotations={RAW_ALLOCATABLE: annotation}),
+        status=NodeStatus(allocatable=quantities(inputs["status_allocatable"])),
+    )
+
+    base = base_of(node, "allocatable")
+
+    assert parse_quantity(base["cpu"]) * 1_000 == expected["cpu_m"]
+    assert parse_quantity(base["memory"]) == expected["memory_b"]
+
+
+def test_a_resource_that_was_not_amplified_stays() -> None:
+    """The annotation names only what was raised."""
+    assert base_of(a_node('{"cpu": "16"}'), "allocatable") == {"cpu": "16", "memory": "60Gi", "pods": "110"}
+
+
+@pytest.mark.parametrize(
+    "annotation", [None, "", "null", "[]", '{"cpu": 16}', '{"cpu": "many"}', '{"cpu": "0"}', '{"cpu": "-1"}', "{" * 9]
+)
+def test_what_is_no_amount_is_not_believed(annotation: str | None) -> None:
+    """A node of 0 cores would be overfull with anything."""
+    assert base_of(a_node(annotation), "allocatable")["cpu"] == "32"
+
+
+def test_capacity_is_never_amplified() -> None:
+    """Load as a share of the capacity needs no correction."""
+    assert base_of(a_node('{"cpu": "8"}'), "capacity") == {"cpu": "16", "memory": "64Gi"}

@@ -1,0 +1,70 @@
+"""What a stream holds, read from beginning to end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from bus_worlds import NatsWorld, free_port
+
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import FleetReview
+from equipoise.contracts.subjects import STREAMS
+from equipoise.runtime.bus import BusError, BusUnavailable, connect
+from equipoise.runtime.bus import history as history_module
+from equipoise.runtime.bus.history import history
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams
+
+ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
+    world = NatsWorld(tmp_path / "nats")
+    await world.start()
+    yield world
+    await world.stop()
+
+
+def a_review(hour: int, seen: float = 3_600.0) -> FleetReview:
+    return FleetReview(since=hour * 3_600, until=(hour + 1) * 3_600, seen=seen, nodes=3)
+
+
+async def read(settings: Nats, since: float) -> list[FleetReview]:
+    found = history(settings, "tap", ADVICE, since=since, clock=SystemClock())
+    return [msgspec.json.decode(payload, type=FleetReview) async for _, payload in found]
+
+
+async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> None:
+    """More than one batch; of a subject that was said again only the last; what is older stays unread."""
+    await setup_streams(world.settings, intent_life=60)
+    before = SystemClock().now()
+    async with connect(world.settings, "scorer") as bus:
+        await bus.publish(subjects.fleet_review(0, 0), a_review(0, seen=1.0))
+        for hour in range(300):
+            await bus.publish(subjects.fleet_review(hour, hour * 3_600), a_review(hour))
+
+    assert [int(each.since / 3_600) for each in await read(world.settings, before)] == list(range(300))
+    assert {each.seen for each in await read(world.settings, before)} == {3_600.0}
+    assert await read(world.settings, before + 60) == []
+
+
+async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:
+    """And one that was never made is an error that says what makes it."""
+    with pytest.raises(BusError, match="equipoise setup"):
+        await read(world.settings, 0)
+    await setup_streams(world.settings, intent_life=60)
+
+    assert await read(world.settings, 0) == []
+
+
+async def test_a_bus_that_is_not_there_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person waits: it does not wait for ever as services do."""
+    monkeypatch.setattr(history_module, "_CONNECT_TIMEOUT", 0.2)
+
+    async with asyncio.timeout(5):
+        with pytest.raises(BusUnavailable, match="was not reached"):
+            await read(Nats(url=f"nats://127.0.0.1:{free_port()}"), 0)
