@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from builders import GIB, NOW, a_placement
 from collector.sources_in_memory import FakeSource, Usage
@@ -17,6 +18,7 @@ from equipoise.contracts import subjects
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import Condition, Node, NodeStatus, ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
+from equipoise.contracts.raw_allocatable import RAW_ALLOCATABLE
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.kube import NODES, PODS
 from equipoise.runtime.memory.bus import MemoryBus
@@ -148,6 +150,19 @@ async def test_the_first_round_tells_every_node(world: World) -> None:
     assert ("uid-a", 10.0) == (node.uid, node.base.cpu)
     assert 5.0 == node.queried_at - node.sampled_at
     assert world.health.warm
+
+
+async def test_an_amplified_node_is_measured_by_what_it_really_has(world: World) -> None:
+    """Load is a share of the allocatable before it was raised; requests still fit into the raised one."""
+    node = a_node("a")
+    annotations = {RAW_ALLOCATABLE: '{"cpu": "4"}'}
+    world.kube.put(
+        NODES, msgspec.structs.replace(node, metadata=ObjectMeta(name="a", uid="uid-a", annotations=annotations))
+    )
+    await world.advance(30)
+
+    assert (4.0, 64 * GIB) == (world.nodes()["a"].base.cpu, world.nodes()["a"].base.memory)
+    assert 10.0 == world.placements()["a"].allocatable.cpu
 
 
 async def test_a_round_ends_with_a_cycle(world: World) -> None:

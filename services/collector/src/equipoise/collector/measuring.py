@@ -13,6 +13,7 @@ from equipoise.collector.utilization import MeasuredNode, Utilization
 from equipoise.collector.workloads import SLOTS, MeasuredPod, Workloads
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import Node
+from equipoise.contracts.raw_allocatable import base_of
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.clock import Clock
@@ -210,7 +211,7 @@ class Measuring:
         return MeasuredNode(
             name=name,
             uid=node.metadata.uid,
-            base=amounts(getattr(node.status, self._load.base)),
+            base=amounts(base_of(node, self._load.base)),
             pods=tuple(pod.uid for pod in pods),
             settled_pods=frozenset(pod.uid for pod in pods if pod.running_since and pod.running_since <= begun),
         )

@@ -5,10 +5,10 @@ later than the API's by less than the resolution and the way through the watch.
 """
 
 from datetime import datetime
-from typing import Literal, cast
 
 from equipoise.contracts.messages import PlacedPod, Resources
 from equipoise.contracts.objects import Condition, Container, ObjectMeta, Pod, PodSpec, PodStatus, WorkloadObject
+from equipoise.contracts.production import quality
 from equipoise.contracts.requests import pod_limit, pod_requests
 
 RESOLUTION = 2.0
@@ -18,7 +18,6 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object is still there."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
 _STATES = frozenset({"PodScheduled", "Ready"})
 
 
@@ -86,7 +85,6 @@ def placed(pod: Pod, before: PlacedPod | None, now: float, start_limit: float) -
     meta, status = pod.metadata, pod.status
     # Never without a time: a static pod may lack the condition.
     told = _since(status, "PodScheduled") or seconds(status.start_time) or seconds(meta.creation_timestamp) or now
-    quality = status.qos_class if status.qos_class in _CLASSES else "BestEffort"
     return PlacedPod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -96,7 +94,7 @@ def placed(pod: Pod, before: PlacedPod | None, now: float, start_limit: float) -
         if before and before.running_since
         else _running_since(pod, now, start_limit),
         terminating=meta.deletion_timestamp is not None,
-        qos=cast(Literal["Guaranteed", "Burstable", "BestEffort"], quality),
+        qos=quality(status.qos_class),
         priority=pod.spec.priority,
         requests=_requests(pod),
         limits=_limits(pod),
