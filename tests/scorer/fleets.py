@@ -1,6 +1,6 @@
 """Fleets to score: arrays for policies, and messages for the whole picture."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placement
@@ -8,17 +8,59 @@ from builders import GIB, NOW, a_node_utilization, a_placement
 from equipoise.contracts.messages import PlacedPod, PodDemand, Resources, UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
-from equipoise.scorer.loads import Array, Demand, NodeLoads
+from equipoise.scorer.loads import SLOTS, Array, Days, Demand, FleetLoads, NodeLoads, Statistic
 from equipoise.scorer.picture import Picture
 from equipoise.scorer.policies.water_level import WaterLevel
 
 WINDOWS = ("5m", "15m", "1h", "1d")
 
 
-def node_loads(load: Array, fleet: Array | None = None) -> NodeLoads:
-    """Nodes of 100 cores and bytes: a load in percent is an amount. `load` is nodes × windows × resources."""
+def node_loads(
+    load: Array,
+    fleet: Array | None = None,
+    *,
+    statistics: Mapping[Statistic, Array] | None = None,
+    requested: Array | None = None,
+    limited: Array | None = None,
+    placed: Array | None = None,
+    names: Sequence[str] | None = None,
+) -> NodeLoads:
+    """Nodes of 100 cores and bytes: a load in percent is an amount. `load` is nodes × windows × resources.
+
+    A statistic that is not given is as the mean, but for a deviation of 0; nothing is requested or lately placed.
+    """
+    count, whole = len(load), load if fleet is None else fleet
+    known: dict[Statistic, Array] = {"p95": load, "max": load, "production": load, "deviation": 0.0 * load}
+    known["system"] = 0.0 * load
     return NodeLoads(
-        windows=WINDOWS, load=load, base=np.full((len(load), 2), 100.0), fleet=load if fleet is None else fleet
+        names=[f"node-{index}" for index in range(count)] if names is None else names,
+        windows=WINDOWS,
+        load=load,
+        base=np.full((count, 2), 100.0),
+        fleet=FleetLoads(whole),
+        statistics=known | dict(statistics or {}),
+        requested=np.zeros((count, 2)) if requested is None else requested,
+        limited=np.zeros((count, 2)) if limited is None else limited,
+        placed=np.zeros((count, 2)) if placed is None else placed,
+        days=days_of(flat(load), flat(whole)),
+    )
+
+
+def flat(load: Array) -> Array:
+    """resources × nodes × slots: the load of the shortest window, all day."""
+    return np.repeat(load[:, 0, :].T[:, :, np.newaxis], SLOTS, axis=2)
+
+
+def days_of(share: Array, fleet: Array) -> Days:
+    """The days of nodes (resources × nodes × slots) in a fleet of such days."""
+    known = ~np.isnan(fleet).any(axis=(0, 2))
+    return Days(
+        share=share,
+        peak=share.max(axis=2),
+        booked=np.zeros(share.shape[:2]),
+        rows=np.arange(share.shape[1]),
+        mean=fleet[:, known].sum(axis=1) / max(1, known.sum()),
+        base=np.full(2, 100.0),
     )
 
 
@@ -28,7 +70,12 @@ def evenly(percent: Sequence[float]) -> Array:
 
 
 def a_demand(percent: float) -> Demand:
-    return Demand(usage=np.full((4, 2), percent), sources={"cpu": "measured", "memory": "measured"})
+    return demand_of(np.full((4, 2), percent))
+
+
+def demand_of(usage: Array) -> Demand:
+    """windows × resources; it asks for what it uses in the shortest window."""
+    return Demand(usage=usage, sources={"cpu": "measured", "memory": "measured"}, requests=usage[0], limits=usage[0])
 
 
 def a_pod(name: str = "new-1", workload: Workload | None = None, cpu: float = 1.0, memory: float = GIB) -> PodDemand:

@@ -19,6 +19,7 @@ def ask(
         avoided=np.array([index in avoided for index in range(count)]),
         preferred=rest.get("preferred"),
         least_spread=5.0,
+        highest=rest.get("highest", 10),
     )
 
 
@@ -79,15 +80,22 @@ def test_a_preferred_node_without_room_is_not_preferred() -> None:
     assert ask([40, 32, 22], overfull={2}, preferred=2).scores.tolist() == [10, 1, 0]
 
 
-@given(scores=points, seed=st.integers(0, 2**20))
-def test_every_answer_is_a_list_of_integers_0_to_10(scores: list[float], seed: int) -> None:
-    """Exactly one integer of 0..10 per node; a better node never gets less than a worse one that may be used."""
+def test_a_finer_scale_has_the_same_shape() -> None:
+    """With 100 the worst that may be used gets 10 and the best 100: the distance to 0 is the same tenth."""
+    assert ask([40, 32, 22], highest=100).scores.tolist() == [100, 60, 10]
+    assert ask([40, 32, 22, 0], highest=100, preferred=2).scores.tolist() == [50, 30, 100, 0]
+    assert ask([40, 39, 0], highest=100).scores.tolist() == [100, 100, 0]
+
+
+@given(scores=points, seed=st.integers(0, 2**20), highest=st.sampled_from([10, 100]))
+def test_every_answer_is_a_list_of_integers_0_to_the_highest(scores: list[float], seed: int, highest: int) -> None:
+    """Exactly one integer per node; a better node never gets less than a worse one that may be used."""
     overfull = {index for index in range(len(scores)) if seed >> index & 1}
 
-    integers = ask(scores, overfull=overfull).scores.tolist()
+    integers = ask(scores, overfull=overfull, highest=highest).scores.tolist()
 
     assert len(integers) == len(scores)
-    assert all(isinstance(each, int) and 0 <= each <= 10 for each in integers)
+    assert all(isinstance(each, int) and 0 <= each <= highest for each in integers)
     usable = [index for index in range(len(scores)) if index not in overfull and scores[index] > 0]
     for left in usable:
         assert all(integers[left] >= integers[right] for right in usable if scores[left] >= scores[right])

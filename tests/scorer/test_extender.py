@@ -3,8 +3,6 @@
 import asyncio
 import io
 import json
-import ssl
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,11 +16,6 @@ from scorer.test_wire import BROKEN, RAW, SECRET, a_body, nodes
 from equipoise.contracts import subjects
 from equipoise.runtime.settings import ConfigurationError
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
-
-CERTIFICATE = str(Path(__file__).parent / "data" / "loopback-certificate.pem")
-"""Of 127.0.0.1, its own authority, for a hundred years. Nobody trusts it but these tests."""
-
-KEY = str(Path(__file__).parent / "data" / "loopback-key.pem")
 
 CORES = {"node-a": 2.0, "node-b": 6.0, "node-c": 9.0}
 
@@ -59,6 +52,36 @@ async def test_prioritize_answers_one_integer_per_host(start: Start) -> None:
         {"Host": "node-a", "Score": 10},
         {"Host": "nowhere", "Score": 0},
     ]
+    assert {type(each["Score"]) for each in answer} == {int}  # 1.0 would fail in Go
+
+
+async def test_each_host_is_answered_once(start: Start) -> None:
+    """Also when it is asked about twice."""
+    running = await start(settings_for())
+    await fill(running)
+
+    _, answer = await post(running, "prioritize", a_body(NodeNames=["node-b", "node-a", "node-b"]))
+
+    assert [each["Host"] for each in answer] == ["node-b", "node-a"]
+
+
+async def test_a_finer_resolution_is_for_an_entry_of_weight_1(start: Start) -> None:
+    """`resolution: 100`: the best gets 100, and nodes that 0..10 cannot tell apart are told apart."""
+    cores = {"node-a": 1.0, "node-b": 1.2, "node-c": 6.0, "node-d": 9.9}
+    names = [*cores, "nowhere"]
+    seen = []
+    for resolution in (10, 100):
+        running = await start(settings_for(resolution=resolution))
+        await fill(running, cores)
+        _, answer = await post(running, "prioritize", a_body(NodeNames=names))
+        seen.append([each["Score"] for each in answer])
+
+    coarse, fine = seen
+    assert (coarse[0], coarse[3:]) == (10, [0, 0])
+    assert (max(fine), fine[3:]) == (100, [0, 0])
+    assert coarse[0] == coarse[1]
+    assert fine[0] != fine[1]
+    assert min(fine[:3]) == 10
 
 
 async def test_without_any_data_every_node_is_equal(start: Start) -> None:
@@ -181,14 +204,38 @@ async def test_too_many_questions_at_once_are_turned_away(start: Start) -> None:
             pass
 
 
+@pytest.mark.parametrize(("seconds", "told_apart"), [(4.9, True), (5.1, False)])
+async def test_a_question_that_took_too_long_to_come_is_answered_neutrally(
+    start: Start, seconds: float, told_apart: bool
+) -> None:
+    """Beyond the deadline (here 5 s) every host gets the same: an answer that costs nothing."""
+    running = await start(settings_for())
+    await fill(running)
+    body = json.dumps(a_body()).encode()
+    head = f"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(b"OPTIONS / HTTP/1.1\r\nHost: x\r\n\r\n" + head.encode() + body[:100])
+    await reader.readuntil(b"}")  # what came before is answered: what comes after it is being read
+    await running.clock.advance(seconds)
+    writer.write(body[100:])
+    answer = json.loads((await reader.read()).partition(b"\r\n\r\n")[2])
+    writer.close()
+
+    assert [each["Host"] for each in answer] == ["node-a", "node-b"]
+    assert (len({each["Score"] for each in answer}) == 2) == told_apart
+    late = running.metrics.get_sample_value("equipoise_score_neutral_total", {"reason": "late"})
+    assert late == (None if told_apart else 1.0)
+
+
 async def test_a_late_question_is_answered_neutrally(start: Start) -> None:
-    """Whoever had to wait too long gets an answer that costs nothing."""
+    """And refuses no node."""
     running = await start(settings_for())
     await fill(running)
     answer = running.scorer.prioritize(a_pod(), ["node-a", "node-b"], late=True)
 
     assert answer.neutral
     assert "too late" in answer.why
+    assert running.scorer.filter(a_pod(), ["node-a", "node-c"], late=True).refused == {}
 
 
 async def test_filter_lets_everything_pass_unless_it_is_switched_on(start: Start) -> None:
@@ -214,7 +261,8 @@ async def test_filter_refuses_hot_nodes(start: Start) -> None:
     await post(running, "filter", a_body(NodeNames=["node-c"]))
 
     assert some["NodeNames"] == ["node-a", "nowhere"]
-    assert set(some["FailedAndUnresolvableNodes"]) == {"node-c"}
+    assert some["FailedAndUnresolvableNodes"] == {"node-c": "cpu load would be 120.0%, above 65%"}
+    assert some["FailedNodes"] == {}
     assert last["NodeNames"] == ["node-c"]
     assert [each["metadata"]["name"] for each in objects["Nodes"]["items"]] == ["node-a"]
     assert "nodeCacheCapable" in alarmed[0]
@@ -252,23 +300,6 @@ async def test_an_address_that_is_taken_is_a_clear_fault(start: Start) -> None:
     assert isinstance(error, ConfigurationError)
     assert "scorer.listen" in str(error)
     second.task = asyncio.create_task(asyncio.sleep(0))
-
-
-async def test_only_callers_with_a_certificate_are_answered(start: Start) -> None:
-    """TLS with a client CA: with the certificate 200, without it no connection."""
-    tls = ExtenderTls(certificate_file=CERTIFICATE, key_file=KEY, client_ca_file=CERTIFICATE)
-    running = await start(settings_for(tls=tls))
-    url = f"https://127.0.0.1:{running.port}/prioritize"
-    stranger = ssl.create_default_context(cafile=CERTIFICATE)
-    friend = ssl.create_default_context(cafile=CERTIFICATE)
-    friend.load_cert_chain(CERTIFICATE, KEY)
-
-    async with aiohttp.ClientSession() as session:
-        async with session.post(url, json=a_body(), ssl=friend) as response:
-            assert response.status == 200
-        with pytest.raises(aiohttp.ClientError):
-            async with session.post(url, json=a_body(), ssl=stranger) as response:
-                await response.read()
 
 
 async def test_a_missing_certificate_is_a_clear_fault(start: Start) -> None:

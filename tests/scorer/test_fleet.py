@@ -15,7 +15,7 @@ def fleet() -> Fleet:
 
 
 def cpu_of(fleet: Fleet, node: str, now: float = NOW) -> list[float]:
-    load: list[float] = fleet.loads(fleet.rows([node]), now).load[0, :, 0].tolist()
+    load: list[float] = fleet.loads([node], fleet.rows([node]), now).load[0, :, 0].tolist()
     return load
 
 

@@ -30,7 +30,7 @@ def load_of(
     workloads: Workloads | None = None,
     load: LoadSettings = LOAD,
 ) -> Array:
-    return compensated_load(utilization, placement, workloads or {}, load=load, chain=WATER_LEVEL, now=NOW)
+    return compensated_load(utilization, placement, workloads or {}, load=load, chain=WATER_LEVEL, now=NOW)[0]
 
 
 def test_pods_that_have_long_been_there_change_nothing() -> None:

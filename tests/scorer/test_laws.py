@@ -1,21 +1,33 @@
 """Laws that every scoring policy keeps. A new policy is under them by its line in the table."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scorer.fleets import a_demand, node_loads
+from scorer.fleets import a_demand, demand_of, evenly, node_loads
 
 from equipoise.scorer.loads import Array, Demand
 from equipoise.scorer.policies import POLICIES, ScoringPolicy
+from equipoise.scorer.policies.mix import Mix, Part
+from equipoise.scorer.policies.profile import Profile
+from equipoise.scorer.policies.single import SINGLE
+from equipoise.scorer.policies.water_level import WaterLevel
 
 shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
 fleets = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))
-demands = arrays(np.float64, (4, 2), elements=st.floats(0, 1e9)).map(
-    lambda usage: Demand(usage=usage, sources={"cpu": "default", "memory": "default"})
-)
-every_policy = pytest.mark.parametrize("policy", [kind() for kind in POLICIES.values()], ids=list(POLICIES))
+demands = arrays(np.float64, (4, 2), elements=st.floats(0, 1e9)).map(demand_of)
+EXAMPLES: dict[str, ScoringPolicy] = {
+    "mix": Mix(parts=(Part(policy=WaterLevel(), weight=2.0), Part(policy=Profile()))),
+    **{name: kind() for name, kind in SINGLE.items()},
+}
+every_policy = pytest.mark.parametrize("policy", EXAMPLES.values(), ids=EXAMPLES)
+
+
+def test_every_policy_of_the_table_is_under_the_laws() -> None:
+    """A policy that cannot be made without settings needs an example here."""
+    assert EXAMPLES.keys() == POLICIES.keys()
 
 
 @every_policy
@@ -78,7 +90,37 @@ def test_which_candidates_are_asked_about_does_not_matter(policy: ScoringPolicy,
 
 
 @every_policy
+@given(load=fleets, factor=st.floats(0.01, 100))
+@settings(max_examples=100)
+def test_the_unit_of_an_amount_does_not_matter(policy: ScoringPolicy, load: Array, factor: float) -> None:
+    """Nodes and pod all so many times larger: the same scores."""
+    nodes, demand = node_loads(load), a_demand(3.0)
+    days = msgspec.structs.replace(nodes.days, base=factor * nodes.days.base) if nodes.days is not None else None
+    larger = msgspec.structs.replace(nodes, base=factor * nodes.base, days=days)
+
+    scores = policy.score(larger, demand_of(factor * demand.usage))
+
+    assert np.allclose(scores, policy.score(nodes, demand), atol=1e-6)
+
+
+@every_policy
+@given(loads=st.lists(st.floats(0, 120), min_size=1, max_size=8), lower=st.floats(0, 120), more=st.floats(0, 120))
+@settings(max_examples=100)
+def test_a_fuller_node_above_its_mark_scores_no_better(
+    policy: ScoringPolicy, loads: list[float], lower: float, more: float
+) -> None:
+    """The mark is the level that the policy leads nodes to; where it has none, every load lies above it."""
+    fleet = evenly(loads)
+    level = policy.level(node_loads(fleet))
+    mark = 100 * max(level.cpu or 0.0, level.memory or 0.0)
+
+    emptier, fuller = policy.score(node_loads(evenly([mark + lower, mark + lower + more]), fleet), a_demand(1.0))
+
+    assert fuller <= emptier + 1e-9
+
+
+@every_policy
 def test_a_policy_says_where_it_looks(policy: ScoringPolicy) -> None:
-    """Every policy names windows and the chain of its demand; the chain ends in something always known."""
-    assert policy.windows
+    """Every policy names windows, or looks at days; the chain of its demand ends in something always known."""
+    assert policy.windows or policy.looks_at_days
     assert policy.demand_chain[-1] == "default"

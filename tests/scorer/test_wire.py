@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +74,46 @@ def test_keys_are_read_in_any_case(change: Any) -> None:
     body = {change(key): value for key, value in a_body().items()}
 
     assert read(body).names == ["node-a", "node-b"]
+
+
+GOLDEN = sorted((Path(__file__).parents[1] / "data" / "extender").glob("*.json"))
+"""Bodies as kube-scheduler v1.36.3 of the testbed sent them, to both verbs, with nodeCacheCapable true (names) and
+false (nodes; of each only managedFields and further conditions were cut off)."""
+
+
+@pytest.mark.parametrize("case", [str, str.lower, str.upper], ids=["Go's case", "lower", "upper"])
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_what_the_real_scheduler_sends_is_read(path: Path, case: Callable[[str], str]) -> None:
+    """Pod, workload, requests, limits and nodes; the keys of ExtenderArgs, the only ones without JSON tags, anyhow."""
+    document = json.loads(path.read_bytes())
+    body = json.dumps({case(key): value for key, value in document.items()}, ensure_ascii=False).encode()
+    question = read_question(path.read_bytes() if case is str else body)
+
+    assert len(GOLDEN) == 4
+    assert set(document) == {"Pod", "Nodes", "NodeNames"}
+    assert question.pod.uid == document["Pod"]["metadata"]["uid"]
+    assert (question.pod.namespace, question.pod.name[:4]) == ("shop", "web-")
+    assert question.pod.workload == a_workload("web")
+    assert question.pod.requests == Resources(cpu=0.5, memory=1.5 * GIB)
+    assert question.pod.limits == Resources(cpu=3.0, memory=5 * GIB)
+    assert sorted(question.names) == ["node-a", "node-b", "node-c"]
+    assert (question.objects is None) == path.stem.endswith("-names")
+    assert SECRET in str(document)
+    assert SECRET not in repr(question.pod)
+
+
+def test_the_real_scheduler_gets_its_nodes_back_as_it_sent_them() -> None:
+    """With nodeCacheCapable: false the nodes of the answer are those of the question, to the last field."""
+    body = (GOLDEN[0].parent / "filter-nodes.json").read_bytes()
+    sent = {node["metadata"]["name"]: node for node in json.loads(body)["Nodes"]["items"]}
+    filtering = Filtering(nodes=["node-c", "node-a"], refused={"node-b": "too hot"})
+
+    answer = json.loads(write_filtering(read_question(body), filtering))
+
+    assert {node["metadata"]["name"]: node for node in answer["Nodes"]["items"]} == {
+        name: sent[name] for name in filtering.nodes
+    }
+    assert (answer["NodeNames"], answer["FailedAndUnresolvableNodes"]) == (None, {"node-b": "too hot"})
 
 
 def test_whole_nodes_are_understood() -> None:

@@ -142,10 +142,24 @@ class AfterEviction:
             if each.target and each.ends_at > now and not each.replaced and on_its_way(each)
         ]
 
-    def ask(self, uid: str, workload: Workload | None, nodes: frozenset[str] | set[str], now: float) -> Hint:
+    def ask(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> Hint:
         """What a pod that may go to `nodes` should know. The first to ask is taken for the replacement."""
+        hint, mine = self._look(uid, workload, nodes, now)
+        if mine is not None:
+            mine.asked_by = uid
+        return hint
+
+    def hint(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> Hint:
+        """What `ask` would say; who only wants to know is not taken for a replacement."""
+        return self._look(uid, workload, nodes, now)[0]
+
+    def _look(
+        self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float
+    ) -> tuple[Hint, Eviction | None]:
+        """The hint, and the eviction whose replacement the pod would be."""
         if workload is None or not self._evictions:
-            return Hint()
+            return Hint(), None
+        candidates = frozenset(nodes)
         lasting = [each for each in self._evictions.values() if each.workload == workload and each.ends_at > now]
         avoided = frozenset(each.source for each in lasting)
         waiting = [
@@ -154,14 +168,13 @@ class AfterEviction:
             if not each.replaced
             and each.asked_by in ("", uid)
             and each.pod_uid != uid
-            and each.target in nodes
+            and each.target in candidates
             and each.target not in avoided
         ]
         if not uid or not waiting:
-            return Hint(avoided=avoided)
+            return Hint(avoided=avoided), None
         mine = min(waiting, key=lambda each: (each.asked_by != uid, each.decided_at))
-        mine.asked_by = uid
-        return Hint(avoided=avoided, preferred=mine.target)
+        return Hint(avoided=avoided, preferred=mine.target), mine
 
 
 def _replaces(pod: PlacedPod, eviction: Eviction) -> bool:

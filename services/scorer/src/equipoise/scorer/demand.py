@@ -8,8 +8,9 @@ from equipoise.contracts.demand import Link, expected_usage
 from equipoise.contracts.messages import PodDemand, Resources, WorkloadUtilization
 from equipoise.contracts.objects import Pod
 from equipoise.contracts.owners import workload_from_pod
+from equipoise.contracts.production import is_production, quality
 from equipoise.contracts.requests import pod_limit, pod_requests
-from equipoise.scorer.loads import Demand, amounts
+from equipoise.scorer.loads import Array, Demand, amounts
 
 
 def pod_demand(pod: Pod) -> PodDemand:
@@ -20,17 +21,33 @@ def pod_demand(pod: Pod) -> PodDemand:
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         workload=workload_from_pod(pod),
+        qos=quality(pod.status.qos_class),
+        priority=pod.spec.priority,
         requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
         limits=Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory")),
     )
 
 
 def expected_demand(
-    pod: PodDemand, workload: WorkloadUtilization | None, *, windows: Sequence[str], chain: tuple[Link, ...]
+    pod: PodDemand,
+    workload: WorkloadUtilization | None,
+    *,
+    windows: Sequence[str],
+    chain: tuple[Link, ...],
+    day: Array | None = None,
 ) -> Demand:
-    """The pod's expected usage over each window; `workload` is its workload's, as far as it is fresh."""
+    """The pod's expected usage over each window; `workload` and `day` are its workload's, as far as it is fresh."""
     expected = [
         expected_usage(requests=pod.requests, limits=pod.limits, workload=workload, window=window, chain=chain)
         for window in windows
     ]
-    return Demand(usage=np.array([amounts(usage) for usage, _ in expected]), sources=expected[0][1])
+    requests = np.nan_to_num(amounts(pod.requests))
+    return Demand(
+        usage=np.array([amounts(usage) for usage, _ in expected]),
+        sources=expected[0][1],
+        requests=requests,
+        limits=np.fmax(requests, np.nan_to_num(amounts(pod.limits))),
+        day=day,
+        production=is_production(pod.priority, pod.qos),
+        daemon=pod.workload is not None and pod.workload.kind == "DaemonSet",
+    )

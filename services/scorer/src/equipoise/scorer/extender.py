@@ -6,7 +6,6 @@ one is ever logged.
 """
 
 import asyncio
-import ssl
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,11 +16,14 @@ from aiohttp import web
 
 from equipoise.contracts.messages import Filtering, PodDemand
 from equipoise.runtime.clock import Clock
+from equipoise.runtime.health import Health
 from equipoise.runtime.health_server import split_address
+from equipoise.runtime.reload import PERIOD
 from equipoise.runtime.settings import ConfigurationError
 from equipoise.scorer.answer import Answer
 from equipoise.scorer.metrics import ScorerMetrics
-from equipoise.scorer.settings import ExtenderSettings, ExtenderTls
+from equipoise.scorer.settings import ExtenderSettings
+from equipoise.scorer.tls import Certificates
 from equipoise.scorer.wire import Malformed, read_question, write_error, write_filtering, write_priorities
 
 log = structlog.get_logger()
@@ -56,6 +58,7 @@ class Extender:
         self._clock = clock
         self._metrics = metrics
         self._under_way = 0
+        self._certificates: Certificates | None = None
 
     @asynccontextmanager
     async def serve(self, listen: str) -> AsyncIterator[int]:
@@ -65,7 +68,9 @@ class Extender:
         Raises ConfigurationError when the address cannot be had or a TLS file cannot be used.
         """
         host, port = split_address(listen)
-        tls = None if self._settings.tls is None else ssl_context(self._settings.tls)
+        if self._settings.tls is not None:
+            self._certificates = Certificates(self._settings.tls)
+        tls = None if self._certificates is None else self._certificates.context
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -83,6 +88,26 @@ class Extender:
             yield runner.addresses[0][1]
         finally:
             await runner.cleanup()
+
+    async def follow_certificates(self, health: Health) -> None:
+        """Take up changed TLS files while this serves, until cancelled; ends at once without TLS.
+
+        Those that cannot be used are told of, and everything goes on with what was loaded last.
+        """
+        good = True
+        while self._certificates is not None:
+            await self._clock.sleep(PERIOD)
+            if good and not self._certificates.changed():
+                continue
+            try:
+                self._certificates.reload()
+            except ConfigurationError as error:
+                good = False
+                health.problem("certificates", f"the changed certificates are not used, the old ones are: {error}")
+            else:
+                good = True
+                health.problem("certificates", None)
+                log.info("certificates exchanged")
 
     def _application(self) -> web.Application:
         application = web.Application(client_max_size=self._settings.body_limit, middlewares=[self._guard])
@@ -158,16 +183,3 @@ class Extender:
 
 def _json(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
-
-
-def ssl_context(tls: ExtenderTls) -> ssl.SSLContext:
-    """A server's context. Raises ConfigurationError when a file cannot be used."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-        if tls.client_ca_file is not None:
-            context.load_verify_locations(cafile=tls.client_ca_file)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except OSError as error:
-        raise ConfigurationError(f"scorer.extender.tls cannot be used: {error}") from error
-    return context

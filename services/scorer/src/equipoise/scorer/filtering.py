@@ -1,6 +1,6 @@
 """Which nodes a pod may not use because they would be too hot. Never the last one: a pod must be able to run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,14 +10,21 @@ from equipoise.contracts.settings import Marks
 from equipoise.scorer.loads import Demand, NodeLoads, expected_load
 
 
-def refuse_hot(names: Sequence[str], nodes: NodeLoads, demand: Demand, high: Marks) -> Filtering:
-    """Refuse nodes that would be above their high mark with the pod, in the shortest window they have measured.
+def filtered(names: Sequence[str], refused: Mapping[str, str]) -> Filtering:
+    """All but the refused; all of them when none would be left."""
+    if len(refused) == len(names):
+        return Filtering(nodes=list(names))
+    return Filtering(nodes=[name for name in names if name not in refused], refused=dict(refused))
+
+
+def above_marks(nodes: NodeLoads, demand: Demand, high: Marks) -> dict[str, str]:
+    """Nodes that would be above their high mark with the pod, in the shortest window they have measured, and why.
 
     A node of unknown load stays: not knowing is no reason to keep a pod from running.
     """
     expected = 100.0 * expected_load(nodes, demand)
     refused: dict[str, str] = {}
-    for index, name in enumerate(names):
+    for index, name in enumerate(nodes.names):
         measured = expected[index][~np.isnan(expected[index]).all(axis=1)]
         if not len(measured):
             continue
@@ -26,6 +33,4 @@ def refuse_hot(names: Sequence[str], nodes: NodeLoads, demand: Demand, high: Mar
             if mark is not None and measured[0][position] > mark:
                 refused[name] = f"{resource} load would be {measured[0][position]:.1f}%, above {mark:g}%"
                 break
-    if len(refused) == len(names):
-        return Filtering(nodes=list(names))
-    return Filtering(nodes=[name for name in names if name not in refused], refused=refused)
+    return refused

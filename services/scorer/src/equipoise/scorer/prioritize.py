@@ -7,12 +7,15 @@ import numpy as np
 
 from equipoise.contracts.messages import NodeScore, PodDemand, ScoreDecision
 from equipoise.scorer.after_eviction import Hint
-from equipoise.scorer.answer import Answer, answer
-from equipoise.scorer.loads import Array, Demand, NodeLoads, expected_load, resources
+from equipoise.scorer.answer import HIGHEST, Answer, answer
+from equipoise.scorer.loads import Array, Demand, Flags, NodeLoads, expected_load, resources
 from equipoise.scorer.policies import ScoringPolicy
 
 _EXPLAINED = 10
 """Nodes that a published decision tells of."""
+
+AVOIDED = "a pod of this workload was evicted from it, or is about to be"
+PREFERRED = "the evicted pod was meant to come here"
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,20 +31,37 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rank(
-    policy: ScoringPolicy, names: Sequence[str], nodes: NodeLoads, demand: Demand, hint: Hint, *, least_spread: float
+    policy: ScoringPolicy,
+    names: Sequence[str],
+    nodes: NodeLoads,
+    demand: Demand,
+    hint: Hint,
+    *,
+    least_spread: float,
+    highest: int = HIGHEST,
 ) -> Ranked:
-    """Score the nodes (same order as `names`) and turn the scores into integers."""
-    points = policy.score(nodes, demand)
-    overfull = np.any(expected_load(nodes, demand) > 1.0, axis=(1, 2))
+    """Score the nodes (same order as `names`) and turn the scores into integers 0..`highest`."""
+    points, overfull = points_of(policy, nodes, demand)
     avoided = np.zeros(len(names), np.bool_)
     preferred: int | None = None
     if hint.avoided or hint.preferred:
         avoided = np.array([name in hint.avoided for name in names], np.bool_)
         preferred = names.index(hint.preferred) if hint.preferred in names else None
-    integers = answer(points, overfull=overfull, avoided=avoided, preferred=preferred, least_spread=least_spread)
-    return Ranked(
-        names=names, points=np.where(overfull | avoided, 0.0, points), answer=integers, nodes=nodes, demand=demand
+    integers = answer(
+        points,
+        overfull=overfull,
+        avoided=avoided,
+        preferred=preferred,
+        least_spread=least_spread,
+        highest=highest,
     )
+    return Ranked(names=names, points=np.where(avoided, 0.0, points), answer=integers, nodes=nodes, demand=demand)
+
+
+def points_of(policy: ScoringPolicy, nodes: NodeLoads, demand: Demand) -> tuple[Array, Flags]:
+    """Per node 0..100, the policy's and 0 for overfull ones; and which those are."""
+    overfull = np.any(expected_load(nodes, demand) > 1.0, axis=(1, 2))
+    return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
 
 
 def decision(
@@ -82,7 +102,7 @@ def decision(
 def _why(ranked: Ranked, index: int, hint: Hint, why_unknown: Callable[[str], str]) -> str:
     """One node's load now and with the pod, in the shortest window that it has measured."""
     if ranked.names[index] in hint.avoided:
-        return "a pod of this workload was evicted from it, or is about to be"
+        return AVOIDED
     now, then = ranked.nodes.load[index], expected_load(ranked.nodes, ranked.demand)[index]
     row = next((row for row in range(len(now)) if not np.isnan(now[row]).all()), None)
     if row is None:
@@ -94,4 +114,4 @@ def _why(ranked: Ranked, index: int, hint: Hint, why_unknown: Callable[[str], st
         if getattr(before, name) is not None
     ]
     text = f"{ranked.nodes.windows[row]}: {', '.join(parts)}"
-    return f"{text}; the evicted pod was meant to come here" if ranked.names[index] == hint.preferred else text
+    return f"{text}; {PREFERRED}" if ranked.names[index] == hint.preferred else text

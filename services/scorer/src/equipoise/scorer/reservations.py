@@ -61,20 +61,32 @@ class Reservations:
             self._booked[:] = 0.0  # sums and differences leave crumbs
         return booking
 
-    def booked(self, capacity: int, now: float) -> Array | None:
-        """rows × windows × resources: what lies on each row now; None when nothing does."""
-        for uid, booking in list(self._bookings.items()):
+    def booked(self, capacity: int, now: float, *, asking: str = "") -> Array | None:
+        """rows × windows × resources: what lies on each row now, but for crumbs of rounding; None when nothing does.
+        It is the array that is kept: not to be written to.
+
+        Without the booking of the pod that asks (a UID): it is not in its own way.
+        """
+        while self._bookings:
+            uid, booking = next(iter(self._bookings.items()))
             if booking.expires_at > now:
                 break
             self.release(uid)
         if not self._bookings:
             return None
         self._fit(capacity, self._booked[0])
-        return np.maximum(self._booked[:capacity], 0.0)
+        booked = self._booked[:capacity]
+        if (own := self._bookings.get(asking)) is not None:
+            booked = booked.copy()
+            booked[own.rows] -= own.usage
+        return booked
+
+    def count(self, row: int, *, asking: str = "") -> int:
+        """How many bookings lie on a row, but for that of the pod that asks."""
+        return sum(uid != asking and row in booking.rows for uid, booking in self._bookings.items())
 
     def _fit(self, rows: int, cell: Array) -> None:
         if self._booked.shape[1:] != cell.shape:
             self._booked = np.zeros((0, *cell.shape))
         if len(self._booked) < rows:
-            more = np.zeros((rows - len(self._booked), *cell.shape))
-            self._booked = np.asfortranarray(np.concatenate([self._booked, more]))  # as the fleet's arrays lie
+            self._booked = np.concatenate([self._booked, np.zeros((rows - len(self._booked), *cell.shape))])

@@ -1,6 +1,7 @@
 """The shell of the scorer: hears the bus, keeps the picture, answers kube-scheduler and the bus."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import structlog
@@ -9,9 +10,12 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.messages import (
     EvictionIntent,
     EvictionOutcome,
+    ExplainQuestion,
+    Explanation,
     Filtering,
     NodePlacement,
     NodeUtilization,
+    PlacedPod,
     PodDemand,
     PrioritizeQuestion,
     Ranking,
@@ -20,22 +24,35 @@ from equipoise.contracts.messages import (
     WorkloadUtilization,
 )
 from equipoise.contracts.settings import LoadSettings, Thresholds
-from equipoise.contracts.subjects import PREFIX, SCORE_FILTER, SCORE_PRIORITIZE, decision
+from equipoise.contracts.subjects import (
+    PREFIX,
+    SCORE_EXPLAIN,
+    SCORE_FILTER,
+    SCORE_PRIORITIZE,
+    decision,
+    fleet_review,
+    placement_advice,
+)
 from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.health import Health
+from equipoise.scorer.advice import deserves_advice
 from equipoise.scorer.answer import Answer, neutral
 from equipoise.scorer.extender import Extender
+from equipoise.scorer.fleet_review import HOUR, Reviewer
 from equipoise.scorer.metrics import ScorerMetrics
 from equipoise.scorer.picture import Picture, Prioritized
-from equipoise.scorer.policies import POLICIES
+from equipoise.scorer.policies import POLICIES, ScoringPolicy
 from equipoise.scorer.sampling import Sampler
 from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.shadow import Shadow
 
 log = structlog.get_logger()
 
 _HOUSEKEEPING_SECONDS = 5.0
 _WAITING_DECISIONS = 100
+_REVIEW_SECONDS = 10.0
+_SET_TO_NEUTRAL = "scores are set to neutral (scorer.neutral)"
 
 
 class Scorer:
@@ -59,15 +76,23 @@ class Scorer:
         self._clock = clock
         self._health = health
         self._metrics = ScorerMetrics(metrics)
-        policy = settings.policy
+        policy, shadow = settings.policy, settings.shadow
+        self._shadow = None if shadow is None else Shadow(shadow, _name_of(shadow), least_spread=settings.least_spread)
         self._picture = Picture(
             load=load,
             policy=policy,
-            policy_name=next(name for name, kind in POLICIES.items() if isinstance(policy, kind)),
+            policy_name=_name_of(policy),
             least_spread=settings.least_spread,
             reservation=settings.reservation,
             after_eviction=settings.after_eviction,
+            resolution=settings.extender.resolution,
+            shadow=self._shadow,
         )
+        self._reviewer = Reviewer(thresholds.high)
+        self._to_advise: asyncio.Queue[tuple[str, PlacedPod]] = asyncio.Queue(
+            max(1, math.ceil(settings.advice.per_second))
+        )
+        self._advising = False
         self._sampler = Sampler(settings.decisions_per_second)
         self._decisions: asyncio.Queue[ScoreDecision] = asyncio.Queue(_WAITING_DECISIONS)
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -88,10 +113,12 @@ class Scorer:
             [
                 Endpoint(subject=SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=self.on_prioritize_question),
                 Endpoint(subject=SCORE_FILTER, question=PrioritizeQuestion, answer=self.on_filter_question),
+                Endpoint(subject=SCORE_EXPLAIN, question=ExplainQuestion, answer=self.on_explain_question),
             ],
         )
         self._look_after_picture()
         self._health.warmed_up()
+        self._advising = self._settings.advice.per_second > 0
 
     async def run(self) -> None:
         """Answer until cancelled. Raises ConfigurationError when the address cannot be had."""
@@ -101,6 +128,9 @@ class Scorer:
             log.info("answering", listen=self._settings.listen, port=port, neutral=self._settings.neutral)
             tasks.create_task(self._publish_decisions())
             tasks.create_task(self._keep_house())
+            tasks.create_task(self._advise())
+            tasks.create_task(self._review_fleet())
+            tasks.create_task(extender.follow_certificates(self._health))
 
     # what is heard
 
@@ -125,7 +155,9 @@ class Scorer:
         arrivals = self._picture.on_placement(delivery.message, self._clock.now())
         self._count_outdated("node_placement", arrivals is not None)
         for arrival in arrivals or ():
-            self._metrics.on_placed(followed=arrival.followed, chance=arrival.booking.chance)
+            if arrival.booking is not None:
+                self._metrics.on_placed(followed=arrival.followed, chance=arrival.booking.chance)
+            self._may_advise(arrival.pod, arrival.node)
 
     # what is asked
 
@@ -140,11 +172,16 @@ class Scorer:
         """`score.filter`. Who asks it wants the answer: it needs no opting in."""
         return self.filter(question.pod, list(dict.fromkeys(question.nodes)))
 
+    async def on_explain_question(self, question: ExplainQuestion) -> Explanation:
+        """`score.explain`: why a pod would go where, as if asked now."""
+        by = _SET_TO_NEUTRAL if self._settings.neutral else ""
+        return self._picture.explain_question(question, self._clock.now(), neutral_by=by)
+
     def prioritize(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> Answer:
-        """One integer 0..10 per node. Late questions are answered at once and neutrally."""
+        """One integer per node, 0..`scorer.extender.resolution`. Late questions are answered at once and neutrally."""
         now = self._clock.now()
         if self._settings.neutral:
-            answer = neutral(len(names), "scores are set to neutral (scorer.neutral)")
+            answer = neutral(len(names), _SET_TO_NEUTRAL)
             prioritized = Prioritized(answer=answer, reason="setting")
         elif late:
             answer = neutral(len(names), "the question was too late to be looked at")
@@ -153,6 +190,13 @@ class Scorer:
             prioritized = self._picture.prioritize(pod, names, now)
         if prioritized.reason:
             self._metrics.neutral.labels(prioritized.reason).inc()
+        if prioritized.shadow is not None:
+            self._metrics.shadow_questions.inc()
+            self._metrics.shadow_disagreements.inc(not prioritized.shadow.agrees)
+        elif self._shadow is not None and self._shadow.failure:
+            self._metrics.shadow_failures.inc()
+            self._health.problem("shadow", f"the shadow policy failed and is off: {self._shadow.failure}")
+            self._shadow = None  # said once
         if self._sampler.take(self._clock.monotonic()):
             self._tell(self._picture.explain(prioritized, pod, len(names), now))
         return prioritized.answer
@@ -187,6 +231,42 @@ class Scorer:
                 self._metrics.dropped.inc()
                 log.debug("decision dropped", pod=told.pod.name, error=str(error))
 
+    def _may_advise(self, pod: PlacedPod, node: str) -> None:
+        """Not of what was there when this scorer began: nobody knows how the fleet was then."""
+        life = self._load.freshness.score
+        if not self._advising or not deserves_advice(pod, node, life=life, now=self._clock.now()):
+            return
+        try:
+            self._to_advise.put_nowait((node, pod))
+        except asyncio.QueueFull:
+            self._reviewer.skip()
+            self._metrics.advice.labels("skipped").inc()
+
+    async def _advise(self) -> None:
+        """At a steady pace, so that between two of them there is time to answer."""
+        while True:
+            node, pod = await self._to_advise.get()
+            told = self._picture.advise(pod, node, self._thresholds.high, self._clock.now())
+            if told is not None:
+                try:
+                    await self._bus.publish(placement_advice(pod.namespace, pod.name, pod.uid), told)
+                    self._metrics.advice.labels("told").inc()
+                except BusError as error:
+                    self._metrics.advice.labels("dropped").inc()
+                    log.debug("advice dropped", pod=pod.name, error=str(error))
+            await self._clock.sleep(1.0 / self._settings.advice.per_second)
+
+    async def _review_fleet(self) -> None:
+        while True:
+            await self._clock.sleep(_REVIEW_SECONDS)
+            now = self._clock.now()
+            names, load = self._picture.fleet.current_load(now)
+            for review in self._reviewer.look(names, load, now, known=not self._picture.doubt(now)):
+                try:
+                    await self._bus.publish(fleet_review(int(review.since // HOUR), int(review.since)), review)
+                except BusError as error:
+                    log.debug("review dropped", error=str(error))  # the next one holds it too, but for an hour's last
+
     async def _keep_house(self) -> None:
         while True:
             await self._clock.sleep(_HOUSEKEEPING_SECONDS)
@@ -197,6 +277,9 @@ class Scorer:
         picture = self._picture
         picture.forget(now)
         self._health.problem("coverage", picture.doubt(now) or None)
+        unmeasured = ", ".join(picture.fleet.unmeasured())
+        text = f"the policy looks at {unmeasured}, which no node has: see collector.statistics and statisticsLimit"
+        self._health.problem("statistics", text if unmeasured else None)
         known = picture.fleet.fresh_count(now)
         self._metrics.nodes.labels("known").set(known)
         self._metrics.nodes.labels("unknown").set(len(picture.fleet) - known)
@@ -209,10 +292,16 @@ class Scorer:
     def _say_missing_windows(self) -> None:
         """Windows that a policy weighs but nobody measures are left out; with none left every score is neutral."""
         configured = [window.name for window in self._load.windows]
-        missing = [name for name in self._settings.policy.windows if name not in configured]
-        if missing:
-            log.warning("windows not measured", policy_windows=missing, load_windows=configured)
-        text = None
-        if len(missing) == len(self._settings.policy.windows):
-            text = f"the policy looks at windows {', '.join(missing)}, load.windows has {', '.join(configured)}"
-        self._health.problem("policy", text)
+        for key, policy in (("policy", self._settings.policy), ("shadow", self._settings.shadow)):
+            wanted = () if policy is None else policy.windows
+            missing = [name for name in wanted if name not in configured]
+            if missing:
+                log.warning("windows not measured", policy=key, policy_windows=missing, load_windows=configured)
+            text = None
+            if missing and len(missing) == len(wanted):
+                text = f"the {key} looks at windows {', '.join(missing)}, load.windows has {', '.join(configured)}"
+            self._health.problem(key, text)
+
+
+def _name_of(policy: ScoringPolicy) -> str:
+    return next(name for name, kind in POLICIES.items() if isinstance(policy, kind))

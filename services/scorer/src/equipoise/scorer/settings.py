@@ -1,6 +1,6 @@
 """What the scorer is told: how to score, where to be asked. Load and thresholds are shared: see there."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -11,7 +11,7 @@ from equipoise.scorer.policies.water_level import WaterLevel
 
 
 class ExtenderTls(Section, frozen=True, kw_only=True):
-    """Files in PEM format."""
+    """Files in PEM format; taken up within seconds when they change. `equipoise certificates` makes them."""
 
     certificate_file: str
     key_file: str
@@ -41,8 +41,24 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
     filter: bool = False
     """Refuse nodes that would be above their high mark with the pod. Needs `filterVerb: filter` in kube-scheduler."""
 
+    resolution: Literal[10, 100] = 10
+    """The highest integer of an answer; 100 only beside `weight: 1` in the extender's entry.
+
+    kube-scheduler adds integer × weight × 10 points to a node and clamps nothing (pkg/scheduler/schedule_one.go of
+    v1.36, MaxNodeScore ÷ MaxExtenderPriority). So 10 with the shipped weight of 5 spans 500 points in steps of 50, and
+    100 with weight 1 spans 1,000 in steps of 10: twice the say, beside at most 1,200 points of its own plugins. 100
+    with weight 5 would drown everything else.
+    """
+
     tls: ExtenderTls | None = None
     """null: plain HTTP."""
+
+
+class AdviceSettings(Section, frozen=True, kw_only=True):
+    """Every placed pod is scored as if its scheduler had asked: `equipoise report` adds it up."""
+
+    per_second: Annotated[float, Meta(ge=0)] = 10.0
+    """Placements that are looked at, at most; what comes faster is counted as skipped. 0: none."""
 
 
 class ScorerSettings(Section, frozen=True, kw_only=True):
@@ -59,6 +75,9 @@ class ScorerSettings(Section, frozen=True, kw_only=True):
 
     policy: Policy = WaterLevel()
 
+    shadow: Policy | None = None
+    """A second policy that only looks on: what it would have answered is counted and told, and changes nothing."""
+
     least_spread: Annotated[float, Meta(ge=0, le=100)] = 5.0
     """Points of the policy by which best and worst node must differ, else the answer is neutral."""
 
@@ -74,5 +93,7 @@ class ScorerSettings(Section, frozen=True, kw_only=True):
 
     decisions_per_second: Annotated[float, Meta(ge=0)] = 10.0
     """Answers published with their inputs on `decision.scorer.…`, at most; 0: none."""
+
+    advice: AdviceSettings = AdviceSettings()
 
     extender: ExtenderSettings = ExtenderSettings()

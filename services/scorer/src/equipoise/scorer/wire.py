@@ -30,7 +30,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The node objects as they came, when the caller does not cache nodes (nodeCacheCapable: false)."""
 
 
-class HostPriority(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class HostPriority(msgspec.Struct, rename="pascal", gc=False):
     host: str
     score: int
 
@@ -95,16 +95,14 @@ def _read(body: bytes) -> Question:
             raise Malformed("Nodes and NodeNames are both missing: one of them is needed")
         objects = nodes.items
         names = [_NODE.decode(node).metadata.name for node in objects]
-    for name in (pod.namespace, pod.name, *names):
-        name.encode()
+    # Halves of surrogate pairs can be read and not written again; together the names are looked at in one go.
+    "".join((pod.namespace, pod.name, *names)).encode()
     return Question(pod=pod, names=list(dict.fromkeys(names)), objects=objects)
 
 
 def write_priorities(names: Sequence[str], scores: Rows) -> bytes:
     """HostPriorityList: one integer per host."""
-    return msgspec.json.encode(
-        [HostPriority(host=name, score=score) for name, score in zip(names, scores.tolist(), strict=True)]
-    )
+    return msgspec.json.encode(list(map(HostPriority, names, scores.tolist())))
 
 
 def write_filtering(question: Question, filtering: Filtering) -> bytes:

@@ -5,7 +5,7 @@ scheduler of Hello (its document repairs the formula of Trimaran's TargetLoadPac
 cluster's own level instead of a fixed one).
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -15,7 +15,8 @@ from equipoise.contracts.demand import WATER_LEVEL, Link
 from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.settings import Section
-from equipoise.scorer.loads import Array, Demand, NodeLoads, expected_load
+from equipoise.scorer.loads import BEYOND, Array, Demand, NodeLoads
+from equipoise.scorer.policies.policy import ScoringPolicy
 
 Weight = Annotated[float, Meta(ge=0)]
 
@@ -28,7 +29,7 @@ class ResourceWeights(Section, frozen=True, kw_only=True):
     """Less than cpu: memory hardly moves with the time of day, and requests guard it better."""
 
 
-class WaterLevel(Section, frozen=True, kw_only=True, tag_field="name", tag="water_level"):
+class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
     """Scores by the distance to the cluster's level."""
 
     cluster_cpu_min_node_weight: Weight = 0.2
@@ -39,8 +40,6 @@ class WaterLevel(Section, frozen=True, kw_only=True, tag_field="name", tag="wate
 
     resource_weights: ResourceWeights = ResourceWeights()
 
-    demand_chain: ClassVar[tuple[Link, ...]] = WATER_LEVEL
-
     def __post_init__(self) -> None:
         if not any(self.window_weights.values()):
             raise ValueError("windowWeights needs at least one window with a weight above 0")
@@ -48,18 +47,34 @@ class WaterLevel(Section, frozen=True, kw_only=True, tag_field="name", tag="wate
             raise ValueError("resourceWeights needs at least one weight above 0")
 
     @property
+    def demand_chain(self) -> tuple[Link, ...]:
+        return WATER_LEVEL
+
+    @property
     def windows(self) -> tuple[str, ...]:
         return tuple(name for name, weight in self.window_weights.items() if weight > 0)
 
     def score(self, nodes: NodeLoads, demand: Demand) -> Array:
         """Weighted mean, over windows and resources that are known, of the distance score of each."""
-        expected = 100.0 * expected_load(nodes, demand)
-        scores = distance_score(expected, 100.0 * self._levels(nodes)[np.newaxis, :, :])
-        weights = np.where(np.isnan(scores), 0.0, self._weights(nodes.windows)[np.newaxis, :, :])
-        total = weights.sum(axis=(1, 2))
-        weighted = (np.where(np.isnan(scores), 0.0, scores) * weights).sum(axis=(1, 2))
+        rows = [index for index, name in enumerate(nodes.windows) if self.window_weights.get(name, 0.0) > 0.0]
+        if not rows:
+            return np.zeros(len(nodes.load))
+        # windows × resources × nodes: every operation runs along the nodes, and over all columns at once.
+        load, levels = nodes.load.transpose(1, 2, 0)[rows], self._levels(nodes)[rows][:, :, np.newaxis]
+        share = np.minimum(demand.usage[rows][:, :, np.newaxis] / nodes.base.T, BEYOND)
+        scores = distance_score(100.0 * (load + share), 100.0 * levels)
+        weights = np.outer(
+            [self.window_weights[nodes.windows[row]] for row in rows],
+            [getattr(self.resource_weights, resource) for resource in RESOURCES],
+        )[:, :, np.newaxis]
+        known = scores == scores
+        if known.all():
+            known_mean: Array = (weights * scores).sum(axis=(0, 1)) / weights.sum()
+            return known_mean
+        total = (weights * known).sum(axis=(0, 1))
+        weighted = (weights * np.where(known, scores, 0.0)).sum(axis=(0, 1))
         mean: Array = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
-        return np.clip(mean, 0.0, 100.0)
+        return mean
 
     def level(self, nodes: NodeLoads) -> Resources:
         """The level in the first of its windows that anybody has measured."""
@@ -72,21 +87,9 @@ class WaterLevel(Section, frozen=True, kw_only=True, tag_field="name", tag="wate
         return Resources()
 
     def _levels(self, nodes: NodeLoads) -> Array:
-        """windows × resources, 0..1: the level of all fresh nodes, each node counting alike; NaN when there is none."""
-        known = ~np.isnan(nodes.fleet)
-        count = known.sum(axis=0)
-        average = np.divide(
-            np.where(known, nodes.fleet, 0.0).sum(axis=0), count, out=np.full(count.shape, np.nan), where=count > 0
-        )
-        minimum = np.fmin.reduce(nodes.fleet, axis=0, initial=np.inf)
+        """windows × resources, 0..1: the level of all fresh nodes; NaN where there is none."""
         w = self.cluster_cpu_min_node_weight
-        return np.where(count > 0, (average + minimum * w) / (1.0 + w), np.nan)
-
-    def _weights(self, windows: tuple[str, ...]) -> Array:
-        return np.outer(
-            [self.window_weights.get(name, 0.0) for name in windows],
-            [getattr(self.resource_weights, resource) for resource in RESOURCES],
-        )
+        return (nodes.fleet.mean + nodes.fleet.minimum * w) / (1.0 + w)
 
 
 def distance_score(expected: Array, level: Array) -> Array:
@@ -96,9 +99,9 @@ def distance_score(expected: Array, level: Array) -> Array:
     formula: at c = 0 a node that stays empty gets 100 and every other 0; at c ≥ 100 all that is not overfull gets 100.
     """
     c = np.clip(level, 0.0, 100.0)
-    t = expected
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        below = np.where(c > 0, (100.0 - c) * t / c + c, 100.0)
-        above = np.where(c < 100, c * (100.0 - t) / (100.0 - c), 0.0)
-    scores = np.where(t <= c, below, np.where(t <= 100.0, above, 0.0))
-    return np.where(np.isnan(t) | np.isnan(level), np.nan, scores)
+        # Each side is a line; the ends of the formula are lines as well.
+        rise, start = np.where(c > 0.0, (100.0 - c) / c, 0.0), np.where(c > 0.0, c, 100.0)
+        fall = np.where(c < 100.0, c / (100.0 - c), 0.0)
+        scores = np.where(expected <= c, rise * expected + start, fall * (100.0 - expected))
+    return np.where(np.isnan(level), np.nan, np.clip(scores, 0.0, 100.0))

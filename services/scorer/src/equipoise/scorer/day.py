@@ -1,0 +1,114 @@
+"""The day that lies before each node: the daily profiles of its pods' workloads, added up.
+
+A profile holds 24 hourly slots of a day, so the coming 24 hours are all of them, whatever the hour is.
+"""
+
+import copy
+
+import numpy as np
+
+from equipoise.contracts.load import RESOURCES
+from equipoise.contracts.messages import NodePlacement, NodeUtilization, Resources, WorkloadUtilization
+from equipoise.contracts.workload import Workload
+from equipoise.scorer.hotspot import UsageOf
+from equipoise.scorer.loads import SLOTS, Array, Days, Rows, amounts
+
+LEAST_SLOTS = 6
+"""A workload of which fewer hours are known has no day yet: it is taken to use the same all day."""
+
+_MEAN_LIFE = 1.0
+"""Seconds for which the fleet's mean day is used again: it moves slowly, and questions come by the hundred."""
+
+
+def workload_day(workload: WorkloadUtilization | None) -> Array | None:
+    """resources × slots: cores and bytes of one replica in each hour; None when it has no day yet.
+
+    Unknown hours are the mean of the known ones, so that they neither make a peak nor hide one.
+    """
+    if workload is None:
+        return None
+    day = np.full((len(RESOURCES), SLOTS), np.nan)
+    for row, resource in enumerate(RESOURCES):
+        slots = workload.profile.get(resource, [])[:SLOTS]
+        day[row, : len(slots)] = [np.nan if value is None or value < 0 else value for value in slots]
+    known = np.isfinite(day)
+    count = known.sum(axis=1, keepdims=True)
+    if count.min() < LEAST_SLOTS:
+        return None
+    filled: Array = np.where(known, day, np.where(known, day, 0.0).sum(axis=1, keepdims=True) / count)
+    return filled
+
+
+class FleetDays:
+    """Every node's day, one row each as in the fleet."""
+
+    def __init__(self) -> None:
+        self._workloads: dict[Workload, Array] = {}
+        self._share: Array = np.full((len(RESOURCES), 0, SLOTS), np.nan)
+        self._peak: Array = np.full((len(RESOURCES), 0), np.nan)
+        self._base: Array = np.full((len(RESOURCES), 0), np.nan)
+        self._mean: tuple[Array, Array] | None = None
+        self._mean_until = -np.inf
+
+    def learn(self, workload: WorkloadUtilization) -> None:
+        """A workload's day; nodes use it from their next message on."""
+        day = workload_day(workload)
+        if day is None:
+            self._workloads.pop(workload.workload, None)
+        else:
+            self._workloads[workload.workload] = day
+
+    def forget(self, workload: Workload) -> None:
+        self._workloads.pop(workload, None)
+
+    def take(
+        self, row: int, utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, base: Array
+    ) -> None:
+        """Add up the days of a node's pods; those without a day use what they use now, all day. Who leaves has none."""
+        day = np.zeros((len(RESOURCES), SLOTS))
+        flat = np.nan_to_num(amounts(utilization.system))
+        for pod in placement.pods:
+            if pod.terminating:
+                continue
+            known = self._workloads.get(pod.workload) if pod.workload is not None else None
+            if known is not None:
+                day += known
+            else:
+                flat += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
+        self._share[:, row] = (day + flat[:, np.newaxis]) / base[:, np.newaxis]
+        self._peak[:, row] = self._share[:, row].max(axis=1)
+        self._base[:, row] = base
+
+    def drop(self, row: int) -> None:
+        self._share[:, row], self._peak[:, row], self._base[:, row] = np.nan, np.nan, np.nan
+
+    def grow(self, rows: int) -> None:
+        more = rows - self._share.shape[1]
+        self._share = np.concatenate([self._share, np.full((len(RESOURCES), more, SLOTS), np.nan)], axis=1)
+        self._peak = np.concatenate([self._peak, np.full((len(RESOURCES), more), np.nan)], axis=1)
+        self._base = np.concatenate([self._base, np.full((len(RESOURCES), more), np.nan)], axis=1)
+
+    def own_copy(self) -> "FleetDays":
+        """The same days, to be changed for one question."""
+        other = copy.copy(self)
+        other._share, other._peak, other._base = self._share.copy(), self._peak.copy(), self._base.copy()
+        other._mean = None
+        return other
+
+    def of_workload(self, workload: Workload | None) -> Array | None:
+        """resources × slots of one replica; None when it has no day."""
+        return None if workload is None else self._workloads.get(workload)
+
+    def of(self, rows: Rows, booked: Array | None, now: float) -> Days:
+        """The days of these nodes, with what is booked on them (rows × windows × resources)."""
+        mean, base = self._means(now)
+        booked_now = np.zeros_like(self._peak) if booked is None else np.maximum(booked[:, 0].T / self._base, 0.0)
+        return Days(share=self._share, peak=self._peak, booked=booked_now, rows=rows, mean=mean, base=base)
+
+    def _means(self, now: float) -> tuple[Array, Array]:
+        if self._mean is None or now > self._mean_until:
+            known = ~np.isnan(self._peak).any(axis=0)
+            count = max(1, int(known.sum()))
+            mean = self._share[:, known].sum(axis=1) / count
+            self._mean, self._mean_until = (mean, self._base[:, known].sum(axis=1) / count), now + _MEAN_LIFE
+        return self._mean

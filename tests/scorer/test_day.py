@@ -1,0 +1,88 @@
+"""The coming day of nodes, from the profiles of their pods' workloads."""
+
+import msgspec
+import numpy as np
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
+
+from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.workload import Workload
+from equipoise.scorer.day import LEAST_SLOTS, FleetDays, workload_day
+from equipoise.scorer.hotspot import UsageOf, pod_usage
+from equipoise.scorer.loads import SLOTS
+
+WEB = Workload(kind="Deployment", group="apps", namespace="shop", name="web")
+USAGE: UsageOf = pod_usage({}, load=LoadSettings(), chain=("measured", "request", "limit", "default"), now=NOW)
+
+
+def a_workload(cpu: list[float | None], memory: list[float | None] | None = None) -> WorkloadUtilization:
+    return WorkloadUtilization(
+        workload=WEB, replicas=3, sampled_at=NOW, queried_at=NOW, epoch=1, sequence=1,
+        windows={"5m": WindowUsage(sampled_at=NOW, mean=Resources(cpu=1.0, memory=GIB))},
+        profile={"cpu": cpu, "memory": memory if memory is not None else [GIB] * SLOTS},
+    )  # fmt: skip
+
+
+def test_an_unknown_hour_is_the_mean_of_the_known_ones() -> None:
+    """It neither makes a peak nor hides one."""
+    day = workload_day(a_workload([1.0, 3.0] * 11 + [None, None]))
+
+    assert day is not None
+    assert day[0].tolist() == [1.0, 3.0] * 11 + [2.0, 2.0]
+
+
+def test_a_few_hours_are_no_day() -> None:
+    """Then the workload is taken to use all day what it uses now."""
+    known: list[float | None] = [1.0] * (LEAST_SLOTS - 1)
+
+    assert workload_day(a_workload(known)) is None
+    assert workload_day(a_workload([*known, 1.0])) is not None
+    assert workload_day(a_workload([1.0] * SLOTS, [])) is None
+    assert workload_day(None) is None
+
+
+def the_day_of(pods: list[str], *, workload: WorkloadUtilization | None, leaving: str = "") -> list[float]:
+    """Cores in each hour of a node with these pods of WEB, each measured at half a core; its system uses 0.5."""
+    days = FleetDays()
+    days.grow(1)
+    if workload is not None:
+        days.learn(workload)
+    placed = [msgspec.structs.replace(a_placed_pod(name, workload=WEB), terminating=name == leaving) for name in pods]
+    utilization = msgspec.structs.replace(
+        a_node_utilization("a", 1.0),
+        system=Resources(cpu=0.5, memory=0.0),
+        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in placed},
+    )
+    days.take(0, utilization, a_placement("a", placed), USAGE, np.array([10.0, 64 * GIB]))
+    found: list[float] = (10.0 * days.of(np.array([0]), None, NOW).share[0, 0]).tolist()
+    return found
+
+
+def test_a_nodes_day_is_the_sum_of_its_pods_days_and_its_own_use() -> None:
+    """Two pods of one core by day and none by night."""
+    workload = a_workload([1.0] * 12 + [0.0] * 12)
+
+    assert np.allclose(the_day_of(["x", "y"], workload=workload), [2.5] * 12 + [0.5] * 12)
+
+
+def test_a_pod_without_a_day_uses_all_day_what_it_uses_now() -> None:
+    """As measured."""
+    assert np.allclose(the_day_of(["x", "y"], workload=None), [1.5] * SLOTS)
+
+
+def test_a_pod_that_leaves_has_no_day_here() -> None:
+    """It will work elsewhere."""
+    assert np.allclose(the_day_of(["x", "y"], workload=None, leaving="y"), [1.0] * SLOTS)
+
+
+def test_the_mean_is_that_of_the_known_nodes() -> None:
+    """A row that was dropped, or never filled, is no idle node."""
+    days = FleetDays()
+    days.grow(3)
+    for row, cores in ((0, 2.0), (1, 4.0)):
+        utilization = msgspec.structs.replace(a_node_utilization("a", cores), system=Resources(cpu=cores, memory=0.0))
+        days.take(row, utilization, a_placement("a", []), USAGE, np.array([10.0, 64 * GIB]))
+
+    assert np.allclose(days.of(np.array([0]), None, NOW).mean[0], 0.3)
+    days.drop(1)
+    assert np.allclose(days.of(np.array([0]), None, NOW + 10).mean[0], 0.2)

@@ -1,0 +1,94 @@
+"""What is told of an hour of the fleet."""
+
+import numpy as np
+import pytest
+
+from equipoise.contracts.messages import FleetReview, Resources
+from equipoise.contracts.settings import Marks
+from equipoise.scorer.fleet_review import Reviewer
+from equipoise.scorer.loads import Array
+
+HOUR = 500_000 * 3_600.0
+"""A full hour."""
+
+NAMES = ["a", "b", "c"]
+
+
+def loads(*cpu: float) -> Array:
+    """Of a, b and c; memory at 30 %."""
+    return np.array([[each, 0.3 if each == each else np.nan] for each in cpu])
+
+
+def looked(
+    reviewer: Reviewer, load: Array, begin: float, end: float, *, step: float = 10.0, known: bool = True
+) -> list[FleetReview]:
+    """Look every few seconds over a span."""
+    told: list[FleetReview] = []
+    for now in np.arange(begin, end + step / 2, step):
+        told += reviewer.look(NAMES, load, float(now), known=known)
+    return told
+
+
+def test_time_over_the_mark_is_added_up_per_node() -> None:
+    """In any resource, and only what is above; the whole hour ends exactly at its end."""
+    reviewer = Reviewer(Marks(cpu=65, memory=80))
+    looked(reviewer, loads(0.9, 0.65, 0.2), HOUR, HOUR + 1_200)
+    last = looked(reviewer, loads(0.5, 0.7, 0.2), HOUR + 1_210, HOUR + 3_605)[-1]
+
+    assert (last.since, last.until, last.seen) == (HOUR, HOUR + 3_600, 3_600.0)
+    assert last.over == {"a": 1_200.0, "b": 2_400.0}
+    assert last.high == Resources(cpu=0.65, memory=0.8)
+    assert last.nodes == 3
+
+
+def test_the_spread_is_the_mean_over_time() -> None:
+    """Two thirds of the hour at 0.6, the rest at 0.3; nodes of unknown load take no part."""
+    reviewer = Reviewer(Marks(cpu=65))
+    looked(reviewer, loads(0.8, 0.2, np.nan), HOUR, HOUR + 2_400)
+    last = looked(reviewer, loads(0.5, 0.2, np.nan), HOUR + 2_410, HOUR + 3_600)[-1]
+
+    assert last.spread.cpu == pytest.approx((2 * 0.6 + 0.3) / 3)
+    assert last.deviation.cpu == pytest.approx((2 * 0.3 + 0.15) / 3)
+    assert last.spread.memory == pytest.approx(0.0)
+    assert last.nodes == 2
+
+
+def test_an_hour_is_told_while_it_grows() -> None:
+    """Every five minutes, with the same beginning, so that little is lost when a scorer dies."""
+    told = looked(Reviewer(Marks(cpu=65)), loads(0.8, 0.2, 0.3), HOUR + 600, HOUR + 1_300)
+
+    assert [(each.since, each.until - each.since, each.seen) for each in told] == [
+        (HOUR + 600, 300.0, 300.0),
+        (HOUR + 600, 600.0, 600.0),
+    ]
+
+
+def test_what_was_not_seen_is_no_time_under_the_mark() -> None:
+    """While too little is known nothing is added; after a gap a new part begins."""
+    reviewer = Reviewer(Marks(cpu=65))
+    looked(reviewer, loads(0.9, 0.2, 0.3), HOUR, HOUR + 100)
+    looked(reviewer, loads(0.9, 0.2, 0.3), HOUR + 110, HOUR + 200, known=False)
+    [first] = reviewer.look(NAMES, loads(0.9, 0.2, 0.3), HOUR + 1_000, known=True)
+    last = looked(reviewer, loads(0.9, 0.2, 0.3), HOUR + 1_010, HOUR + 3_600)[-1]
+
+    assert (first.since, first.until, first.seen, first.over) == (HOUR, HOUR + 200, 100.0, {"a": 100.0})
+    assert (last.since, last.seen, last.over) == (HOUR + 1_000, 2_600.0, {"a": 2_600.0})
+
+
+def test_nothing_seen_is_nothing_told() -> None:
+    """A scorer that knows nothing says nothing; a clock that steps back begins anew."""
+    reviewer = Reviewer(Marks(cpu=65))
+
+    assert looked(reviewer, loads(np.nan, np.nan, np.nan), HOUR, HOUR + 3_700, known=False) == []
+    assert reviewer.look(NAMES, loads(0.9, 0.2, 0.3), HOUR, known=True) == []
+
+
+def test_skipped_placements_are_told() -> None:
+    """In the hour in which they were skipped."""
+    reviewer = Reviewer(Marks(cpu=65))
+    looked(reviewer, loads(0.1, 0.2, 0.3), HOUR, HOUR + 50)
+    reviewer.skip()
+    reviewer.skip()
+    told = looked(reviewer, loads(0.1, 0.2, 0.3), HOUR + 60, HOUR + 7_200)
+
+    assert {each.since: each.skipped for each in told} == {HOUR: 2, HOUR + 3_600: 0}

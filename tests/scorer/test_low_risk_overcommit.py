@@ -1,0 +1,247 @@
+"""Nodes are scored by the risk of overcommitment, as Trimaran's LowRiskOverCommitment scores them."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from builders import a_placement
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scorer.fleets import a_demand, evenly, node_loads
+from scorer.trimaran import Case, a_spec, case_of, cases, cores, demand_for, placed, usage_of
+
+from equipoise.contracts.requests import pod_limit, pod_requests
+from equipoise.contracts.settings import Section
+from equipoise.scorer.hotspot import requested_and_limited
+from equipoise.scorer.loads import Array, Demand, NodeLoads
+from equipoise.scorer.policies.low_risk_overcommit import LowRiskOvercommit, RiskLimitWeights, load_risk
+
+OURS = {
+    # Nobody measures the load: full, not without risk. Half of the risk is the load's.
+    "lroc-10": 0.5,
+}
+"""Risks that differ from Trimaran's."""
+
+LIMITS = {
+    # What is asked of a node while pods start is gone when they run, and so are its limits; overhead has none.
+    "effres-04": {"cpu": 1.5, "memory": 3072},
+    # A container without a limit may use all there is: the pod has none.
+    "effres-06": {"cpu": None, "memory": None},
+}
+"""Limits that differ from Trimaran's, which treats them as it treats requests."""
+
+
+def weights(weight: float) -> RiskLimitWeights:
+    return RiskLimitWeights(cpu=weight, memory=weight)
+
+
+def a_question(cpu: Case, memory: Case | None = None) -> tuple[NodeLoads, Demand]:
+    """A node and a pod with these sums. Without memory, there is plenty, and hardly any of it is in use."""
+    idle = {"capacity": 1e12, "request": 0, "limit": 0, "request_minus_pod": 0, "limit_minus_pod": 0, "avg_pct": 0}
+    both = [cpu, idle | {"std_pct": 0} if memory is None else memory]
+
+    def values(name: str) -> Array:
+        return np.array([np.nan if part[name] is None else float(part[name]) for part in both])
+
+    load, deviation = (np.tile(values(name) / 100.0, (1, 4, 1)) for name in ("avg_pct", "std_pct"))
+    requested, limited = values("request_minus_pod"), values("limit_minus_pod")
+    nodes = node_loads(load, statistics={"deviation": deviation}, requested=requested[None], limited=limited[None])
+    asked, allowed = values("request") - requested, values("limit") - limited
+    demand = Demand(usage=np.tile(asked, (4, 1)), sources={}, requests=asked, limits=allowed)
+    return msgspec.structs.replace(nodes, base=values("capacity")[np.newaxis]), demand
+
+
+@cases("lroc", but=["lroc-05", "lroc-06"])
+def test_risks_are_trimarans(case: dict[str, Any]) -> None:
+    """Of one resource. Where ours differs, OURS says why."""
+    inputs = case["inputs"]
+    policy = LowRiskOvercommit(
+        smoothing_window_size=inputs["smoothing_window"], risk_limit_weights=weights(inputs["weight"])
+    )
+    nodes, demand = a_question(inputs)
+
+    risk = 1 - policy.score(nodes, demand)[0] / 100
+
+    assert risk == pytest.approx(OURS.get(case["id"], case["expected"]["risk"]))
+
+
+def test_a_pod_that_asks_for_nothing_has_no_preference() -> None:
+    """lroc-05: every node gets 0, and the answer is neutral."""
+    case = case_of("lroc-05")
+
+    scores = LowRiskOvercommit().score(node_loads(evenly([case["inputs"]["avg_pct"]])), usage_of(0.0))
+
+    assert scores.tolist() == [case["expected"]["score"]]
+
+
+def test_limits_alone_may_decide() -> None:
+    """lroc-06: at weight 1 the busier node wins, as its limits fit; memory that nobody measures does not matter."""
+    case = case_of("lroc-06")
+    policy = LowRiskOvercommit(risk_limit_weights=weights(1.0))
+
+    scores = {
+        name: policy.score(*a_question(node["cpu"], node["memory"]))[0]
+        for name, node in case["inputs"]["nodes"].items()
+    }
+
+    assert max(scores, key=lambda name: scores[name]) == case["expected"]["winner"]
+
+
+@cases("trimaran_effective_resource", but=list(LIMITS))
+def test_requests_of_a_pod(case: dict[str, Any]) -> None:
+    """The containers' sum, or the largest init container, and the overhead."""
+    found = pod_requests(a_spec(case["inputs"]))
+
+    assert found.get("cpu", 0) == pytest.approx(case["expected"]["cpu_m"] / 1000)
+    assert found.get("memory", 0) == case["expected"]["mem_b"]
+
+
+@cases("trimaran_effective_resource", but=["effres-01", "effres-02", "effres-03"])
+def test_limits_of_a_pod(case: dict[str, Any]) -> None:
+    """The containers' sum alone, and none as soon as one has none: see LIMITS."""
+    pod = a_spec(
+        {"containers": [{} for _ in case["inputs"]["containers"]]}, {"containers": case["inputs"]["containers"]}
+    )
+
+    for resource, expected in LIMITS[case["id"]].items():
+        assert pod_limit(pod, resource) == (None if expected is None else pytest.approx(expected))
+
+
+@cases("trimaran_node_requests_limits")
+def test_requests_and_limits_of_a_node(case: dict[str, Any]) -> None:
+    """Sums over its pods, limits at least as high as requests, with the new pod and without."""
+    inputs, expected = case["inputs"], case["expected"]
+    there = [
+        placed(a_spec(pod["requests"], pod["limits"]), str(at), 0.0) for at, pod in enumerate(inputs["pods_on_node"])
+    ]
+    demand = demand_for(a_spec(inputs["pod"]["requests"], inputs["pod"]["limits"]))
+    capacity = cores(inputs["capacity"])
+
+    requested, limited = requested_and_limited(a_placement(pods=there))
+
+    found = {
+        "request_minus_pod": requested,
+        "limit_minus_pod": limited,
+        "request": np.minimum(requested + demand.requests, [capacity.cpu, capacity.memory]),
+        "limit": limited + demand.limits,
+    }
+    for name, amounts in found.items():
+        assert amounts == pytest.approx([expected[name]["cpu_m"] / 1000, expected[name]["mem_b"]]), name
+
+
+def risk_at(mean: float, deviation: float, requested: float, limited: float) -> float:
+    """All in percent; the deviation as it counts, smoothing included."""
+    shares = [np.array([value / 100]) for value in (mean, deviation, requested, limited)]
+    return float(load_risk(shares[0], shares[1], requested=shares[2], limited=shares[3])[0])
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "requested", "limited", "risk"),
+    [
+        (30, 0, 30, 200, 0.0),  # a steady load that keeps to the requests
+        (31, 0, 30, 200, 1.0),
+        (50, 50 / 3**0.5, 30, 200, 0.7),  # deviation of the uniform distribution
+        (50, 50 / 3**0.5, 30, 60, 0.5),  # … of which only the part up to the limits can be
+        (90, 5, 0, 0, 0.0),  # no pods with limits
+        (100, 40, 90, 200, 1.0),
+        (0, 40, 0, 200, 0.0),
+    ],
+)
+def test_risk_of_the_load(mean: float, deviation: float, requested: float, limited: float, risk: float) -> None:
+    """That it lies above the requests, given that it lies below the limits."""
+    assert risk_at(mean, deviation, requested, limited) == pytest.approx(risk)
+
+
+def test_a_node_far_above_its_limits_is_a_risk() -> None:
+    """At 98 % load, requests and limits of 30 % and 50 % are kept by nobody; Trimaran's risk is next to 0 there."""
+    assert risk_at(98, 10, 30, 50) > 0.9
+    assert risk_at(60, 10, 30, 50) > 0.9
+    assert risk_at(40, 10, 30, 50) == pytest.approx(1 - 0.159 / 0.841, abs=0.05)  # as of a normal one
+
+
+@given(
+    mean=st.floats(1, 99),
+    more=st.floats(0, 60),
+    deviation=st.floats(0, 25),
+    requested=st.floats(1, 100),
+    beyond=st.floats(0, 100),
+)
+@settings(max_examples=300)
+def test_more_load_above_the_requests_is_no_less_risk(
+    mean: float, more: float, deviation: float, requested: float, beyond: float
+) -> None:
+    """But for a rest of 7 points of the load's risk, where a Beta distribution of the same deviation turns U-shaped."""
+    lower = max(mean, requested)
+    upper = min(lower + more, 100.0)
+
+    before, after = (risk_at(load, deviation, requested, requested + beyond) for load in (min(lower, upper), upper))
+
+    assert after >= before - 0.07
+
+
+def test_what_is_not_measured_counts_as_full() -> None:
+    """A resource without a deviation has the whole risk of its load, a node without any load gets 0."""
+    load, deviation = evenly([20, 20, 20]), evenly([0, 0, 0])
+    deviation[1, :, 1], load[2] = np.nan, np.nan
+    nodes = node_loads(
+        load, statistics={"deviation": deviation}, requested=np.full((3, 2), 50.0), limited=np.full((3, 2), 60.0)
+    )
+
+    assert LowRiskOvercommit().score(nodes, a_demand(1.0)) == pytest.approx([100.0, 50.0, 0.0])
+
+
+def test_weights_are_per_resource() -> None:
+    """The worse resource decides: 60 of memory's limits are beyond what is there, of 120 beyond what is asked."""
+    nodes = node_loads(evenly([10]), requested=np.full((1, 2), 39.0), limited=np.array([[50.0, 159.0]]))
+    policy = LowRiskOvercommit(risk_limit_weights=RiskLimitWeights(cpu=0.0, memory=0.75))
+
+    assert policy.score(nodes, a_demand(1.0)) == pytest.approx([100 - 75 * 60 / 120])
+
+
+def test_requests_count_up_to_what_the_node_has() -> None:
+    """Of a node that is asked for more than it has, all limits beyond it are a risk, and not more than all."""
+    nodes = node_loads(evenly([10]), requested=np.full((1, 2), 120.0), limited=np.full((1, 2), 190.0))
+
+    assert LowRiskOvercommit().score(nodes, a_demand(10.0)) == pytest.approx([50.0])
+
+
+def test_smoothing_widens_the_deviation() -> None:
+    """The deviation of means of n samples is that of the samples over √n."""
+    asked, allowed = np.full((1, 2), 60.0), np.full((1, 2), 600.0)
+    nodes = node_loads(evenly([40]), statistics={"deviation": evenly([10])}, requested=asked, limited=allowed)
+
+    found = [LowRiskOvercommit(smoothing_window_size=size).score(nodes, a_demand(1.0))[0] for size in (1, 5, 20)]
+
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[1] > found[2]
+
+
+def test_a_window_nobody_configured_is_unknown() -> None:
+    """The policy looks at one window, and asks for the deviation."""
+    policy = LowRiskOvercommit(window="7d")
+
+    assert policy.score(node_loads(evenly([10])), a_demand(1.0)).tolist() == [0.0]
+    assert (policy.windows, policy.statistics) == (("7d",), ("deviation",))
+
+
+class _Holder(Section, frozen=True, kw_only=True):
+    policy: LowRiskOvercommit = LowRiskOvercommit()
+
+
+def test_settings_bear_trimarans_names() -> None:
+    """A weight that is not given is 0.5."""
+    document = {"policy": {"smoothingWindowSize": 3, "riskLimitWeights": {"cpu": 1}}}
+
+    policy = msgspec.convert(document, _Holder).policy
+
+    assert policy == LowRiskOvercommit(smoothing_window_size=3, risk_limit_weights=RiskLimitWeights(cpu=1, memory=0.5))
+
+
+@pytest.mark.parametrize(
+    "fault", [{"smoothingWindowSize": 0}, {"riskLimitWeights": {"cpu": 1.5}}, {"riskLimitWeights": {"gpu": 0.5}}]
+)
+def test_settings_that_trimaran_replaces_in_silence_are_refused(fault: dict[str, object]) -> None:
+    """An error says more than a default."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"policy": fault}, _Holder)
