@@ -15,7 +15,17 @@ from equipoise.cli.main import main
 from equipoise.runtime.kube import KubeError
 
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-HEAVY = ("aiohttp", "nats", "numpy", "prometheus_api_client", "kubernetes_asyncio", "rich", "yaml", "structlog")
+HEAVY = (
+    "aiohttp",
+    "cryptography",
+    "nats",
+    "numpy",
+    "prometheus_api_client",
+    "kubernetes_asyncio",
+    "rich",
+    "yaml",
+    "structlog",
+)
 
 
 def invoke(*arguments: str, text: str = "", **variables: str) -> Result:
@@ -90,6 +100,9 @@ A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
         (["pause", "--context", "away"], "no context 'away' (it has: home)"),
         (["tap", "nonsense"], "nothing is ever said on 'nonsense'"),
         (["tap", "--nats", "http://x"], "url must begin with nats://"),
+        (["explain", "pod", "web-1"], "'web-1' names no pod: NAMESPACE/NAME"),
+        (["explain", "pod", "a/b", "--nats", "http://x"], "url must begin with nats://"),
+        (["explain", "node"], "Missing argument 'NAME'"),
         (["tap", "--user", "tap"], "user and --password-file belong together"),
         (["testbed", "up", "--name", "a/b"], "a name is letters, digits and -"),
     ],

@@ -11,7 +11,8 @@ from equipoise.contracts.subjects import SERVICES
 from equipoise.testbed.program import testbed
 
 if TYPE_CHECKING:
-    from equipoise.runtime.settings import Kubernetes
+    from equipoise.contracts.messages import ExplainQuestion
+    from equipoise.runtime.settings import Kubernetes, Nats
 
 PLUGIN = "kubectl-equipoise"
 """How kubectl finds us: it runs a program of this name for `kubectl equipoise`."""
@@ -40,6 +41,11 @@ context_option = click.option("--context", help="Of the kubeconfig; default: the
 kubeconfig_option = click.option(
     "--kubeconfig", help="Files, parted by colons; default: what KUBECONFIG names, else ~/.kube/config."
 )
+nats_option = click.option(
+    "--nats", "url", envvar="EQUIPOISE_NATS__URL", default="nats://127.0.0.1:4222", show_default=True
+)
+user_option = click.option("--user", help="NATS user, where the server knows users: tap.")
+password_option = click.option("--password-file", type=click.Path(exists=True, dir_okay=False))
 output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
@@ -105,9 +111,9 @@ def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
 
 @main.command()
 @click.argument("subject", default="")
-@click.option("--nats", "url", envvar="EQUIPOISE_NATS__URL", default="nats://127.0.0.1:4222", show_default=True)
-@click.option("--user", help="NATS user, where the server knows users: tap.")
-@click.option("--password-file", type=click.Path(exists=True, dir_okay=False))
+@nats_option
+@user_option
+@password_option
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json: a line each."
 )
@@ -119,13 +125,81 @@ def tap(subject: str, url: str, user: str | None, password_file: str | None, out
     import asyncio
 
     from equipoise.cli.tap import run_tap
+
+    asyncio.run(run_tap(subject, _nats(url, user, password_file), as_json=output == "json"))
+
+
+@main.group()
+def explain() -> None:
+    """Ask the scorer why: where a pod should go, how a node looks to it."""
+
+
+@explain.command(name="pod")
+@click.argument("pod", metavar="NAMESPACE/NAME")
+@click.option("--node", default="", help="Tell of this node too, however it scores: why not there?")
+@nats_option
+@user_option
+@password_option
+@output_option
+def explain_pod(pod: str, node: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
+    """Score a pod that has a node as if it asked for one now, and show what the scores stand on."""
+    from equipoise.cli.explain import question_about_pod
+
+    _explain(question_about_pod(pod, node), _nats(url, user, password_file), output)
+
+
+@explain.command(name="node")
+@click.argument("node", metavar="NAME")
+@nats_option
+@user_option
+@password_option
+@output_option
+def explain_node(node: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
+    """Show where a node's load comes from, and how it looks to a pod that asks for nothing."""
+    from equipoise.contracts.messages import ExplainQuestion
+
+    _explain(ExplainQuestion(node=node), _nats(url, user, password_file), output)
+
+
+@main.command()
+@click.option("--since", default="7d", show_default=True, help="How long back: 30m, 12h, 7d. Kept are 8 days.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file too, as a page.")
+@nats_option
+@user_option
+@password_option
+@output_option
+def report(since: str, html: Path | None, url: str, user: str | None, password_file: str | None, output: str) -> None:
+    """Where pods would have gone: what the scorer's advice adds up to. Needs no extender entry, no right to evict."""
+    import asyncio
+
+    from equipoise.cli.report.run import run_report
+    from equipoise.contracts.duration import Duration
+
+    try:
+        span = Duration.parse(since)
+    except ValueError as error:
+        raise click.UsageError(f"--since: {error}") from None
+    server = _nats(url, user, password_file)
+    if problem := asyncio.run(run_report(span, server, as_json=output == "json", html=html)):
+        raise click.ClickException(problem)
+
+
+def _explain(question: "ExplainQuestion", server: "Nats", output: str) -> None:
+    import asyncio
+
+    from equipoise.cli.explain import run_explain
+
+    if problem := asyncio.run(run_explain(question, server, as_json=output == "json")):
+        raise click.ClickException(problem)
+
+
+def _nats(url: str, user: str | None, password_file: str | None) -> "Nats":
     from equipoise.runtime.settings import Nats
 
     try:
-        server = Nats(url=url, user=user, password_file=password_file)
+        return Nats(url=url, user=user, password_file=password_file)
     except ValueError as error:
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-    asyncio.run(run_tap(subject, server, as_json=output == "json"))
 
 
 @main.group()
@@ -177,6 +251,23 @@ def setup(configuration: Path | None) -> None:
     configure_logging(Logging(), "setup")
     asyncio.run(prepare(configuration, os.environ))
     click.echo("streams and ledger are there")
+
+
+@main.command()
+@click.option(
+    "--out", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Where the files go."
+)
+@click.option("--name", "names", multiple=True, help="A further DNS name of the scorer; may be repeated.")
+@click.option("--address", "addresses", multiple=True, help="An IP address of the scorer; may be repeated.")
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are valid.")
+@click.option("--force", is_flag=True, help="Renew the certificates in the folder with the authority that is there.")
+def certificates(folder: Path, names: tuple[str, ...], addresses: tuple[str, ...], days: int, force: bool) -> None:
+    """Make the certificates of scorer and kube-scheduler, and say what to do with them."""
+    from equipoise.cli.certificates import make_certificates
+    from equipoise.runtime.clock import SystemClock
+
+    now = SystemClock().now()
+    click.echo(make_certificates(folder, names=names, addresses=addresses, days=days, force=force, now=now))
 
 
 @main.command()

@@ -191,6 +191,18 @@ def _score(message: messages.ScoreDecision) -> str:
     return f"{'neutral: ' + message.why if message.neutral else best}; {demand}; {message.considered} nodes"
 
 
+def _advice(message: messages.PlacementAdvice) -> str:
+    if message.rank is None or message.regret is None or message.best is None:
+        return f"on {message.node}: {message.why}"
+    place = f"on {message.node}: rank {message.rank} of {message.considered}"
+    return place if message.rank == 1 else f"{place}, {message.regret:.0f} points worse than {message.best.node}"
+
+
+def _review(message: messages.FleetReview) -> str:
+    over = ", ".join(f"{node} {seconds:.0f} s" for node, seconds in list(message.over.items())[:8])
+    return f"{message.seen:.0f} s seen, {message.nodes:.0f} nodes; over their marks: {over or 'none'}"
+
+
 def _deschedule(message: messages.DescheduleDecision) -> str:
     hot = [f"{node.node} ({_percent(node.load)})" for node in message.nodes if node.state == "hot"]
     said = f"{len(message.intents)} intents" if message.intents else message.why
@@ -213,6 +225,8 @@ _TELLERS: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {
     messages.EvictionOutcome: _outcome,
     messages.AnnotationWritten: _annotation,
     messages.ScoreDecision: _score,
+    messages.PlacementAdvice: _advice,
+    messages.FleetReview: _review,
     messages.DescheduleDecision: _deschedule,
     messages.Heartbeat: _health,
 }

@@ -1,0 +1,1 @@
+"""`equipoise report`: what the advice of the last days adds up to."""

@@ -1,0 +1,136 @@
+"""A report as one HTML file that needs nothing else: no script, no font, no network."""
+
+import datetime
+from collections.abc import Sequence
+from html import escape
+
+from equipoise.cli.report import wording
+from equipoise.cli.report.figures import Regretful, Report
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6877; --line: #dde3ea; --paper: #ffffff; --card: #f5f7fa;
+  --regret: #c98a1b; --hot: #c0392b; --calm: #2f7fb8; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #97a3b3; --line: #303947; --paper: #12171e;
+  --card: #1b222c; --regret: #e0a43a; --hot: #e2604f; --calm: #5aa9dd; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 60rem; padding: 2.5rem 1.5rem 4rem; }
+h1 { font-size: 1.7rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.5rem 0 .6rem; }
+.soft, footer { color: var(--soft); font-size: .9rem; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem; margin: 1.6rem 0; }
+.card { background: var(--card); border-radius: .6rem; padding: .9rem 1.1rem; }
+.card b { display: block; font-size: 1.7rem; font-weight: 600; line-height: 1.2; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th { text-align: left; font-weight: 500; color: var(--soft); font-size: .85rem; }
+th, td { padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+.number { text-align: right; white-space: nowrap; } td.bar { width: 35%; padding-right: 0; }
+svg { display: block; width: 100%; } svg text { fill: var(--soft); font-size: 12px; }
+footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }
+"""
+
+
+def page(report: Report) -> str:
+    """The whole file."""
+    cards = (
+        (f"{report.placements}", "pods placed"),
+        (f"{report.elsewhere}", "would have gone elsewhere"),
+        (_points(report.regret_median), "median regret, points"),
+        (_points(report.regret_p90), "90 % regret at most, points"),
+        (f"{len(report.over)}", "nodes were above their mark"),
+        (f"{report.saved.cpu:g} / {report.saved.memory:g}", "points of cpu / memory kept off hot nodes"),
+    )
+    body = [
+        "<h1>Where pods would have gone</h1>",
+        f'<div class="soft">{_time(report.since)} to {_time(report.until)}, '
+        f"by {escape(', '.join(report.policies) or 'no policy')}</div>",
+        f'<div class="cards">{"".join(_card(*each) for each in cards)}</div>',
+        *(
+            f"<p>{escape(text)}</p>"
+            for text in (wording.placements(report), wording.saved(report), wording.level(report))
+        ),
+    ]
+    if report.judged:
+        body += ["<h2>Regret of every placement</h2>", _distribution(report.regrets)]
+    if report.workloads:
+        body += ["<h2>Workloads with the most regret</h2>", _regretful("Workload", report.workloads)]
+        body += ["<h2>Nodes with the most regret</h2>", _regretful("Node", report.nodes)]
+    if report.over:
+        body += [f"<h2>Nodes above their high mark ({escape(wording.marks(report.high))})</h2>", _over(report)]
+    body += [f"<footer><p>{escape(wording.LIMITS)}</p><p>{escape(wording.SAVED)}</p></footer>"]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Equipoise report</title>'
+        f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+    )
+
+
+def _regretful(kind: str, rows: Sequence[Regretful]) -> str:
+    most = rows[0].regret
+    return _table(
+        (kind, "Placed", "Elsewhere", "Regret", ""),
+        [
+            (
+                escape(each.name),
+                str(each.placements),
+                str(each.elsewhere),
+                f"{each.regret:.0f}",
+                _bar(each.regret / most, "regret"),
+            )
+            for each in rows
+        ],
+    )
+
+
+def _over(report: Report) -> str:
+    return _table(
+        ("Node", "For", "Of the time seen", ""),
+        [
+            (escape(each.node), wording.length(each.seconds), f"{each.share:.1%}", _bar(each.share, "hot"))
+            for each in report.over
+        ],
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column is a name, the last one a bar, those between are numbers."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        classes = ["", *[' class="number"'] * (len(cells) - 2), ' class="bar"']
+        return "".join(f"<{tag}{name}>{cell}</{tag}>" for cell, name in zip(cells, classes, strict=True))
+
+    body = "".join(f"<tr>{line(row, 'td')}</tr>\n" for row in rows)
+    return f"<table><thead><tr>{line(heads, 'th')}</tr></thead>\n<tbody>{body}</tbody></table>"
+
+
+def _bar(share: float, colour: str) -> str:
+    width = max(0.5, 100.0 * min(1.0, share))
+    return (
+        '<svg viewBox="0 0 100 6" height="12" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{width:.1f}" height="6" rx="1" fill="var(--{colour})"/></svg>'
+    )
+
+
+def _distribution(counts: Sequence[int]) -> str:
+    """A column per ten points."""
+    most, bars = max(counts), []
+    for index, count in enumerate(counts):
+        height, left = 110.0 * count / most, 60 * index
+        colour = "calm" if index == 0 else "regret"
+        bars.append(
+            f'<rect x="{left + 4}" y="{130 - height:.1f}" width="52" height="{height:.1f}" rx="3" '
+            f'fill="var(--{colour})"><title>{count} pods</title></rect>'
+            f'<text x="{left + 30}" y="{124 - height:.1f}" text-anchor="middle">{count or ""}</text>'
+            f'<text x="{left + 30}" y="148" text-anchor="middle">{10 * index}–{10 * index + 10}</text>'
+        )
+    return f'<svg viewBox="0 0 600 155" role="img" aria-label="Placements by points of regret">{"".join(bars)}</svg>'
+
+
+def _card(number: str, text: str) -> str:
+    return f'<div class="card"><b>{escape(number)}</b><span class="soft">{escape(text)}</span></div>'
+
+
+def _points(value: float | None) -> str:
+    return "?" if value is None else f"{value:.1f}"
+
+
+def _time(at: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,62 @@
+"""The command: reads what the scorers have told, and shows what it adds up to."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from equipoise.cli.report.figures import Figures
+from equipoise.cli.report.page import page
+from equipoise.cli.report.text import show
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import FleetReview, PlacementAdvice
+from equipoise.contracts.subjects import CHANNELS, STREAMS, matches
+from equipoise.runtime.bus.history import history
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.log import configure_logging
+from equipoise.runtime.settings import Logging, Nats
+
+ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
+
+_ON_PIPES = 400
+"""Columns where nobody looks: no line is folded."""
+
+
+async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path | None) -> str:
+    """Print the report of the time since so long ago; what is in its way, empty when nothing is.
+
+    `html`: write it there as a page too. Raises BusError, and OSError when the file cannot be written.
+    """
+    configure_logging(Logging(level="error"), "report")
+    clock = SystemClock()
+    now = clock.now()
+    figures = await _read(server, now - since, clock)
+    if figures.empty:
+        return (
+            f"nothing was told of the last {since}: scorers tell of every pod that is placed, and of the fleet every "
+            "five minutes. Is one running and ready (its /readyz), and scorer.advice.perSecond above 0? Ask again then."
+        )
+    report = figures.report(now - since, now)
+    if html is not None:
+        html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
+    if as_json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        show(report, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES))
+    return ""
+
+
+async def _read(server: Nats, since: float, clock: SystemClock) -> Figures:
+    """What cannot be read is passed over, as services do."""
+    figures = Figures()
+    patterns = {channel.message: channel.pattern for channel in CHANNELS}
+    async for subject, payload in history(server, "tap", ADVICE, since=since, clock=clock):
+        try:
+            if matches(patterns[PlacementAdvice], subject):
+                figures.advice(msgspec.json.decode(payload, type=PlacementAdvice))
+            elif matches(patterns[FleetReview], subject):
+                figures.review(msgspec.json.decode(payload, type=FleetReview))
+        except msgspec.MsgspecError:
+            continue
+    return figures

@@ -1,0 +1,246 @@
+"""`equipoise explain`: what it shows, where, and how it ends."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from builders import (
+    GIB,
+    NOW,
+    a_node_utilization,
+    a_placed_pod,
+    a_placement,
+    a_window,
+    a_workload,
+    a_workload_utilization,
+)
+from bus_worlds import NatsWorld, free_port
+from cli.programs import run
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from scorer.fleets import a_cycle, a_picture, a_pod
+
+from equipoise.cli import explain
+from equipoise.cli.endings import WrongInput
+from equipoise.cli.explain import answer_of, question_about_pod, show
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import ExplainQuestion, Explanation, Resources
+from equipoise.contracts.settings import LoadSettings, Thresholds
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.health import Health
+from equipoise.runtime.permissions import USERS, User, permission_file
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams
+from equipoise.scorer.service import Scorer
+from equipoise.scorer.settings import ScorerSettings
+
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+
+
+class Bus:
+    """A nats-server with our permission file."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._directory = directory
+        self.url = url
+
+    def password_file(self, user: User) -> str:
+        file = self._directory / user
+        file.write_text(f"secret of {user}")
+        return str(file)
+
+    def settings(self, user: User) -> Nats:
+        return Nats(url=self.url, user=user, password_file=self.password_file(user))
+
+    async def explain(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        """As a person asks: exit code, and what is said."""
+        access = ("--nats", self.url, "--user", "tap", "--password-file", self.password_file("tap"))
+        return await run("explain", *arguments, *access, **variables)
+
+
+@pytest.fixture(scope="module")
+async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
+    directory = tmp_path_factory.mktemp("explain")
+    world = NatsWorld(directory / "nats", permission_file({user: f"secret of {user}" for user in USERS}))
+    await world.start()
+    bus = Bus(directory, world.settings.url)
+    await setup_streams(bus.settings("setup"), intent_life=60)
+    yield bus
+    await world.stop()
+
+
+@pytest.fixture(scope="module")
+async def scored(bus: Bus) -> AsyncIterator[Bus]:
+    """A scorer that was told of three nodes, on the first of which the pod shop/web-1 is."""
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        collector = await stack.enter_async_context(open_bus(bus.settings("collector"), "collector", clock, None))
+        service = await stack.enter_async_context(open_bus(bus.settings("scorer"), "scorer", clock, None))
+        now = clock.now()
+        pod = a_placed_pod("web-1", placed_at=now - 200, running_since=now - 190)
+        for node, cpu in {"node-a": 2.0, "node-b": 3.0, "node-c": 7.0}.items():
+            pods = [pod] if node == "node-a" else []
+            placement = a_placement(node, pods)
+            windows = {name: a_window(cpu, 4 * GIB, now) for name in ("5m", "15m", "1h", "1d")}
+            used = {each.uid: Resources(cpu=0.4, memory=GIB) for each in pods}
+            utilization = a_node_utilization(node, sampled_at=now, queried_at=now, windows=windows, pods=used)
+            await collector.publish(subjects.node_placement(node), placement)
+            await collector.publish(subjects.node_utilization(node), utilization)
+        await collector.publish(subjects.utilization_cycle("0"), a_cycle(3, queried_at=now))
+        metrics = CollectorRegistry()
+        scorer = Scorer(
+            settings=ScorerSettings(listen="127.0.0.1:0"),
+            load=LoadSettings(),
+            thresholds=Thresholds(),
+            bus=service,
+            clock=clock,
+            health=Health(configuration_hash="", metrics=metrics),
+            metrics=metrics,
+        )
+        await scorer.attach()
+        yield bus
+
+
+async def test_nobody_who_could_answer_is_exit_code_1(bus: Bus) -> None:
+    """On stderr, with what to look at; this comes before the scorer of this file begins."""
+    code, said = await bus.explain("pod", "shop/web-1")
+
+    assert code == 1
+    assert said == f"equipoise: no scorer answers at {bus.url}: is one running, and ready (its /readyz)?\n"
+
+
+async def test_no_bus_at_all_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services wait for their bus for ever; a person does not."""
+    monkeypatch.setattr(explain, "TIMEOUT", 0.2)
+    url = f"nats://127.0.0.1:{free_port()}"
+
+    with pytest.raises(BusUnavailable, match=rf"nobody lets us in at {url} within 0.2 s: is NATS there \(--nats\)"):
+        await answer_of(ExplainQuestion(node="node-a"), Nats(url=url))
+
+
+async def test_a_pod_is_explained_to_who_may_watch(scored: Bus) -> None:
+    """As the user tap; a table without colours on a pipe, the best node first and marked."""
+    code, said = await scored.explain("pod", "shop/web-1")
+    lines = said.splitlines()
+    ranking = next(number for number, line in enumerate(lines) if line.split()[:1] == ["node"])
+
+    assert code == 0, said
+    assert lines[0] == "shop/web-1 of Deployment/shop/web, scored without itself on node-a"
+    assert lines[1].startswith("expects 0.50 cores (request), 1.00 GiB (request); asked in this order: measured, limit")
+    assert lines[ranking + 1].split()[0] == "best"
+    assert {line.split()[0] for line in lines[ranking + 1 : ranking + 4]} >= {"best"}
+    assert "\x1b" not in said
+    assert "What would change the order: " in said
+    assert "left: shop/web-1 (itself)" in said
+
+
+async def test_json_is_the_whole_explanation(scored: Bus) -> None:
+    """One object on standard output, also of a single node."""
+    code, said = await scored.explain("node", "node-c", "-o", "json")
+    told = json.loads(said)
+
+    assert code == 0
+    assert [each["node"] for each in told["nodes"]][-1] == "node-c"
+    assert told["nodes"][-1]["windows"][0]["measured"]["mean"]["cpu"] == 7.0
+
+
+async def test_an_unknown_pod_is_exit_code_1(scored: Bus) -> None:
+    """It says what to do."""
+    code, said = await scored.explain("pod", "shop/web-7", "-o", "json")
+
+    assert code == 1
+    assert said == (
+        "Error: the scorer has not heard that pod shop/web-7 has a node, and explains a pod from then on: "
+        "see `kubectl -n shop get pod web-7 -o wide`\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["web-1", "/web-1", "shop/", "a/b/c", ""])
+def test_a_pod_is_named_with_its_namespace(name: str) -> None:
+    """Anything else is wrong input."""
+    with pytest.raises(WrongInput, match="NAMESPACE/NAME, as in"):
+        question_about_pod(name, "")
+
+
+# what people see
+
+
+def shown(explanation: Explanation, asked_node: str = "", **console: object) -> str:
+    out = io.StringIO()
+    show(explanation, Console(file=out, highlight=False, width=200, **console), asked_node)  # type: ignore[arg-type]
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_the_ranking_shows_ten_nodes_and_those_that_matter() -> None:
+    """The pod's own node and the one asked about have a line even far down, and all their details."""
+    picture = a_picture({f"n{number:02}": 0.5 + 0.25 * number for number in range(30)})
+    picture.on_placement(a_placement("n25", [a_placed_pod("web-1")], sequence=2), NOW)
+    told = picture.explain_question(ExplainQuestion(namespace="shop", name="web-1", node="n29"), NOW)
+    text = shown(told, "n29")
+    ranking = text.split("\n\n")[1].splitlines()
+
+    assert len(ranking) == 1 + 10 + 2
+    assert next(line for line in ranking if "n25" in line).startswith("here")
+    assert ranking[1].startswith("best")
+    assert f"n29: rank {told.nodes[-1].rank} of 30" in text
+    assert "30 nodes considered" in text
+
+
+def test_the_numbers_of_a_window_stand_in_a_row() -> None:
+    """Measured + arrived − left + booked of the base, then the load, now and with the pod; and who arrived."""
+    picture = a_picture({"low": 1.0, "over": 6.0})
+    late = a_placed_pod("web-1", placed_at=NOW - 160, running_since=NOW - 150)
+    picture.on_workload(a_workload_utilization(cpu=1.0))
+    picture.on_placement(a_placement("low", [late], sequence=2), NOW)
+    picture.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
+    picture.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
+    text = shown(picture.explain_question(ExplainQuestion(pod=a_pod(cpu=0.5)), NOW + 1))
+
+    row = next(line.split() for line in text.splitlines() if line.startswith("15m "))
+
+    assert row[1:6] == ["cpu,", "cores", "1.00", "0.83", "(1)"]
+    assert row[6:12] == ["–", "0.25", "10.00", "20.8%", "→", "25.8%"]
+    assert row[12:] == ["1.0", "s", "old,", "good", "for", "180", "s"]
+    assert "\n5m (unused)  cpu, cores       1.00   0.50 (1)  " in text
+    assert "\narrived: shop/web-1\n" in text
+    assert "booked: 1 pods that were told of it" in text
+
+
+def test_unknown_is_shown_as_unknown() -> None:
+    """Never as 0, and with the reason."""
+    picture = a_picture({"low": 1.0, "over": 6.0})
+    picture.on_placement(a_placement("silent"), NOW)
+    text = shown(picture.explain_question(ExplainQuestion(pod=a_pod(), node="silent"), NOW), "silent")
+
+    row = next(line for line in text.splitlines() if "silent" in line)
+    assert row.split()[:5] == ["silent", "0", "0.0", "?", "?"]
+    assert "never" in row
+    assert "no utilization was heard of it" in row
+    assert "unknown: samples do not cover it" in text
+
+
+def test_neutral_answers_are_said_at_once() -> None:
+    """In the first lines, with the reason; nothing is marked as best."""
+    picture = a_picture({"low": 1.0, "over": 6.0})
+    picture.on_cycle(a_cycle(10, sequence=2))
+    text = shown(picture.explain_question(ExplainQuestion(pod=a_pod(workload=a_workload())), NOW))
+
+    assert "every node is told the same: the load of 2 of 10 nodes is known, at least 70% are needed\n" in text
+    assert "best" not in text
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal there are colours, unless NO_COLOR asks for none."""
+    told = a_picture({"low": 1.0, "over": 6.0}).explain_question(ExplainQuestion(pod=a_pod()), NOW)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = shown(told, force_terminal=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = shown(told, force_terminal=True)
+
+    assert "\x1b[1;32m" in coloured
+    assert "32m" not in plain

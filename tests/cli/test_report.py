@@ -1,0 +1,277 @@
+"""What `equipoise report` makes of the advice of the last days."""
+
+import json
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+from bus_worlds import NatsWorld
+from cli.programs import run
+
+from equipoise.cli.report.figures import Figures, OverMark, Regretful, Report, Saved, without_overlap
+from equipoise.cli.report.page import page
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import AdvisedNode, FleetReview, PlacementAdvice, Resources
+from equipoise.contracts.workload import Workload
+from equipoise.runtime.bus import connect
+from equipoise.runtime.permissions import USERS, permission_file
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams
+
+HOUR = 500_000 * 3_600.0
+HIGH = Resources(cpu=0.65, memory=0.8)
+
+
+def a_node(node: str, score: float, cpu: float = 0.3, share: float = 0.1, memory: float = 0.2) -> AdvisedNode:
+    """Its load with the pod, and the pod's share in it."""
+    return AdvisedNode(
+        node=node,
+        score=score,
+        load=Resources(cpu=cpu - share, memory=memory - share / 10),
+        with_pod=Resources(cpu=cpu, memory=memory),
+    )
+
+
+def an_advice(number: int = 1, regret: float = 40.0, workload: str = "web", **fields: object) -> PlacementAdvice:
+    """A pod on a hot node (85 % with it), whose best node would be at 40 %."""
+    defaults = {
+        "pod_uid": f"uid-{number}",
+        "namespace": "shop",
+        "pod": f"{workload}-{number}",
+        "workload": Workload(kind="Deployment", group="apps", namespace="shop", name=workload),
+        "node": "hot",
+        "policy": "water_level",
+        "considered": 5,
+        "chosen": a_node("hot", 90.0 - regret, cpu=0.85),
+        "best": a_node("cool", 90.0, cpu=0.4),
+        "rank": 3 if regret else 1,
+        "regret": regret,
+        "high": HIGH,
+        "placed_at": HOUR + number,
+        "advised_at": HOUR + number,
+    }
+    return PlacementAdvice(**(defaults | fields))  # type: ignore[arg-type]
+
+
+def a_review(since: float, until: float, seen: float | None = None, **fields: object) -> FleetReview:
+    defaults = {"seen": until - since if seen is None else seen, "nodes": 5.0, "high": HIGH}
+    return FleetReview(since=since, until=until, **(defaults | fields))  # type: ignore[arg-type]
+
+
+def reported(*said: PlacementAdvice | FleetReview) -> Report:
+    figures = Figures()
+    for each in said:
+        if isinstance(each, PlacementAdvice):
+            figures.advice(each)
+        else:
+            figures.review(each)
+    return figures.report(HOUR, HOUR + 7 * 86_400)
+
+
+def test_placements_are_counted_by_what_would_have_become_of_them() -> None:
+    """Elsewhere is a better rank, 5 points at least, and an answer that tells nodes apart."""
+    unknown = msgspec.structs.replace(an_advice(5), rank=None, regret=None, chosen=None, best=None)
+    report = reported(
+        an_advice(1, regret=0.0),
+        an_advice(2, regret=4.9),
+        an_advice(3, neutral=True),
+        an_advice(4, regret=5.0),
+        unknown,
+    )
+
+    assert (report.placements, report.judged, report.elsewhere) == (5, 4, 1)
+    assert report.regrets == [3, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+    assert report.policies == ["water_level"]
+
+
+def test_regret_is_told_over_all_that_were_judged() -> None:
+    """Also over those that regret nothing; unknown without any."""
+    report = reported(*(an_advice(number, regret=float(number)) for number in range(11)))
+
+    assert (report.regret_median, report.regret_p90) == (5.0, 9.0)
+    assert reported().regret_median is None
+
+
+def test_the_most_regretful_come_first() -> None:
+    """Ten workloads and ten nodes by the sum of their regret; a bare pod stands for itself."""
+    many = [an_advice(number, 20.0 + number, f"app-{number}", node=f"node-{number}") for number in range(12)]
+    alone = msgspec.structs.replace(an_advice(20, 90.0, node="node-1"), workload=None)
+    report = reported(*many, alone, an_advice(21, 0.0, "app-11"))
+
+    assert len(report.workloads) == len(report.nodes) == 10
+    assert report.workloads[:2] == [
+        Regretful(name="shop/web-20 (alone)", placements=1, elsewhere=1, regret=90.0),
+        Regretful(name="Deployment/shop/app-11", placements=2, elsewhere=1, regret=31.0),
+    ]
+    assert report.nodes[0] == Regretful(name="node-1", placements=2, elsewhere=2, regret=111.0)
+
+
+def test_time_over_the_marks_is_added_up_over_hours() -> None:
+    """As a share of the time that was seen, not of the time that was asked about."""
+    report = reported(
+        a_review(HOUR, HOUR + 3_600, over={"a": 3_600.0, "b": 60.0}, spread=Resources(cpu=0.6), skipped=2),
+        a_review(HOUR + 3_600, HOUR + 5_400, over={"a": 900.0}, spread=Resources(cpu=0.3), skipped=1),
+    )
+
+    assert report.seen == 5_400
+    assert report.over == [
+        OverMark(node="a", seconds=4_500.0, share=0.8333),
+        OverMark(node="b", seconds=60.0, share=0.0111),
+    ]
+    assert report.spread == Resources(cpu=0.5)
+    assert report.skipped == 3
+
+
+def test_several_scorers_do_not_double_an_hour() -> None:
+    """Of parts that overlap the one that saw most counts; a scorer that began anew adds its part."""
+    whole = a_review(HOUR, HOUR + 3_600)
+    other = a_review(HOUR, HOUR + 3_600, seen=3_000)
+    late = a_review(HOUR + 1_800, HOUR + 3_600)
+    before, after = a_review(HOUR + 3_600, HOUR + 4_000), a_review(HOUR + 4_100, HOUR + 7_200)
+
+    assert without_overlap([late, other, whole]) == [whole]
+    assert without_overlap([before, after]) == [after, before]
+    assert reported(late, other, whole, before, after).seen == 3_600 + 400 + 3_100
+
+
+def test_a_growing_part_counts_once() -> None:
+    """What it said before is in what it said last."""
+    assert reported(a_review(HOUR, HOUR + 300), a_review(HOUR, HOUR + 600)).seen == 600
+
+
+def test_what_it_would_have_saved_is_what_was_too_much() -> None:
+    """The pod's share, but no more than its node was above the mark; the better node stays below its own."""
+    whole = an_advice(chosen=a_node("hot", 10.0, cpu=0.85, share=0.1))
+    part = an_advice(chosen=a_node("warm", 10.0, cpu=0.68, share=0.1), best=a_node("calm", 90.0, cpu=0.5))
+
+    assert reported(whole, part).saved == Saved(placements=2, cpu=13.0, memory=0.0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"chosen": a_node("hot", 10.0, cpu=0.65)},
+        {"best": a_node("cool", 90.0, cpu=0.66)},
+        {"best": a_node("cool", 90.0, memory=0.9)},
+        {"best": AdvisedNode(node="cool", score=90.0, load=Resources(cpu=0.1), with_pod=Resources(cpu=0.2))},
+        {"regret": 4.0},
+        {"neutral": True},
+        {"high": Resources()},
+    ],
+)
+def test_nothing_is_saved_where_no_mark_was_passed(fields: dict[str, object]) -> None:
+    """Or where the better node would have passed one, or may have; or where nothing would have gone elsewhere."""
+    assert reported(an_advice(**fields)).saved == Saved(placements=0, cpu=0.0, memory=0.0)
+
+
+def test_the_same_excess_is_not_saved_twice() -> None:
+    """Of three pods that came at once, two would have brought their node below its mark; an hour later all is new."""
+    burst = [an_advice(number) for number in range(3)]
+    hot = [an_advice(number, chosen=a_node("hot", 10.0, cpu=0.8)) for number in range(3)]
+
+    assert reported(*burst).saved == Saved(placements=2, cpu=20.0, memory=0.0)
+    assert reported(*hot).saved == Saved(placements=2, cpu=15.0, memory=0.0)
+    assert reported(hot[0], hot[1], an_advice(5, advised_at=HOUR + 4_000)).saved.placements == 3
+
+
+def test_a_better_node_is_not_filled_twice() -> None:
+    """What would have gone there already counts there."""
+    narrow = [an_advice(number, node="x", chosen=a_node(f"hot-{number}", 10.0, cpu=0.9)) for number in range(3)]
+    close = [an_advice(n, chosen=each.chosen, best=a_node("cool", 90.0, cpu=0.5)) for n, each in enumerate(narrow)]
+
+    assert reported(*close).saved.placements == 2
+
+
+class Reader(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone() -> None:
+    """One file, no script, nothing to fetch; names are text, whatever they hold."""
+    text = page(reported(an_advice(node="<script>"), an_advice(2), a_review(HOUR, HOUR + 3_600, over={"<b>": 60.0})))
+    reader = Reader()
+    reader.feed(text)
+
+    assert reader.open == []
+    assert reader.links == []
+    assert {"table", "svg"} <= set(reader.tags)
+    assert "script" not in reader.tags
+    assert "b" in reader.tags
+    assert "&lt;b&gt;" in text
+
+
+def test_a_page_of_nearly_nothing_is_a_page() -> None:
+    """No placement yet, nothing over its mark."""
+    reader = Reader()
+    reader.feed(page(reported(a_review(HOUR, HOUR + 300))))
+
+    assert reader.open == []
+    assert "table" not in reader.tags
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
+    """A server with our users."""
+    (tmp_path / "password").write_text("secret")
+    world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
+    await world.start()
+    await setup_streams(as_user(world, "setup", tmp_path), intent_life=60)
+    yield world
+    await world.stop()
+
+
+def as_user(world: NatsWorld, user: str, folder: Path) -> Nats:
+    return Nats(url=world.settings.url, user=user, password_file=str(folder / "password"))
+
+
+async def test_the_report_is_read_with_the_rights_of_the_tap(world: NatsWorld, tmp_path: Path) -> None:
+    """For people, for programs and as a page, from what scorers have said; exit code 0."""
+    async with connect(as_user(world, "scorer", tmp_path), "scorer") as bus:
+        for number in range(3):
+            said = an_advice(number)
+            await bus.publish(subjects.placement_advice("shop", said.pod, said.pod_uid), said)
+        await bus.publish(subjects.fleet_review(500_000, int(HOUR)), a_review(HOUR, HOUR + 3_600, over={"hot": 60.0}))
+    options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
+    code, text = await run("report", *options, "--html", tmp_path / "report.html")
+    _, encoded = await run("report", "--since", "12h", *options, "-o", "json")
+    report = json.loads(encoded)
+
+    assert code == 0, text
+    assert "3 pods placed, 3 of them judged; 3 (100%) would have gone elsewhere" in text
+    assert "Deployment/shop/web" in text
+    assert (report["placements"], report["elsewhere"], report["seen"]) == (3, 3, 3_600)
+    assert report["over"] == [{"node": "hot", "seconds": 60.0, "share": 0.0167}]
+    assert "Deployment/shop/web" in (tmp_path / "report.html").read_text()
+
+
+async def test_an_empty_stream_says_what_to_do(world: NatsWorld, tmp_path: Path) -> None:
+    """Exit code 1: there is no report; and 2 for a length of time that is none."""
+    options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
+    code, text = await run("report", *options)
+    wrong, said = await run("report", "--since", "a week")
+
+    assert code == 1
+    assert "scorer.advice.perSecond" in text
+    assert wrong == 2
+    assert "'a week' is no duration" in said
+    assert "Traceback" not in text + said
