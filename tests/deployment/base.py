@@ -1,8 +1,10 @@
 """The programs of k8s/base."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import yaml
 from deployment.kustomize import Document, read_kustomization
 from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program
 
@@ -25,6 +27,13 @@ def base_programs(documents: list[Document]) -> dict[str, Program]:
     ]
     found = [_program(template) for template in templates]
     return {program.name: program for program in found}
+
+
+def tls_settings() -> Document:
+    """What k8s/base/equipoise.yaml shows of TLS in a comment, to be laid over a configuration."""
+    shown = (BASE / "equipoise.yaml").read_text().partition("# scorer:\n")
+    document: Document = yaml.safe_load(re.sub("^# ", "", "".join(shown[1:]), flags=re.MULTILINE))
+    return document
 
 
 def _program(pod: Document) -> Program:
@@ -55,7 +64,9 @@ def _files_of(volume: Document) -> dict[str, str]:
     if "configMap" in volume:
         generated = {"equipoise": ("equipoise.yaml",), "nats": ("nats.conf", "permissions.conf")}
         return {name: f"k8s/base/{name}" for name in generated[volume["configMap"]["name"]]}
-    return {item["path"]: f"secret:{item['key']}" for item in volume["secret"]["items"]}
+    secret = volume["secret"]
+    kind = f"optional:{secret['secretName']}/" if secret.get("optional") else "secret:"
+    return {item["path"]: f"{kind}{item['key']}" for item in secret["items"]}
 
 
 def _value_of(entry: Document) -> str:

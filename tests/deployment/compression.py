@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 def compressed_configuration() -> Document:
-    return compressed_document(_merged(yaml.safe_load((BASE / "equipoise.yaml").read_text()), _overlay()), FACTOR)
+    return compressed_document(merged(yaml.safe_load((BASE / "equipoise.yaml").read_text()), _overlay()), FACTOR)
 
 
 def _overlay() -> Document:
@@ -36,10 +36,11 @@ def _overlay() -> Document:
     return kept
 
 
-def _merged(below: Any, above: Any) -> Any:
+def merged(below: Any, above: Any) -> Any:
+    """Two documents, the one laid over the other."""
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     return {
-        name: _merged(below[name], above[name]) if name in below and name in above else above.get(name, below.get(name))
+        name: merged(below[name], above[name]) if name in below and name in above else above.get(name, below.get(name))
         for name in (*below, *(name for name in above if name not in below))
     }

@@ -10,6 +10,9 @@ SERVICE_ACCOUNT = "service account"
 KUBECONFIG = "kubeconfig"
 """Source of the user's own kubeconfig."""
 
+OPTIONAL = "optional:"
+"""How the source of a file begins that need not be there."""
+
 VOLUME = "volume"
 """Source of a folder that outlives the container."""
 
@@ -31,7 +34,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A value may be `secret:<key>`."""
 
     mounts: dict[str, str]
-    """Path in the container to its source: a file of the repository, `secret:<key>`, or one of the words above."""
+    """Path in the container to its source: a file of the repository, `secret:<key>`, `optional:<Secret>/<key>` for one
+    that need not be there, or one of the words above."""
 
     user: str | None
     read_only: bool
@@ -50,10 +54,10 @@ _CLUSTER_VARIABLE = "EQUIPOISE_KUBERNETES__KUBECONFIG"
 
 
 def differences(base: Mapping[str, Program], compose: Mapping[str, Program]) -> list[str]:
-    """What is not the same, but for the two things that cannot be: where Prometheus is, and who a program is.
+    """What is not the same, but for three things: where Prometheus is, who a program is, and what need not be there.
 
     In a cluster Prometheus is the user's and a program has its ServiceAccount; beside one, compose brings a Prometheus
-    and the user's kubeconfig.
+    and the user's kubeconfig. Optional Secrets are for clusters: compose's scorer answers this machine alone.
     """
     found = [f"only one of the two has {name}" for name in sorted(set(base) ^ (set(compose) - {"prometheus"}))]
     for name in sorted(set(base) & set(compose)):
@@ -79,7 +83,11 @@ def _unlike(base: Program, compose: Program) -> Iterator[str]:
 
 
 def _own_mounts(program: Program) -> dict[str, str]:
-    return {path: source for path, source in program.mounts.items() if source not in (SERVICE_ACCOUNT, KUBECONFIG)}
+    return {
+        path: source
+        for path, source in program.mounts.items()
+        if source not in (SERVICE_ACCOUNT, KUBECONFIG) and not source.startswith(OPTIONAL)
+    }
 
 
 def _unlike_entries(what: str, base: Mapping[str, str], compose: Mapping[str, str]) -> Iterator[str]:

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deployment.base import BASE, ROOT, base_documents, base_programs
+import yaml
+from deployment.base import BASE, ROOT, base_documents, base_programs, tls_settings
 from deployment.compose import COMPOSE, compose_document, compose_programs
+from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.kustomize import Document, named, read_documents, read_kustomization
 from deployment.programs import differences
 
+from equipoise.cli.certificates import SERVICE_NAMES
 from equipoise.cli.sections import SECTIONS
 from equipoise.contracts.subjects import SERVICES
 from equipoise.runtime.permissions import USERS, permission_file
@@ -108,9 +111,32 @@ def test_the_entry_of_both_schedulers_is_the_same() -> None:
 
 
 def read_configuration(text: str) -> list[Any]:
-    import yaml
-
     return list(yaml.safe_load_all(text))
+
+
+def test_the_shown_tls_setting_is_valid_and_names_what_the_scorer_mounts() -> None:
+    """Whoever removes the comment signs of k8s/base/equipoise.yaml has a configuration that works."""
+    configuration = yaml.safe_load((BASE / "equipoise.yaml").read_text()) | tls_settings()
+    validate_document(yaml.safe_dump(configuration), SECTIONS)
+    mounts = base_programs(base_documents())["scorer"].mounts
+    shown = tls_settings()["scorer"]["extender"]["tls"].values()
+    assert [mounts[path] for path in shown] == [f"optional:{SERVER_SECRET}/{key}" for key in SECRET_KEYS]
+
+
+def test_the_second_scheduler_has_the_files_of_its_entry() -> None:
+    """Its Secret is mounted where the entry looks, and the scorer's certificate bears the name that it demands."""
+    (entry,) = read_documents(ROOT / "k8s" / "scheduler" / "extender.yaml")[0]["extenders"]
+    second = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
+    pod = named(second, "Deployment", "equipoise-scheduler")["spec"]["template"]["spec"]
+    (volume,) = [each["name"] for each in pod["volumes"] if each.get("secret") == {"secretName": CLIENT_SECRET}]
+    (mount,) = [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == volume]
+    assert entry["enableHTTPS"]
+    assert entry["tlsConfig"] == {
+        "caFile": f"{mount['mountPath']}/ca.crt",
+        "certFile": f"{mount['mountPath']}/tls.crt",
+        "keyFile": f"{mount['mountPath']}/tls.key",
+        "serverName": SERVICE_NAMES[0],
+    }
 
 
 def test_compose_runs_what_kubernetes_runs() -> None:

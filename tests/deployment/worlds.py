@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 import msgspec
 import yaml
-from deployment.base import NAMESPACE, ROOT, base_documents, base_programs
-from deployment.compression import FACTOR, Document, compressed_configuration
-from deployment.kustomize import read_documents
+from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, tls_settings
+from deployment.compression import FACTOR, Document, compressed_configuration, merged
+from deployment.extender import CLIENT_SECRET, Secrets, entry_here, lay_out, made_secrets
 from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
 from equipoise.cli.demo import figures
@@ -45,12 +45,15 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     passwords: dict[str, str]
     directory: Path
 
-    def machine(self, name: str, programs: Any) -> Machine:
+    def machine(self, name: str, programs: Any, made: Secrets | None = None) -> Machine:
+        """With Secrets of the extender, its configuration says what k8s/base/equipoise.yaml shows in a comment."""
+        configuration = self.configuration if made is None else merged(self.configuration, tls_settings())
+        files = {f"{secret}/{key}": text for secret, keys in (made or {}).items() for key, text in keys.items()}
         folder = Folder(
             path=self.directory / name,
-            passwords=self.passwords,
+            passwords=self.passwords | files,
             files={
-                "k8s/base/equipoise.yaml": yaml.safe_dump(self.configuration, sort_keys=False),
+                "k8s/base/equipoise.yaml": yaml.safe_dump(configuration, sort_keys=False),
                 # The testbed's Prometheus is built without discovery in Kubernetes; it scrapes for itself.
                 "k8s/compose/prometheus.yaml": "scrape_configs: []\n",
             },
@@ -118,6 +121,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     world: World
     machine: Machine
+    extender_client: Path
+    """Folder with kube-scheduler's files for the extender."""
+
+    def scheduler_here(self, text: str) -> str:
+        """A shipped KubeSchedulerConfiguration, with the scorer's address here."""
+        return entry_here(text, self.machine.url(EXTENDER_PORT, "https"), self.extender_client)
 
     def said(self) -> list[dict[str, Any]]:
         """Everything so far: subject and message."""
@@ -146,7 +155,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def running_base(world: World) -> AsyncIterator[Run]:
     """Started all at once, as Kubernetes does; from here on evictions are real."""
-    machine = world.machine("base", base_programs(base_documents()))
+    made = made_secrets(world.directory / "certificates")
+    machine = world.machine("base", base_programs(base_documents()), made)
+    client = lay_out(machine.path / "extender-client", made[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:
         for name in machine.programs:
@@ -157,13 +168,8 @@ async def running_base(world: World) -> AsyncIterator[Run]:
     async with asyncio.TaskGroup() as group:
         for service in SERVICES:
             group.create_task(machine.ready(service))
-    await asyncio.to_thread(world.cluster.restart_scheduler, extender_entry(machine))
-    yield Run(world=world, machine=machine)
+    run = Run(world=world, machine=machine, extender_client=client)
+    text = run.scheduler_here((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
+    await asyncio.to_thread(world.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
+    yield run
     await asyncio.to_thread(machine.stop)
-
-
-def extender_entry(machine: Machine) -> Document:
-    """The shipped entry, with the scorer's address here."""
-    (document,) = read_documents(ROOT / "k8s" / "scheduler" / "extender.yaml")
-    (extender,) = document["extenders"]
-    return {"extenders": [extender | {"urlPrefix": machine.url(EXTENDER_PORT)}]}

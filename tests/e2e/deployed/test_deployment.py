@@ -6,7 +6,6 @@ import pytest
 from deployment.base import NAMESPACE, ROOT
 from deployment.judging import Judged
 from deployment.kustomize import Document, named, read_documents
-from deployment.processes import EXTENDER_PORT
 from deployment.worlds import Run, World
 
 from equipoise.contracts.subjects import SERVICES
@@ -56,18 +55,18 @@ async def test_all_pods_are_admitted_as_restricted(world: World) -> None:
 
 
 async def test_the_second_scheduler_places_with_our_scores(run: Run) -> None:
-    """The stock kube-scheduler, with the shipped configuration and its own account, asks the scorer and binds."""
+    """The stock kube-scheduler, with the shipped configuration and its own account, asks over HTTPS and binds.
+
+    It and the scorer know each other by what `equipoise certificates` made.
+    """
     world = run.world
     documents = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
     await world.cluster.apply(documents)
     text = named(documents, "ConfigMap", "equipoise-scheduler")["data"]["scheduler.yaml"]
-    url = "http://equipoise-scorer.equipoise-system.svc:8888"
-    assert url in text
     folder = run.machine.path
     (folder / "scheduler.kubeconfig").write_text(json.dumps(await kubeconfig(world, "scheduler")))
     (folder / "scheduler.yaml").write_text(
-        text.replace(url, run.machine.url(EXTENDER_PORT))
-        + f"clientConnection: {{kubeconfig: {folder}/scheduler.kubeconfig}}\n"
+        run.scheduler_here(text) + f"clientConnection: {{kubeconfig: {folder}/scheduler.kubeconfig}}\n"
     )
     flags = [f"--{name}-kubeconfig={folder}/scheduler.kubeconfig" for name in ("authentication", "authorization")]
     address = ["--bind-address=127.0.0.1", f"--secure-port={world.cluster.free_port()}"]
