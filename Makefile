@@ -1,6 +1,7 @@
 # Python 3.11+, git and make are all a machine needs: ./run brings the rest from the package registries.
 PYTHON ?= python3
 TRACE ?=
+BENCH ?=
 ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
@@ -22,8 +23,8 @@ test: ## Every test, on real parts
 check: ## Style, types, architecture
 	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports'
 
-bench: ## Speed and memory, printed
-	@for file in bench/*.py; do echo "== $$file"; ./run python "$$file" || exit 1; done
+bench: ## Speed and memory, a JSON line each (BENCH="name name" for a choice)
+	@./run python -m bench $(BENCH)
 
 clean: ## Remove what was installed here (the testbed's cache outside stays)
 	@rm -rf .venv .tools

@@ -1,0 +1,37 @@
+"""Run benchmarks by name, each in a process of its own: what one leaves in memory is not the next one's."""
+
+import subprocess
+import sys
+
+MODULES = {
+    "score_all": "score_all",
+    "refresh_all": "score_all",
+    "prioritize_cpu": "score_all",
+    "prioritize_http": "prioritize_http",
+    "scorer_memory": "scorer_state",
+    "scorer_warm_start": "scorer_state",
+    "burst": "burst",
+    "scheduling_tax": "scheduling_tax",
+    "scorer_failures": "scorer_failures",
+    "collector": "collector",
+    "descheduler": "descheduler",
+    "binder": "binder",
+}
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or list(MODULES)
+    unknown = [name for name in wanted if name not in MODULES]
+    if unknown:
+        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(MODULES)}", file=sys.stderr)
+        return 2
+    code = 0
+    for module in dict.fromkeys(MODULES[name] for name in wanted):
+        print(f"== {module}", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", f"bench.{module}"]
+        code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  names of the table
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""A fleet as the bus tells it: what the scorer hears of every node and workload."""
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+from equipoise.contracts.messages import (
+    NodePlacement,
+    NodeUtilization,
+    PlacedPod,
+    Resources,
+    UtilizationCycle,
+    WindowUsage,
+    WorkloadUtilization,
+)
+from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.workload import Workload
+
+GIB = 2.0**30
+WORKLOADS = [Workload(kind="Deployment", group="apps", namespace="shop", name=f"web-{number}") for number in range(500)]
+WINDOWS = tuple(window.name for window in LoadSettings().windows)
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+def workloads(now: float, chance: random.Random) -> Iterator[WorkloadUtilization]:
+    """Each with a day of 24 known hours."""
+    for workload in WORKLOADS:
+        mean = chance.uniform(0.05, 2)
+        value = WindowUsage(sampled_at=now, mean=Resources(cpu=mean, memory=GIB))
+        yield WorkloadUtilization(
+            workload=workload, replicas=9, sampled_at=now, queried_at=now, epoch=1, sequence=1,
+            windows=dict.fromkeys(WINDOWS, value),
+            profile={"cpu": [mean * chance.uniform(0.5, 1.5) for _ in range(24)], "memory": [GIB] * 24},
+        )  # fmt: skip
+
+
+def placement(number: int, pods: int, now: float, chance: random.Random) -> NodePlacement:
+    """Most pods have been there for long; one in a hundred came within the last hour."""
+    name = node_name(number)
+    return NodePlacement(
+        node=name, uid=name, ready=True, epoch=1, sequence=1,
+        allocatable=Resources(cpu=32, memory=128 * GIB),
+        pods=[
+            PlacedPod(
+                uid=f"{number}-{pod}", namespace="shop", name=f"{number}-{pod}", workload=chance.choice(WORKLOADS),
+                placed_at=now - chance.uniform(0, 3_600 if chance.random() < 0.01 else 3_000_000),
+                requests=Resources(cpu=1, memory=GIB),
+            )
+            for pod in range(pods)
+        ],
+    )  # fmt: skip
+
+
+def utilization(held: NodePlacement, now: float, chance: random.Random, sequence: int = 1) -> NodeUtilization:
+    mean = Resources(cpu=chance.uniform(2, 28), memory=chance.uniform(10, 100) * GIB)
+    value = WindowUsage(sampled_at=now, mean=mean, p95=mean, max=mean, deviation=Resources(cpu=1.0, memory=GIB))
+    return NodeUtilization(
+        node=held.node, uid=held.uid, base=Resources(cpu=32, memory=128 * GIB), sampled_at=now, queried_at=now,
+        windows=dict.fromkeys(WINDOWS, value), epoch=1, sequence=sequence,
+        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in held.pods},
+    )  # fmt: skip
+
+
+def cycle(nodes: int, now: float, sequence: int = 1) -> UtilizationCycle:
+    return UtilizationCycle(
+        shard="0", cycle=sequence, expected=nodes, fresh=nodes, queried_at=now, epoch=1, sequence=sequence
+    )
+
+
+def question(number: int, names: list[str]) -> bytes:
+    """A body of kube-scheduler with names only."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number % 500}-5d4b", "controller": True}
+    pod = {
+        "metadata": {
+            "name": f"web-{number}", "namespace": "shop", "uid": f"new-{number}",
+            "labels": {"pod-template-hash": "5d4b"}, "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": "web", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+    }  # fmt: skip
+    return msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})

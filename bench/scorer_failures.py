@@ -1,0 +1,78 @@
+"""A scorer that fails must not hold up scheduling: 300 pods with it well, killed, black-holed and talking nonsense."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from bench.line import progress, say
+from bench.scheduling import FrozenCluster, frozen_cluster
+
+NODES = 50
+PODS = 300
+NONSENSE = (
+    b"",
+    b"null",
+    b"{}",
+    b"<html>502 Bad Gateway</html>",
+    b'[{"Host": "node-nowhere", "Score": 10}]',
+    b'[{"Host": "node-0001", "Score": "ten"}]',
+    b'[{"Host": "node-0001", "Score": -9000000000000000000}]',
+)
+
+
+@asynccontextmanager
+async def talking_nonsense() -> AsyncIterator[str]:
+    asked = 0
+
+    async def on_post(request: web.Request) -> web.Response:
+        nonlocal asked
+        await request.read()
+        asked += 1
+        return web.Response(body=NONSENSE[asked % len(NONSENSE)], content_type="application/json")
+
+    application = web.Application(client_max_size=8 * 2**20)
+    application.router.add_post("/prioritize", on_post)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def pods_per_second(frozen: FrozenCluster, *, extender: bool = True) -> float:
+    """Raises TimeoutError when not every pod is bound."""
+    cluster = frozen.cluster
+    await asyncio.to_thread(cluster.kill, "kube-scheduler")
+    mark = frozen.mark()
+    await frozen.create_pods(PODS)
+    await asyncio.to_thread(cluster.restart_scheduler, frozen.scheduler(extender=extender))
+    times = [binding.time for binding in await frozen.bound(PODS, mark)]
+    await frozen.remove_pods()
+    return (len(times) - 1) / (max(times) - min(times)).total_seconds()
+
+
+async def main() -> None:
+    async with frozen_cluster([0.2 + 0.5 * number / NODES for number in range(NODES)]) as frozen:
+        rates = {"no extender entry": await pods_per_second(frozen, extender=False)}
+        async with frozen.services():
+            rates["well"] = await pods_per_second(frozen)
+            frozen.cluster.guard.send(frozen.scorer_pid, signal.SIGSTOP)
+            rates["black-holed (SIGSTOP)"] = await pods_per_second(frozen)
+            frozen.cluster.guard.send(frozen.scorer_pid, signal.SIGCONT)
+            frozen.cluster.guard.stop(frozen.scorer_pid, number=signal.SIGKILL)
+            rates["killed (port refused)"] = await pods_per_second(frozen)
+        async with talking_nonsense() as url:
+            frozen.extender = url
+            rates["talking nonsense"] = await pods_per_second(frozen)
+    for state, rate in rates.items():
+        progress(state)
+        say("scorer_failures", rate, "pods/s", baseline=rates["no extender entry"], state=state)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,133 @@
+"""A real scorer beside a real NATS server, fed with the fleet of `bench.fleets` as the collector would."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import yaml
+
+from bench import fleets
+from bench.line import progress
+from equipoise.contracts import subjects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import NodePlacement
+from equipoise.runtime.bus import Bus, connect
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.nats_server import embedded_server
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams
+from equipoise.testbed.ports import PortBlock
+
+Publish = Callable[[], Awaitable[None]]
+
+
+class ScorerProcess(msgspec.Struct, kw_only=True):
+    """`python -m equipoise.scorer`, and where it answers."""
+
+    process: subprocess.Popen[bytes]
+    extender: str
+    health: str
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory_mb(self) -> float:
+        """Resident now, in 10⁶ bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return kilobytes * 1024 / 1e6
+
+    async def ready(self) -> None:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.get(f"{self.health}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                except aiohttp.ClientConnectionError:
+                    pass
+                await asyncio.sleep(0.01)
+
+
+class FilledBus(msgspec.Struct, kw_only=True):
+    """A bus that holds a fleet, and means to say a full cycle of it again."""
+
+    url: str
+    directory: Path
+    bus: Bus
+    placements: list[NodePlacement]
+    ports: PortBlock
+    sequence: int = 1
+
+    async def say_cycle(self, seconds: float = 0.0) -> None:
+        """A utilization of every node, spread over so many seconds, and the end of the round."""
+        self.sequence += 1
+        chance, now = random.Random(self.sequence), SystemClock().now()
+        pause = seconds / (len(self.placements) / 100) if seconds else 0.0
+        for begin in range(0, len(self.placements), 100):
+            messages = [
+                fleets.utilization(placement, now, chance, self.sequence)
+                for placement in self.placements[begin : begin + 100]
+            ]
+            await self.bus.publish_many([(subjects.node_utilization(message.node), message) for message in messages])
+            await asyncio.sleep(pause)
+        end = fleets.cycle(len(self.placements), now, self.sequence)
+        await self.bus.publish(subjects.utilization_cycle("0"), end)
+
+    @asynccontextmanager
+    async def scorer(self, **settings: object) -> AsyncIterator[ScorerProcess]:
+        ports = {"health": self.ports.take(), "listen": self.ports.take()}
+        document = {
+            "apiVersion": "equipoise.dev/v1alpha1",
+            "kind": "EquipoiseConfiguration",
+            "nats": {"url": self.url},
+            # Benchmarks take longer than a sample lives.
+            "load": {"freshness": {"score": "1h", "eviction": "1h"}},
+            "scorer": {name: f"127.0.0.1:{port}" for name, port in ports.items()} | settings,
+        }
+        file = self.directory / f"equipoise-{ports['listen']}.yaml"
+        file.write_text(yaml.safe_dump(document))
+        with (self.directory / "scorer.log").open("ab") as log:
+            process = subprocess.Popen(  # noqa: ASYNC220
+                [sys.executable, "-m", "equipoise.scorer"],
+                env={**os.environ, "EQUIPOISE_CONFIG": str(file)},
+                stderr=log,
+            )
+        try:
+            yield ScorerProcess(
+                process=process,
+                extender=f"http://127.0.0.1:{ports['listen']}",
+                health=f"http://127.0.0.1:{ports['health']}",
+            )
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@asynccontextmanager
+async def filled_bus(nodes: int = 5_000, pods: int = 30) -> AsyncIterator[FilledBus]:
+    chance, now = random.Random(1), SystemClock().now()
+    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name:
+        directory = Path(name)
+        async with embedded_server(directory / "nats") as url:
+            await setup_streams(Nats(url=url), intent_life=Duration(60))
+            async with connect(Nats(url=url), "collector") as bus:
+                progress(f"filling the bus with {nodes} nodes of {pods} pods")
+                for workload in fleets.workloads(now, chance):
+                    await bus.publish(subjects.workload_utilization(workload.workload), workload)
+                placements = [fleets.placement(number, pods, now, chance) for number in range(nodes)]
+                for begin in range(0, nodes, 100):
+                    part = placements[begin : begin + 100]
+                    await bus.publish_many([(subjects.node_placement(held.node), held) for held in part])
+                filled = FilledBus(url=url, directory=directory, bus=bus, placements=placements, ports=PortBlock())
+                await filled.say_cycle()
+                yield filled

@@ -1,0 +1,30 @@
+"""What a scorer weighs with 5,000 nodes and 150,000 pods, and how long after its start it can answer."""
+
+import asyncio
+import time
+from statistics import median
+
+from bench.line import progress, say
+from bench.scorer_process import filled_bus
+
+STARTS = 3
+
+
+async def main() -> None:
+    async with filled_bus() as filled:
+        taken, memory = [], []
+        for number in range(STARTS):
+            progress(f"start {number + 1} of {STARTS}")
+            begun = time.monotonic()
+            async with filled.scorer() as scorer:
+                await scorer.ready()
+                taken.append(time.monotonic() - begun)
+                await filled.say_cycle()
+                await asyncio.sleep(3.0)
+                memory.append(scorer.memory_mb())
+        say("scorer_warm_start", median(taken), "s from the start of the process to ready", target=("<=", 2.0))
+        say("scorer_memory", max(memory), "MB resident", target=("<=", 300.0))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
