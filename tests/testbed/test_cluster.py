@@ -208,7 +208,14 @@ async def test_a_part_that_hangs(cluster: Cluster) -> None:
             except TimeoutError:
                 return b""
 
+    def stands_still() -> bool:
+        """Every thread: a signal takes a moment."""
+        tasks = Path(f"/proc/{cluster.pid('nats-server')}/task").glob("*/stat")
+        return all(task.read_text().rsplit(")", 1)[1].split()[0] == "T" for task in tasks)
+
     cluster.kill("nats-server", signal.SIGSTOP)
+    while not stands_still():
+        time.sleep(0.01)  # noqa: ASYNC251  the kernel tells nobody
     silent = greeting()
     cluster.kill("nats-server", signal.SIGCONT)
 
