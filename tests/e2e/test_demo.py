@@ -20,7 +20,7 @@ async def a_run(steps: int, **options: object) -> Result:
 
 async def test_the_loop_levels_a_real_cluster() -> None:
     """Every target of the demo is met, by the API server's audit log and Prometheus."""
-    result = await a_run(30)
+    result = await a_run(36)
 
     assert result.spread_before >= 50
     assert result.spread_after <= 20
