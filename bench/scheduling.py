@@ -14,6 +14,7 @@ import aiohttp
 import yaml
 
 from bench.line import progress
+from equipoise.cli.demo.configuration import scheduler_configuration
 from equipoise.runtime.settings import Nats
 from equipoise.runtime.streams import setup_streams
 from equipoise.testbed import audit
@@ -43,7 +44,6 @@ class FrozenCluster:
         self.cluster = cluster
         self.loads = loads
         self.extender = ""
-        self._processes: list[int] = []
 
     @asynccontextmanager
     async def services(self, **scorer: object) -> AsyncIterator[None]:
@@ -100,14 +100,7 @@ class FrozenCluster:
 
     def scheduler(self, *, extender: bool, in_tree_scores: bool = True) -> Document:
         """A KubeSchedulerConfiguration's parts."""
-        found: Document = {}
-        if extender:
-            found["extenders"] = [
-                {
-                    "urlPrefix": self.extender, "prioritizeVerb": "prioritize", "weight": 5,
-                    "nodeCacheCapable": True, "ignorable": True, "httpTimeout": "200ms",
-                }
-            ]  # fmt: skip
+        found = scheduler_configuration(self.extender if extender else None)
         if not in_tree_scores:
             off = [{"name": name} for name in IN_TREE_SCORES]
             found["profiles"] = [{"schedulerName": "default-scheduler", "plugins": {"score": {"disabled": off}}}]

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,8 +25,6 @@ from equipoise.runtime.nats_server import embedded_server
 from equipoise.runtime.settings import Nats
 from equipoise.runtime.streams import setup_streams
 from equipoise.testbed.ports import PortBlock
-
-Publish = Callable[[], Awaitable[None]]
 
 
 class ScorerProcess(msgspec.Struct, kw_only=True):

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
+from itertools import accumulate
 
 import numpy as np
 
@@ -16,7 +17,7 @@ class Table:
     """Parts of a row, each with a shape of its own; rows of removed nodes are used again."""
 
     def __init__(self, *, windows: int, statistics: int) -> None:
-        self._parts: Mapping[str, tuple[tuple[int, ...], float]] = {
+        parts: Mapping[str, tuple[tuple[int, ...], float]] = {
             "load": ((1 + statistics, windows, len(RESOURCES)), np.nan),
             "base": ((len(RESOURCES),), np.nan),
             "since": ((windows,), np.inf),
@@ -25,13 +26,23 @@ class Table:
             "limited": ((len(RESOURCES),), 0.0),
             "room": ((len(RESOURCES) + 1,), -np.inf),
         }
-        self._empty = np.concatenate([np.full(math.prod(shape), fill) for shape, fill in self._parts.values()])
+        self._empty = np.concatenate([np.full(math.prod(shape), fill) for shape, fill in parts.values()])
+        ends = accumulate(math.prod(shape) for shape, _ in parts.values())
+        self._columns = {
+            name: (slice(end - math.prod(shape), end), shape)
+            for (name, (shape, _)), end in zip(parts.items(), ends, strict=True)
+        }
+        """Where each part lies in a row, and its shape."""
+
         self._values: Array = np.zeros((0, len(self._empty)))
         self._view()
 
     def _view(self) -> None:
         """rows × the shape of each part; what is written there is written here."""
-        parts = self._split(self._values)
+        parts = {
+            name: self._values[:, columns].reshape(len(self), *shape)
+            for name, (columns, shape) in self._columns.items()
+        }
         self.load = parts["load"]
         """rows × (mean, then each statistic) × windows × resources: share (0..1) of the base."""
 
@@ -43,14 +54,6 @@ class Table:
 
         self.since, self.until = parts["since"], parts["until"]
         """rows × windows: when a value may be used, in Unix seconds."""
-
-    def _split(self, values: Array) -> dict[str, Array]:
-        found, begin = {}, 0
-        for name, (shape, _) in self._parts.items():
-            size = math.prod(shape)
-            found[name] = values[:, begin : begin + size].reshape(len(values), *shape)
-            begin += size
-        return found
 
     def __len__(self) -> int:
         return len(self._values)
@@ -66,12 +69,8 @@ class Table:
                 taken[unheard] = self._empty
         else:
             taken = np.tile(self._empty, (len(rows), 1))
-        columns, found, begin = np.ascontiguousarray(taken.T), {}, 0
-        for name, (shape, _) in self._parts.items():
-            size = math.prod(shape)
-            found[name] = columns[begin : begin + size].reshape(*shape, len(rows))
-            begin += size
-        return found
+        by_column = np.ascontiguousarray(taken.T)
+        return {name: by_column[columns].reshape(*shape, len(rows)) for name, (columns, shape) in self._columns.items()}
 
     def clear(self, row: int) -> None:
         self._values[row] = self._empty
