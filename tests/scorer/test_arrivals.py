@@ -32,7 +32,8 @@ def test_a_year_of_pods_takes_no_more_room_than_a_span() -> None:
 
 
 def test_nothing_is_kept_for_a_policy_that_counts_nothing() -> None:
-    """The shape is that of no spans."""
+    """The shape is that of no spans, and the pod is not remembered."""
     arrivals = Arrivals(())
     arrivals.add(0, NOW, NOW)
+    assert arrivals._end == 0
     assert arrivals.counts(2, NOW).shape == (2, 0)

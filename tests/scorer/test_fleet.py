@@ -176,3 +176,27 @@ def test_stale_workloads_are_forgotten(fleet: Fleet) -> None:
 
     assert kept is not None
     assert fleet.usage_of(a_workload(), NOW) is None
+
+
+def test_the_level_of_a_large_fleet_is_a_moment_old(fleet: Fleet) -> None:
+    """It is worked out anew when more than a fiftieth of the nodes have changed, or after a second."""
+    names = [f"node-{number}" for number in range(100)]
+    for name in names:
+        fleet.placement(a_placement(name), NOW)
+        fleet.utilization(a_node_utilization(name, 2.0), NOW)
+
+    def mean(now: float) -> float:
+        return round(float(fleet.snapshot(now).mean[0, 0]), 3)
+
+    def heat(count: int, sequence: int) -> None:
+        for name in names[:count]:
+            fleet.utilization(a_node_utilization(name, 4.0, sequence=sequence), NOW)
+
+    at_first = mean(NOW)
+    heat(2, 2)
+    few = mean(NOW + 0.9)
+    later = mean(NOW + 1.0)
+    heat(3, 3)
+    many = mean(NOW + 1.1)
+
+    assert (at_first, few, later, many) == (0.2, 0.2, 0.204, 0.206)

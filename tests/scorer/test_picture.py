@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from builders import (
     GIB,
@@ -170,6 +171,20 @@ def test_the_moved_load_counts_at_the_target_for_others() -> None:
     assert before is not None
     assert after is not None
     assert after.nodes.load[1, 0, 0] == pytest.approx(before.nodes.load[1, 0, 0] + 0.1)
+
+
+def test_asking_does_not_pile_the_moved_load_up() -> None:
+    """Beside a live booking it counts once, however often somebody asks."""
+    names = ["source", "target", "other"]
+    picture = a_picture({"source": 5.0, "target": 2.0, "other": 3.0})
+    picture.prioritize(a_pod("first", cpu=0.5), names, NOW)
+    picture.on_outcome(an_outcome(node="source", target="target"), NOW)
+    nobody = msgspec.structs.replace(a_pod("x", cpu=0.5), uid="")
+    first, second = (picture.prioritize(nobody, names, NOW).ranked for _ in range(2))
+
+    assert first is not None
+    assert second is not None
+    assert second.nodes.load.tolist() == first.nodes.load.tolist()
 
 
 def test_the_moved_load_does_not_count_against_the_replacement() -> None:
