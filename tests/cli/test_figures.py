@@ -14,6 +14,7 @@ from equipoise.cli.demo.figures import (
     Witness,
     deviation,
     limit_violations,
+    max_share,
     read_witness,
     spread,
 )
@@ -85,7 +86,7 @@ def test_the_burst_is_judged_by_its_fullest_node(tmp_path: Path) -> None:
         an_event("binding", "web-abc-1", 9.0, node="node-1"),
     )
 
-    assert pytest.approx(2 / 3) == read_witness(log).burst_max_share("launch", 3)
+    assert pytest.approx(2 / 3) == max_share(read_witness(log).burst("launch", 3))
 
 
 def test_pods_that_must_not_move_are_counted(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The demo in a short form, and what becomes of its targets without Equipoise's two hands."""
 
 import asyncio
-import io
+import sys
 
 import pytest
 from rich.console import Console
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)
 
 async def a_run(steps: int, **options: object) -> Result:
     """The demo with a day of so many steps of 4 s; what is judged is the same, the levelling has less time."""
-    console = Console(file=io.StringIO())
+    console = Console(file=sys.stdout, force_terminal=False)
     return await run_demo(DemoOptions(steps=steps, **options), Screen(console))  # type: ignore[arg-type]
 
 

@@ -41,11 +41,10 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     evictions: tuple[AuditedEviction, ...]
     bindings: tuple[AuditedBinding, ...]
 
-    def burst_max_share(self, namespace: str, pods: int) -> float:
-        """Largest share of a namespace's first `pods` placements that went to one node; later ones are replacements."""
+    def burst(self, namespace: str, pods: int) -> tuple[AuditedBinding, ...]:
+        """A namespace's first `pods` placements by time; later ones are replacements."""
         bindings = [binding for binding in self.bindings if binding.namespace == namespace]
-        nodes = Counter(binding.node for binding in sorted(bindings, key=lambda binding: binding.at)[:pods])
-        return max(nodes.values()) / nodes.total() if nodes else 0.0
+        return tuple(sorted(bindings, key=lambda binding: binding.at)[:pods])
 
     def same_node_returns(self) -> int:
         """Evictions whose replacement was bound to the node that the pod had left.
@@ -68,6 +67,16 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
             eviction.namespace == EXCLUDED_NAMESPACE or eviction.pod.startswith(f"{DAEMON_SET}-")
             for eviction in self.evictions
         )
+
+
+def by_node(bindings: Sequence[AuditedBinding]) -> Counter[str]:
+    """How many of them each node was given."""
+    return Counter(binding.node for binding in bindings)
+
+
+def max_share(bindings: Sequence[AuditedBinding]) -> float:
+    """Largest share of these placements that went to one node."""
+    return max(by_node(bindings).values()) / len(bindings) if bindings else 0.0
 
 
 def read_witness(audit_log: Path) -> Witness:

@@ -202,6 +202,8 @@ class Demo:
         self.looked_at = 0.0
         """Unix second of the look before."""
 
+        self.before_burst: dict[str, float] = {}
+
     async def place(self) -> None:
         """The stock scheduler alone places everything."""
         trace = self.trace
@@ -309,6 +311,7 @@ class Demo:
     async def _burst(self, moment: float) -> None:
         self.picture.phase = "levelling"
         await asyncio.sleep(max(0.0, moment - time.time()))  # noqa: TID251
+        self.before_burst = dict(self.picture.now)
         pods = self.options.burst_pods
         self.picture.phase = f"a burst of {pods} new pods"
         self.picture.said(f"{pods} pods of a workload that was never measured arrive at once", "bold cyan")
@@ -323,8 +326,14 @@ class Demo:
             reason = outcome.reason.removeprefix("node is overutilized, ")
             self.picture.said(f"{outcome.node} ⟶ {outcome.target or '?'}   {outcome.pod}   {reason}")
 
+    def witness(self) -> figures.Witness:
+        return figures.read_witness(self.cluster.audit_log)
+
+    def burst(self, witness: figures.Witness) -> tuple[figures.AuditedBinding, ...]:
+        return witness.burst(BURST_NAMESPACE, self.options.burst_pods)
+
     def judge(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> Result:
-        witness = figures.read_witness(self.cluster.audit_log)
+        witness = self.witness()
         evictions = len(witness.evictions)
         return Result(
             nodes=len(self.trace.nodes),
@@ -336,7 +345,7 @@ class Demo:
             spread_after=round(figures.spread(after), 1),
             std_before=round(figures.deviation(before), 2),
             std_after=round(figures.deviation(after), 2),
-            burst_max_share=round(witness.burst_max_share(BURST_NAMESPACE, self.options.burst_pods), 4),
+            burst_max_share=round(figures.max_share(self.burst(witness)), 4),
             evictions=evictions,
             pods_moved_share=round(evictions / self.trace.pods, 4),
             same_node_returns=witness.same_node_returns(),
@@ -360,6 +369,14 @@ class Demo:
         for name, left, right in rows:
             table.add_row(name, f"{left:.1f}", f"{right:.1f}")
         self.screen.show(table)
+        burst, was = self.burst(self.witness()), self.before_burst
+        if burst and was:
+            nodes = figures.by_node(burst).most_common()
+            most = ", ".join(f"{count} to {node} ({was.get(node, 0):.0f} %)" for node, count in nodes[:5])
+            self.screen.say(
+                f"the burst: {len(burst)} pods placed on {len(nodes)} nodes within {burst[-1].at - burst[0].at:.1f} s; "
+                f"most went {most}; in brackets the load before, on average {sum(was.values()) / len(was):.0f} %"
+            )
 
     async def keep_running(self, result: Result) -> None:
         """Until Ctrl-C."""

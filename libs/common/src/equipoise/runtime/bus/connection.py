@@ -60,7 +60,8 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        return bool(self.client.is_connected)
+        """Whether the bus can be used. The client calls itself connected before it has said that it is back."""
+        return bool(self.client.is_connected) and self._up.is_set()
 
     async def open(self) -> None:
         """Connect, for as long as it takes; says every few seconds what it waits for."""
