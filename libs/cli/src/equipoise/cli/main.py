@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from equipoise.cli.endings import plain_endings
+from equipoise.cli.lab.commands import lab
 from equipoise.contracts.subjects import SERVICES
 from equipoise.testbed.program import testbed
 
@@ -58,6 +59,7 @@ def main() -> None:
     """Keep the real load of a Kubernetes cluster level."""
 
 
+main.add_command(lab)
 main.add_command(testbed)
 
 

@@ -20,9 +20,11 @@ KINDS = (
 def example_trace(seed: int = 1, *, nodes: int = 40, steps: int = STEPS) -> Trace:
     """A fleet of two node sizes at about half of its CPU capacity; the same seed gives the same trace.
 
-    `nodes` scales the number of workloads; with fewer `steps` the day is shorter, not coarser.
+    `nodes` scales the number of workloads; with fewer `steps` the day is shorter, not coarser, and swings less, so that
+    loads change as fast as on a whole one: windows of a fixed length must still see where they are.
     """
     chooser = random.Random(seed)
+    calm = min(1.0, steps / STEPS)
     fleet = tuple(
         TraceNode(name=f"small-{index:02d}", cpu_milli=8_000, memory_mib=32_768)
         if index % 5 < 3
@@ -41,7 +43,7 @@ def example_trace(seed: int = 1, *, nodes: int = 40, steps: int = STEPS) -> Trac
                     request_cpu_milli=request_cpu,
                     request_memory_mib=request_memory,
                     cpu_milli=tuple(
-                        round(mean * _day(step / steps * 24, peak_hour, swing) * chooser.uniform(0.95, 1.05), 1)
+                        round(mean * _day(step / steps * 24, peak_hour, calm * swing) * chooser.uniform(0.95, 1.05), 1)
                         for step in range(steps)
                     ),
                     memory_mib=(round(chooser.uniform(*memory), 1),) * steps,

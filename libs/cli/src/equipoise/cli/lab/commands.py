@@ -1,0 +1,224 @@
+"""`equipoise lab`: names and options. The work is done elsewhere, imported when it is asked for."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from equipoise.cli.endings import WrongInput
+
+if TYPE_CHECKING:
+    from equipoise.lab.replay import Settings
+    from equipoise.lab.run import Scenario
+    from equipoise.lab.trace import Trace
+
+SCENARIOS = ("given", "churn", "fresh")
+
+output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+configuration_option = click.option(
+    "--config",
+    "configuration",
+    envvar="EQUIPOISE_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Its load, thresholds, scorer, descheduler and limits are replayed.  [env: EQUIPOISE_CONFIG]",
+)
+trace_option = click.option(
+    "--trace",
+    "folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder in one of the formats of docs/traces.md; default: the example that comes with the program.",
+)
+nodes_option = click.option("--nodes", type=click.IntRange(0), default=0, help="A slice of so many nodes; 0: all.")
+seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Which nodes the slice has.")
+scenario_option = click.option(
+    "--scenario", "scenarios", multiple=True, type=click.Choice(SCENARIOS), help="May be repeated.  [default: all]"
+)
+arrivals_option = click.option(
+    "--arrivals", type=click.IntRange(1), default=1, show_default=True, help="How many orders of arrival are tried."
+)
+descheduler_option = click.option(
+    "--descheduler",
+    type=click.Choice(["without", "with", "both"]),
+    default="both",
+    show_default=True,
+    help="Replays with Equipoise's descheduler, without, or both.",
+)
+weight_option = click.option(
+    "--weight", type=click.IntRange(1), default=5, show_default=True, help="Of the extender's entry."
+)
+processes_option = click.option(
+    "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="Replays at once.  [default: processors]"
+)
+
+
+@click.group()
+def lab() -> None:
+    """Replay a cluster and see what each policy would have made of it."""
+
+
+@lab.command()
+@trace_option
+@nodes_option
+@seed_option
+@scenario_option
+@click.option(
+    "--policy", "policies", multiple=True, help="stock, greedy, or a scoring policy; may be repeated.  [default: all]"
+)
+@descheduler_option
+@arrivals_option
+@weight_option
+@configuration_option
+@processes_option
+@click.option("--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Where the report goes.")
+@output_option
+def compare(
+    folder: Path | None,
+    nodes: int,
+    seed: int,
+    scenarios: tuple["Scenario", ...],
+    policies: tuple[str, ...],
+    descheduler: str,
+    arrivals: int,
+    weight: int,
+    configuration: Path | None,
+    processes: int,
+    out: Path | None,
+    output: str,
+) -> None:
+    """Replay a trace under the stock scheduler and under each policy, and compare how level its nodes were."""
+    from equipoise.cli.lab.comparing import run_compare
+    from equipoise.lab.compare import Question
+
+    question = Question(weight=weight, arrivals=tuple(range(1, arrivals + 1)), descheduler=_both(descheduler))
+    question = _narrowed(question, scenarios=scenarios, policies=policies)
+    trace = _trace(folder, nodes, seed)
+    run_compare(
+        trace, question, _settings(configuration), processes=processes, out=out, as_json=output == "json",
+        command=_command(),
+    )  # fmt: skip
+
+
+@lab.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@descheduler_option
+@configuration_option
+@processes_option
+@click.option(
+    "--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Default: the folder's own `report`."
+)
+@output_option
+def whatif(
+    folder: Path, descheduler: str, configuration: Path | None, processes: int, out: Path | None, output: str
+) -> None:
+    """What each policy would have made of the cluster that `lab record` recorded."""
+    from equipoise.cli.lab.comparing import run_compare
+    from equipoise.lab.compare import Question
+
+    question = Question(scenarios=("given", "churn"), descheduler=_both(descheduler))
+    run_compare(
+        _trace(folder, 0, 1), question, _settings(configuration), processes=processes, out=out or folder / "report",
+        as_json=output == "json", command=_command(),
+    )  # fmt: skip
+
+
+@lab.command()
+@trace_option
+@nodes_option
+@seed_option
+@scenario_option
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="PATH=A,B,…",
+    help="A setting and its values, by its path in the configuration: scorer.leastSpread=2,5. May be repeated.",
+)
+@descheduler_option
+@arrivals_option
+@click.option("--weight", "weights", default="5", show_default=True, metavar="A,B,…", help="Of the extender's entry.")
+@configuration_option
+@processes_option
+@click.option("--dask", "address", help="A Dask scheduler to run on instead (needs equipoise-lab[dask]).")
+@click.option("--out", "out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A CSV file.")
+def sweep(
+    folder: Path | None,
+    nodes: int,
+    seed: int,
+    scenarios: tuple["Scenario", ...],
+    assignments: tuple[str, ...],
+    descheduler: str,
+    arrivals: int,
+    weights: str,
+    configuration: Path | None,
+    processes: int,
+    address: str | None,
+    out: Path,
+) -> None:
+    """Replay a trace under many settings of the configured policy. What the file holds already is not done again."""
+    from equipoise.cli.lab.sweeping import run_sweep
+
+    values = dict(_assignment(assignment) for assignment in assignments)
+    try:
+        wanted = [int(weight) for weight in weights.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--weight: {weights!r} is no list of whole numbers") from None
+    run_sweep(
+        _trace(folder, nodes, seed),
+        values,
+        document=_document(configuration),
+        scenarios=scenarios or SCENARIOS,
+        descheduler=_both(descheduler),
+        arrivals=range(1, arrivals + 1),
+        weights=wanted,
+        processes=processes,
+        address=address,
+        out=out,
+    )
+
+
+def _both(descheduler: str) -> tuple[bool, ...]:
+    return {"without": (False,), "with": (True,), "both": (False, True)}[descheduler]
+
+
+def _narrowed(question: Any, **chosen: tuple[str, ...]) -> Any:
+    """The question with what was chosen; what was not stays as it is."""
+    import msgspec
+
+    return msgspec.structs.replace(question, **{name: values for name, values in chosen.items() if values})
+
+
+def _assignment(text: str) -> tuple[str, list[str]]:
+    path, equals, values = text.partition("=")
+    if not equals or not path or not values:
+        raise click.UsageError(f"--set: {text!r} is no PATH=A,B (example: scorer.leastSpread=2,5)")
+    return path, values.split(",")
+
+
+def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
+    from equipoise.lab.example import FOLDER
+    from equipoise.lab.formats import TraceError, load_trace
+
+    try:
+        return load_trace(folder or FOLDER, nodes=nodes, seed=seed)
+    except TraceError as error:
+        raise WrongInput(str(error)) from error
+
+
+def _document(configuration: Path | None) -> dict[str, Any]:
+    from equipoise.runtime.settings import read_document
+
+    return {} if configuration is None else read_document(configuration.read_text(encoding="utf-8"))
+
+
+def _settings(configuration: Path | None) -> "Settings":
+    from equipoise.cli.lab.settings import settings_of
+
+    return settings_of(_document(configuration))
+
+
+def _command() -> str:
+    """What was typed."""
+    return shlex.join(["equipoise", *sys.argv[1:]])

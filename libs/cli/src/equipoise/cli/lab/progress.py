@@ -1,0 +1,39 @@
+"""How far many replays are: a bar on a terminal, a line now and then elsewhere; always on stderr."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+_LINE_SECONDS = 15.0
+
+
+class Report(Protocol):
+    """Is told of every replay that ended."""
+
+    def __call__(self, what: str) -> None: ...
+
+
+@contextmanager
+def progress(total: int, done: int = 0) -> Iterator[Report]:
+    """`done` of `total` replays are there already."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("replaying", total=total, completed=done)
+            yield lambda what: bar.update(task, advance=1, description=what)
+        return
+    last, count = time.monotonic(), done
+
+    def line(what: str) -> None:
+        nonlocal last, count
+        count += 1
+        if time.monotonic() - last > _LINE_SECONDS or count == total:
+            last = time.monotonic()
+            console.print(f"{count} of {total} replays: {what}", highlight=False)
+
+    yield line

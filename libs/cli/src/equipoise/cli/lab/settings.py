@@ -1,0 +1,46 @@
+"""What a replay takes from a configuration, and how a sweep changes it."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import yaml
+
+from equipoise.binder.settings import BinderSettings
+from equipoise.cli.endings import WrongInput
+from equipoise.cli.sections import SECTIONS
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.lab.replay import Settings
+from equipoise.runtime.settings import read_sections
+from equipoise.scorer.settings import ScorerSettings
+
+
+def settings_of(document: Mapping[str, Any]) -> Settings:
+    """The parts that a replay looks at. Raises ConfigurationError."""
+    shared, own = read_sections(document, SECTIONS)
+    scorer, descheduler, binder = own["scorer"], own["descheduler"], own["binder"]
+    assert isinstance(scorer, ScorerSettings)
+    assert isinstance(descheduler, DeschedulerSettings)
+    assert isinstance(binder, BinderSettings)
+    return Settings(
+        load=shared.load,
+        thresholds=shared.thresholds,
+        protection=shared.protection,
+        scorer=scorer,
+        descheduler=descheduler,
+        limits=binder.limits,
+    )
+
+
+def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The document with each parameter's value at its path. Raises WrongInput for a path through what is no section."""
+    copy = deepcopy(dict(document))
+    for path, value in parameters.items():
+        *parents, name = path.split(".")
+        section: Any = copy
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise WrongInput(f"--set {path}: {parent} is no section of the configuration")
+        section[name] = yaml.safe_load(value)
+    return copy

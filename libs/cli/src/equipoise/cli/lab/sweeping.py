@@ -1,0 +1,68 @@
+"""`equipoise lab sweep`: one policy under many settings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from equipoise.cli.endings import WrongInput
+from equipoise.cli.lab.comparing import title
+from equipoise.cli.lab.progress import progress
+from equipoise.cli.lab.settings import changed, settings_of
+from equipoise.lab.replay import Plan, policy_name
+from equipoise.lab.running import Job, on_dask, on_processes
+from equipoise.lab.sweep import Point, SweepError, combinations, sweep
+from equipoise.lab.trace import Trace
+
+
+def run_sweep(
+    trace: Trace,
+    values: Mapping[str, Sequence[str]],
+    *,
+    document: Mapping[str, Any],
+    scenarios: Iterable[Any],
+    descheduler: Sequence[bool],
+    arrivals: Iterable[int],
+    weights: Sequence[int],
+    processes: int,
+    address: str | None,
+    out: Path,
+) -> None:
+    """Raises ConfigurationError for a value that is not allowed, WrongInput for a file of another sweep."""
+    points = []
+    orders = tuple(arrivals)
+    wanted = tuple(scenarios)
+    for parameters in combinations(values):
+        settings = settings_of(changed(document, parameters))
+        policy = settings.scorer.policy
+        for scenario in wanted:
+            for levelled in descheduler:
+                for weight in weights:
+                    points += [
+                        Point(
+                            parameters=parameters,
+                            job=Job(
+                                settings=settings,
+                                plan=Plan(
+                                    scenario=scenario,
+                                    policy=policy_name(policy),
+                                    scoring=policy,
+                                    descheduler=levelled,
+                                    seed=seed,
+                                    weight=weight,
+                                ),
+                            ),
+                        )
+                        for seed in orders
+                    ]
+    try:
+        runner = on_processes(processes) if address is None else on_dask(address)
+        with progress(len(points)) as report:
+            for point, run in sweep(trace, points, out, runner):
+                report(f"{title(run.figures)} {' '.join(point.parameters.values())}")
+    except SweepError as error:
+        raise WrongInput(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise WrongInput(f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})") from error
+    click.echo(f"{len(points)} replays are in {out}")

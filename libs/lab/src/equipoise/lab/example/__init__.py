@@ -1,0 +1,139 @@
+"""The example trace, generated: two days of a small fleet that asks for the wrong things. Beside it lies what it makes.
+
+`python -m equipoise.lab.example` writes the folder again; a test holds the two together.
+"""
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+
+from equipoise.lab.trace import (
+    AntiAffinity,
+    Trace,
+    TraceNode,
+    TracePod,
+    TraceTaint,
+    TraceToleration,
+    TraceWorkload,
+)
+
+FOLDER = Path(__file__).parent / "trace"
+"""What ships."""
+
+DAYS = 2
+STEPS_PER_DAY = 96
+STARTS_AT = 1_767_571_200.0
+"""Monday, 5 January 2026, midnight UTC."""
+
+KINDS = (
+    # name, workloads, replicas, request (milli, MiB), mean use (milli), use of memory (share of request), day's swing
+    ("reserve", 6, (7, 10), (1600, 3072), (60, 260), (0.25, 0.50), 0.30),  # idle over-requesters
+    ("service", 16, (7, 11), (350, 2048), (100, 320), (0.70, 0.95), 0.35),
+    ("engine", 10, (3, 6), (250, 1536), (500, 1200), (0.60, 0.90), 0.25),  # hot, and modest in what they ask for
+    ("batch", 6, (6, 9), (200, 1024), (100, 320), (0.40, 0.80), 0.60),  # busy at night
+    ("gateway", 1, (12, 12), (500, 1024), (500, 500), (0.80, 0.80), 0.40),  # at most one on a node
+    ("trainer", 1, (4, 4), (1500, 4096), (1400, 1400), (0.90, 0.90), 0.10),  # may use the node that is kept for it
+)
+
+TAINT = TraceTaint(key="dedicated", value="training")
+TOLERATION = TraceToleration(key="dedicated", value="training")
+
+
+def example_trace(seed: int = 1) -> Trace:
+    """20 nodes of two sizes with some 300 pods of 40 workloads; the same seed gives the same trace.
+
+    The pods lie where the stock scheduler's idea of a level fleet puts them: by what they request.
+    """
+    chooser = random.Random(seed)
+    nodes = (
+        *(TraceNode(name=f"small-{index:02d}", cpu_milli=8_000, memory_mib=32_768) for index in range(1, 12)),
+        TraceNode(name="small-12", cpu_milli=8_000, memory_mib=32_768, taints=(TAINT,)),
+        *(TraceNode(name=f"large-{index:02d}", cpu_milli=16_000, memory_mib=65_536) for index in range(1, 9)),
+    )
+    workloads: list[TraceWorkload] = []
+    replicas: list[int] = []
+    cpu, memory = [], []
+    for kind, count, some, (request_cpu, request_memory), mean_cpu, mean_memory, swing in KINDS:
+        for index in range(1, count + 1):
+            workloads.append(
+                TraceWorkload(
+                    name=f"{kind}-{index:02d}",
+                    namespace="night" if kind == "batch" else "shop",
+                    request_cpu_milli=request_cpu,
+                    request_memory_mib=request_memory,
+                    limit_cpu_milli=4 * request_cpu if kind == "service" else None,
+                    limit_memory_mib=request_memory,
+                    tolerations=(TOLERATION,) if kind == "trainer" else (),
+                )
+            )
+            replicas.append(chooser.randint(*some))
+            peak_hour = chooser.gauss(2.0 if kind == "batch" else 14.0, 1.5)
+            cpu.append(_curve(chooser, chooser.uniform(*mean_cpu), peak_hour, swing))
+            memory.append(_curve(chooser, chooser.uniform(*mean_memory) * request_memory, peak_hour, 0.04, noise=0.01))
+    gateway = next(index for index, workload in enumerate(workloads) if workload.name.startswith("gateway"))
+    return Trace(
+        name="example",
+        nodes=nodes,
+        workloads=tuple(workloads),
+        pods=_placed(chooser, nodes, workloads, replicas, gateway),
+        rules=(AntiAffinity(beside=gateway, limited=gateway, most=1),),
+        cpu_milli=np.array(cpu, dtype=np.float64),
+        memory_mib=np.minimum(np.array(memory, dtype=np.float64), [[w.request_memory_mib] for w in workloads]),
+        seconds_per_step=86_400 / STEPS_PER_DAY,
+        starts_at=STARTS_AT,
+        notes=(f"generated: the example of Equipoise, seed {seed}; nothing in it was measured",),
+    )
+
+
+def _curve(chooser: random.Random, mean: float, peak_hour: float, swing: float, *, noise: float = 0.06) -> list[int]:
+    """Whole amounts. 1 + swing of the mean at the peak hour, 1 − swing twelve hours later; no day is like the other."""
+    days = [chooser.uniform(0.9, 1.1) if noise > 0.02 else 1.0 for _ in range(DAYS)]
+    hours = (24 * step / STEPS_PER_DAY for step in range(DAYS * STEPS_PER_DAY))
+    return [
+        round(
+            mean
+            * days[int(hour // 24)]
+            * (1.0 + swing * math.cos((hour - peak_hour) / 24 * 2 * math.pi))
+            * chooser.uniform(1 - noise, 1 + noise)
+        )
+        for hour in hours
+    ]
+
+
+def _placed(
+    chooser: random.Random,
+    nodes: tuple[TraceNode, ...],
+    workloads: list[TraceWorkload],
+    replicas: list[int],
+    alone: int,
+) -> tuple[TracePod, ...]:
+    """In random order, each to the node with the least requested that takes it; of `alone` at most one to a node.
+
+    Least and most evenly: the sum of kube-scheduler's scores for both follows the fuller of the two resources.
+    """
+    arrivals = [index for index, count in enumerate(replicas) for _ in range(count)]
+    chooser.shuffle(arrivals)
+    requested = {node.name: (0, 0) for node in nodes}
+    taken: set[str] = set()
+    pods: list[TracePod] = []
+    for index in arrivals:
+        workload = workloads[index]
+        shares = {}
+        for node in nodes:
+            cpu, memory = requested[node.name]
+            share = (
+                (cpu + workload.request_cpu_milli) / node.cpu_milli,
+                (memory + workload.request_memory_mib) / node.memory_mib,
+            )
+            kept_away = (node.taints and not workload.tolerations) or (index == alone and node.name in taken)
+            if max(share) <= 1.0 and not kept_away:
+                shares[node.name] = max(share)
+        name = min(shares, key=shares.__getitem__)
+        cpu, memory = requested[name]
+        requested[name] = (cpu + workload.request_cpu_milli, memory + workload.request_memory_mib)
+        if index == alone:
+            taken.add(name)
+        pods.append(TracePod(name=f"{workload.name}-{len(pods):03d}", workload=index, node=name))
+    return tuple(pods)

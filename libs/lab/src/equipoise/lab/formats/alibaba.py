@@ -1,0 +1,123 @@
+"""The folder format of the Alibaba Global Scheduling Algorithm Contest 2018.
+
+`nodes` (node_id, cpu_milli, memory_mib), `pods` (pod_id, app_id, node_id; empty: not placed), `app_cpu_milli` and
+`app_memory_mib` (app_id, t0, t1, …: every pod of an app has its curve), and, where there is one, `anti_affinity`
+(app_a, app_b, max_b). Columns beyond these are not read.
+"""
+
+import math
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from equipoise.lab.formats.draft import Draft, DraftPod, DraftRule, is_known
+from equipoise.lab.formats.slices import drawn
+from equipoise.lab.formats.tables import Curves, curves, path_of, rows
+from equipoise.lab.trace import Array, Trace, TraceNode, TraceWorkload
+
+FILES: tuple[str, ...] = ("nodes.csv.gz", "pods.csv.gz", "app_cpu_milli.csv.gz", "app_memory_mib.csv.gz")
+
+SECONDS_PER_STEP = 900.0
+DAY = 96
+"""Steps of a day; the two that the data has beyond it are not used."""
+
+LIMITS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Cores. A derived limit is the smallest of these that covers the whole curve, a derived request half of it."""
+
+DERIVED = (
+    "derived requests: the trace has none; the CPU limit is the smallest of 4, 6, 8, 12, 16, 24, 32, 48, 64 cores that "
+    "covers the workload's curve, the CPU request half of it, the memory request the maximum of the memory curve"
+)
+
+
+def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
+    """`nodes` occupied nodes, half of them of each size, or every node; with the pods that are placed on them.
+
+    An underscore, which no name in Kubernetes has, becomes a hyphen. Raises TraceError.
+    """
+    fleet = _nodes(folder)
+    places: dict[str, str] = {}
+    placed = _placed(folder, {node.name for node in fleet}, places)
+    chosen = drawn(fleet, {pod.node for pod in placed}, count=nodes, seed=seed)
+    names = {node.name for node in chosen}
+    pods = [pod for pod in placed if pod.node in names]
+    wanted = {pod.workload: places[pod.workload] for pod in pods}
+    cpu = curves(folder, "app_cpu_milli", "app_id", wanted)
+    memory = curves(folder, "app_memory_mib", "app_id", wanted)
+    notes = [DERIVED]
+    if cpu.steps > DAY:
+        notes.append(f"the first {DAY} of {cpu.steps} steps, which is one day, so that it can repeat")
+    if len(chosen) < len(fleet):
+        notes.append(f"a slice: {len(chosen)} of {len(fleet)} nodes, drawn from the occupied ones with seed {seed}")
+    return Draft(
+        name=folder.resolve().name,
+        nodes=tuple(msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen),
+        workloads={app: _workload(app, cpu.rows[app], memory.rows[app]) for app in cpu.rows},
+        pods=[DraftPod(name=_plain(pod.name), workload=pod.workload, node=_plain(pod.node)) for pod in pods],
+        rules=_rules(folder, wanted.keys()),
+        seconds_per_step=SECONDS_PER_STEP,
+        notes=tuple(notes),
+    ).trace(_first_day(cpu), _first_day(memory))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _nodes(folder: Path) -> list[TraceNode]:
+    seen: set[str] = set()
+    return [
+        TraceNode(
+            name=row.new_name("node_id", seen),
+            cpu_milli=row.whole("cpu_milli", least=1),
+            memory_mib=row.whole("memory_mib", least=1),
+        )
+        for row in rows(folder, "nodes", ("node_id", "cpu_milli", "memory_mib"), others=True)
+    ]
+
+
+def _placed(folder: Path, nodes: Set[str], places: dict[str, str]) -> list[DraftPod]:
+    """Pods with a node. Into `places` goes where an app is first named."""
+    seen: set[str] = set()
+    pods = []
+    for row in rows(folder, "pods", ("pod_id", "app_id", "node_id"), others=True):
+        name, app = row.new_name("pod_id", seen), row.name("app_id")
+        if row.cells["node_id"]:
+            places.setdefault(app, row.place)
+            pods.append(DraftPod(name=name, workload=app, node=row.one_of("node_id", nodes, "nodes")))
+    return pods
+
+
+def _workload(app: str, cpu: Array, memory: Array) -> TraceWorkload:
+    if not (is_known(cpu) and is_known(memory)):
+        return TraceWorkload(name=_plain(app))
+    most = math.ceil(np.nanmax(cpu) / 1_000)
+    limit = 1_000 * next((cores for cores in LIMITS if cores >= most), most)
+    return TraceWorkload(
+        name=_plain(app),
+        request_cpu_milli=limit // 2,
+        request_memory_mib=math.ceil(np.nanmax(memory)),
+        limit_cpu_milli=limit,
+    )
+
+
+def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
+    """Of one app beside itself the data allows one more than it says."""
+    if not path_of(folder, "anti_affinity").exists():
+        return []
+    return [
+        DraftRule(
+            beside=row.cells["app_a"],
+            limited=row.cells["app_b"],
+            most=row.whole("max_b") + (row.cells["app_a"] == row.cells["app_b"]),
+        )
+        for row in rows(folder, "anti_affinity", ("app_a", "app_b", "max_b"), others=True)
+        if row.cells["app_a"] in apps and row.cells["app_b"] in apps
+    ]
+
+
+def _first_day(whole: Curves) -> Curves:
+    days: Mapping[str, Array] = {app: row[:DAY] for app, row in whole.rows.items()}
+    return Curves(path=whole.path, steps=min(whole.steps, DAY), rows=days)

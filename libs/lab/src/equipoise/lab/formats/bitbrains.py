@@ -1,0 +1,151 @@
+"""The folder format of the Bitbrains trace (GWA-T-12, managed hosting), whose nodes are invented: the data has none.
+
+`pods` (pod_id, cpu_provisioned_milli, memory_provisioned_mib: the virtual machines), `cpu_milli` and `memory_mib`
+(time as Unix second, then a column per machine). Further columns of `pods` are not read.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from equipoise.lab.formats.draft import Draft, DraftPod, filled, is_known
+from equipoise.lab.formats.tables import SUFFIX, Curves, TraceError, lines, path_of, readings, rows
+from equipoise.lab.trace import Trace, TraceNode, TraceWorkload
+
+FILES: tuple[str, ...] = ("pods.csv.gz", "cpu_milli.csv.gz", "memory_mib.csv.gz")
+
+NODES = 25
+KUBELET_PODS = 110
+FLEET_PEAK = 0.55
+"""Share of the CPU capacity that the fleet uses when it uses most."""
+
+FULLEST = 0.80
+"""Share of a capacity that requests may fill at most."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    place: str
+    cpu_milli: int
+    memory_mib: int
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: tuple[TraceNode, ...]
+    requested: float
+    """Share (0..1) of the provisioned CPU that a machine requests."""
+
+    notes: tuple[str, ...]
+
+
+def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
+    """Every machine is a workload of one pod, not placed; the fleet is `nodes` equal nodes (25). Nothing is drawn by
+    `seed`. Raises TraceError.
+    """
+    machines = _machines(folder)
+    cpu, times = _columns(folder, "cpu_milli", machines)
+    memory, others = _columns(folder, "memory_mib", machines)
+    if times != others:
+        raise TraceError(f"{memory.path}: its times are not those of {cpu.path.name}; give both the same")
+    known = [name for name in machines if is_known(cpu.rows[name]) and is_known(memory.rows[name])]
+    peak = float(filled(cpu, known).sum(axis=0).max())
+    if not peak:
+        raise TraceError(f"{cpu.path}: no machine used any CPU and had a reading of memory; there is nothing to replay")
+    fleet = invented([machines[name] for name in known], peak, nodes or NODES)
+    return Draft(
+        name=folder.resolve().name,
+        nodes=fleet.nodes,
+        workloads={
+            name: TraceWorkload(
+                name=name,
+                request_cpu_milli=math.floor(machine.cpu_milli * fleet.requested),
+                request_memory_mib=machine.memory_mib,
+                limit_cpu_milli=machine.cpu_milli,
+            )
+            for name, machine in machines.items()
+        },
+        pods=[DraftPod(name=name, workload=name) for name in machines],
+        rules=[],
+        seconds_per_step=float(times[1] - times[0]),
+        starts_at=float(times[0]),
+        notes=fleet.notes,
+    ).trace(cpu, memory)
+
+
+def invented(machines: Sequence[Machine], peak: float, count: int) -> Fleet:
+    """`count` equal nodes for a fleet whose CPU peaks at `peak` milli.
+
+    So that nothing is left without a place, whatever the order of arrival, the least filled node must always have room
+    for the largest machine: the mean of the requests per node and the largest request together are at most a node.
+    Memory is sized to that; CPU is given by the peak, and a request is as much of what is provisioned as keeps to it.
+    """
+    if count < 1:
+        raise TraceError(f"a fleet of {count} nodes was asked for; ask for 1 or more, or for 0, which is {NODES}")
+    cpu_milli = math.ceil(peak / FLEET_PEAK / count)
+    needed_cpu = _needed([machine.cpu_milli for machine in machines], count)
+    requested = min(1.0, cpu_milli / needed_cpu)
+    memory_mib = math.ceil(_needed([machine.memory_mib for machine in machines], count))
+    width = len(str(count))
+    return Fleet(
+        nodes=tuple(
+            TraceNode(
+                name=f"node-{index:0{width}d}",
+                cpu_milli=cpu_milli,
+                memory_mib=memory_mib,
+                pods=max(KUBELET_PODS, 2 * math.ceil(len(machines) / count)),
+            )
+            for index in range(1, count + 1)
+        ),
+        requested=requested,
+        notes=(
+            f"invented nodes: the trace has none; {count} equal ones of {cpu_milli / 1_000:.1f} cores, so that the "
+            f"fleet's peak is {FLEET_PEAK:.0%} of the CPU capacity, and {memory_mib / 1_024:.0f} GiB, so that the "
+            "largest machine still fits on the least filled node",
+            f"requests: all of the provisioned memory, {requested:.1%} of the provisioned CPU (all of it does not fit)"
+            if requested < 1.0
+            else "requests: what is provisioned",
+        ),
+    )
+
+
+def _needed(requests: Sequence[int], count: int) -> float:
+    """What a node must have, for requests to fill no more than they may and the largest to fit at last."""
+    mean = sum(requests) / count
+    return max(mean / FULLEST, mean + max(requests))
+
+
+def _machines(folder: Path) -> dict[str, Machine]:
+    seen: set[str] = set()
+    return {
+        row.new_name("pod_id", seen): Machine(
+            place=row.place,
+            cpu_milli=row.whole("cpu_provisioned_milli", least=1),
+            memory_mib=row.whole("memory_provisioned_mib", least=1),
+        )
+        for row in rows(folder, "pods", ("pod_id", "cpu_provisioned_milli", "memory_provisioned_mib"), others=True)
+    }
+
+
+def _columns(folder: Path, table: str, machines: Mapping[str, Machine]) -> tuple[Curves, list[int]]:
+    """What each machine used, and the second at which each step begins."""
+    path = path_of(folder, table)
+    body = lines(path)
+    place, (first, *names) = next(body)
+    if first != "time" or len(set(names)) != len(names) or not machines.keys() >= set(names):
+        raise TraceError(f"{place}: the columns must be time, then every pod_id of pods{SUFFIX} once, and no other")
+    for name in machines.keys() - set(names):
+        raise TraceError(f"{machines[name].place}: {name!r} has no column in {path}; add one, or leave this row out")
+    times: list[int] = []
+    steps = []
+    for place, (time, *cells) in body:
+        if not (time.isascii() and time.isdigit()):
+            raise TraceError(f"{place}, time: {time!r} is no Unix second; write a whole number")
+        times.append(int(time))
+        if len(times) > 1 and not times[-1] - times[-2] == times[1] - times[0] > 0:
+            raise TraceError(f"{place}, time: uneven steps; give each step its row, with empty cells if need be")
+        steps.append(readings(place, names, cells))
+    if len(times) < 2:
+        raise TraceError(f"{path}: fewer than two rows, and it takes two to know how long a step is; add more")
+    return Curves(path=path, steps=len(times), rows=dict(zip(names, np.array(steps).T, strict=True))), times

@@ -1,0 +1,178 @@
+"""The tables of a trace folder: gzip'd CSV with a header line, read and written row by row; a fault names its line."""
+
+import csv
+import gzip
+import io
+import math
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from equipoise.lab.trace import Array
+
+
+class TraceError(ValueError):
+    """A folder is not the trace it is taken for. Says which file and line, and what to do."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a table, and where it stands."""
+
+    place: str
+    cells: Mapping[str, str]
+    """By column; empty in a column that the table may lack and lacks."""
+
+    def fault(self, why: str) -> TraceError:
+        return TraceError(f"{self.place}: {why}")
+
+    def name(self, column: str) -> str:
+        text = self.cells[column]
+        if not is_name(text):
+            raise self.fault(f"{column} is {text!r}; a name is printable, not empty, and has no slash")
+        return text
+
+    def new_name(self, column: str, seen: set[str], *, within: str = "") -> str:
+        """A name that no row before had (of those `within` the same namespace)."""
+        name = self.name(column)
+        if (whole := f"{within}/{name}") in seen:
+            raise self.fault(f"a second {column} {name!r}; leave one row of it")
+        seen.add(whole)
+        return name
+
+    def one_of(self, column: str, names: Set[str], table: str) -> str:
+        if (name := self.cells[column]) not in names:
+            raise self.fault(f"{column} {name!r} is not in {table}{SUFFIX}; add a row there, or leave this one out")
+        return name
+
+    def whole(self, column: str, *, least: int = 0) -> int:
+        text = self.cells[column]
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise self.fault(f"{column} is {text!r}; write a whole number, {least} or more")
+        return int(text)
+
+
+class Curves(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read, by name: one value per step, NaN where there was no reading."""
+
+    path: Path
+    steps: int
+    rows: Mapping[str, Array]
+
+
+SUFFIX = ".csv.gz"
+
+
+def is_name(text: str) -> bool:
+    """Namespace, kind and name of a workload are joined by slashes, and a table has one line per row."""
+    return bool(text) and text.isprintable() and "/" not in text
+
+
+def path_of(folder: Path, table: str) -> Path:
+    return folder / f"{table}{SUFFIX}"
+
+
+def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each line, the header first, with the place to name in a fault. All have as many cells as the header.
+
+    Raises TraceError for a file that is missing, empty, cut off, or no gzip'd CSV.
+    """
+    width = None
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            for cells in reader:
+                place = f"{path}, line {reader.line_num}"
+                if not cells:
+                    continue
+                width = len(cells) if width is None else width
+                if len(cells) != width:
+                    raise TraceError(f"{place}: {len(cells)} cells where the header has {width}; make them as many")
+                yield place, cells
+    except FileNotFoundError as error:
+        raise TraceError(f"{path} is missing; docs/traces.md says what a trace folder holds") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f"{path} is no whole gzip'd CSV ({error}); write it again") from error
+    if width is None:
+        raise TraceError(f"{path}, line 1: there is no header; write one, even if no row follows")
+
+
+def rows(
+    folder: Path, table: str, columns: Sequence[str], *, optional: Sequence[str] = (), others: bool = False
+) -> Iterator[Row]:
+    """The rows of a table that has these columns, in any order; `others`: it may have more, which nobody reads."""
+    body = lines(path_of(folder, table))
+    place, header = next(body)
+    if missing := [column for column in columns if column not in header]:
+        raise TraceError(f"{place}: no column {', '.join(missing)}; the header is {','.join(header)}")
+    unknown = [column for column in header if column not in columns and column not in optional]
+    if len(set(header)) != len(header) or (unknown and not others):
+        raise TraceError(
+            f"{place}: columns unknown or twice in {','.join(header)}; known are {', '.join((*columns, *optional))}"
+        )
+    absent = {column: "" for column in optional if column not in header}
+    for place, cells in body:
+        yield Row(place=place, cells=absent | dict(zip(header, cells, strict=True)))
+
+
+def curves(folder: Path, table: str, key: str, wanted: Mapping[str, str], *, known: Set[str] | None = None) -> Curves:
+    """The rows of a table with columns `key`, t0, t1, … whose keys are wanted; only they are kept in memory.
+
+    `wanted`: the place that asks for a key. `known`: every key that may be there; None: any.
+    """
+    path = path_of(folder, table)
+    body = lines(path)
+    place, header = next(body)
+    if len(header) < 2 or header != [key, *(f"t{step}" for step in range(len(header) - 1))]:
+        raise TraceError(f"{place}: the columns must be {key},t0,t1,… without a gap; found {','.join(header)[:80]}")
+    found: dict[str, Array] = {}
+    for place, (name, *cells) in body:
+        if known is not None and name not in known:
+            raise TraceError(f"{place}: an unknown {key} {name!r}; add it to its table, or leave this row out")
+        if name in found:
+            raise TraceError(f"{place}: a second row of {name!r}; leave one")
+        if name in wanted:
+            found[name] = readings(place, header[1:], cells)
+    for name, asked in wanted.items():
+        if name not in found:
+            raise TraceError(f"{asked}: {name!r} has no row in {path}; add one, its cells empty if nothing was read")
+    return Curves(path=path, steps=len(header) - 1, rows=found)
+
+
+def readings(place: str, columns: Sequence[str], cells: Sequence[str]) -> Array:
+    """Amounts of usage; NaN for an empty cell and for nothing else. Raises TraceError that names the column."""
+    try:
+        values = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
+    except ValueError:
+        values = np.full(len(cells), math.inf)
+    if int(np.isnan(values).sum()) != cells.count("") or np.isinf(values).any() or (values < 0.0).any():
+        column, cell = next(pair for pair in zip(columns, cells, strict=True) if not _is_usage(pair[1]))
+        raise TraceError(
+            f"{place}, {column}: {cell!r} is no amount of usage; write a number, 0 or more, "
+            "or leave the cell empty where there was no reading"
+        )
+    return values
+
+
+def _is_usage(cell: str) -> bool:
+    try:
+        return not cell or 0.0 <= float(cell) < math.inf
+    except ValueError:
+        return False
+
+
+def write_table(path: Path, header: Sequence[str], body: Iterable[Sequence[str]]) -> None:
+    """Row by row. The file is there once it is whole, and the same rows make the same bytes."""
+    unfinished = path.with_name(f"{path.name}.part")
+    with (
+        unfinished.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
+    ):
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(body)
+    os.replace(unfinished, path)

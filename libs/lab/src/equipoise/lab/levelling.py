@@ -1,0 +1,342 @@
+"""The descheduler and the binder in a replay: their own strategies, counts, cool-downs and limits, on its world.
+
+What is simulated is the API server only: an eviction that the limits allow happens. Times: Unix seconds.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from equipoise.binder.ledger import Entry, Ledger, entry_of
+from equipoise.binder.limits import Limits, Refusal
+from equipoise.binder.limits import Move as LimitedMove
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.fit import FitNode, FitPod, placed_node
+from equipoise.contracts.load import RESOURCES, Stay, compensated, is_fresh, plus, usable_window
+from equipoise.contracts.messages import (
+    EvictionIntent,
+    EvictionOutcome,
+    LeaseEpoch,
+    NodePlacement,
+    NodeUtilization,
+    Outcome,
+    PlacedPod,
+    Resources,
+)
+from equipoise.contracts.requests import Amounts
+from equipoise.contracts.settings import LoadSettings, Thresholds
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler.cool_downs import resting
+from equipoise.descheduler.evaluations import Reading
+from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.flights import Arrival
+from equipoise.descheduler.intents import intent_of
+from equipoise.descheduler.later import Later
+from equipoise.descheduler.memory import Memory
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.strategies import Strategy, name_of
+
+_EPOCH = LeaseEpoch(lease_uid="lab", transitions=0, holder="lab")
+
+Evict = Callable[[EvictionIntent], bool]
+"""Carries an eviction out and says whether it did: not when no node has room for the replacement."""
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What became of the moves that were proposed."""
+
+    proposed: int = 0
+    evicted: int = 0
+    refused: Counter[str] = msgspec.field(default_factory=Counter)
+    """By why."""
+
+
+class Levelling:
+    """Hears what the collector tells, and evaluates when it is told to."""
+
+    def __init__(
+        self,
+        *,
+        settings: DeschedulerSettings,
+        limits: Limits,
+        load: LoadSettings,
+        thresholds: Thresholds,
+        minimum_replicas: int,
+        replicas: Mapping[Workload, int],
+        usage_of: Callable[[Workload | None], Resources],
+        evict: Evict,
+        say: Callable[[EvictionIntent | EvictionOutcome], None],
+        begin: float,
+    ) -> None:
+        """`replicas`: how many pods each workload should have; those with fewer than `minimum_replicas` stay.
+
+        `usage_of`: what a pod of a workload was measured to use last.
+        """
+        self._settings = settings
+        self._limits = limits
+        self._load = load
+        self._thresholds = thresholds
+        self._minimum_replicas = minimum_replicas
+        self._replicas = replicas
+        self._usage_of = usage_of
+        self._evict = evict
+        self._say = say
+        self._memory = Memory(settings)
+        self._utilizations: dict[str, NodeUtilization] = {}
+        self._placements: dict[str, NodePlacement] = {}
+        self._fits: dict[str, FitNode] = {}
+        # Long in use: the grace after a start is over.
+        self._ledger = Ledger(created_at=begin, started_at=begin - limits.start_up_grace)
+        self.tally = Tally()
+
+    @property
+    def interval(self) -> float:
+        """Seconds between evaluations."""
+        return self._settings.interval
+
+    def on_utilization(self, message: NodeUtilization) -> None:
+        self._utilizations[message.node] = message
+
+    def on_placement(self, message: NodePlacement) -> None:
+        self._placements[message.node] = message
+        self._fits[message.node] = placed_node(message)
+
+    def evaluate(self, now: float) -> None:
+        """One evaluation of every strategy, and what the binder makes of each intent."""
+        self._memory.tidied(self._arrivals, now)
+        self._look_for_replacements(now)
+        fleet = self._fleet(now)
+        for strategy in self._settings.strategies:
+            name = name_of(strategy)
+            self._memory.count(name, _readings(strategy, fleet), now)
+            plan = strategy.plan(fleet, self._memory.abnormal(name))
+            for move in plan.moves:
+                intent = intent_of(move, strategy=name, now=now, life=self._settings.intent_life, epoch=_EPOCH)
+                known = [arrival.uid for arrival in self._arrivals({move.pod.workload})]
+                self._memory.proposed(intent, known=known, fit=move.pod.fit)
+                self._say(intent)
+                self._settle(intent, now)
+
+    # the binder
+
+    def _settle(self, intent: EvictionIntent, now: float) -> None:
+        self.tally.proposed += 1
+        refusal = self._refusal(intent, now)
+        outcome, detail, limit, room_at = Outcome.EVICTED, "", "", None
+        if refusal is not None:
+            outcome, detail, limit, room_at = Outcome.REJECTED_LIMIT, refusal.why, refusal.limit, refusal.room_at
+        else:
+            entry = entry_of(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
+            self._ledger = self._ledger.reserve(entry, epoch=_EPOCH)
+            if self._evict(intent):
+                self._ledger = self._ledger.settle(intent.id, outcome, now)
+                self.tally.evicted += 1
+            else:
+                self._ledger = self._ledger.release(intent.id)
+                outcome, detail = Outcome.REJECTED_FIT, "no node has room for the replacement"
+        if outcome is not Outcome.EVICTED:
+            self.tally.refused[limit or detail] += 1
+        told = EvictionOutcome(
+            intent_id=intent.id,
+            outcome=outcome,
+            detail=detail,
+            pod_uid=intent.pod_uid,
+            namespace=intent.namespace,
+            pod=intent.pod,
+            node=intent.node,
+            workload=intent.workload,
+            target=intent.target,
+            reason=intent.reason,
+            relief=intent.relief,
+            decided_at=intent.decided_at,
+            settled_at=now,
+            limit=limit,
+            room_at=room_at,
+        )
+        self._memory.settled(told, now)
+        self._say(told)
+
+    def _refusal(self, intent: EvictionIntent, now: float) -> Refusal | None:
+        limits = self._limits
+        view = self._ledger.view(
+            now, dry_run=False, migration_timeout=limits.migration_timeout, grace=limits.start_up_grace
+        )
+        move = LimitedMove(
+            namespace=intent.namespace,
+            node=intent.node,
+            workload=intent.workload,
+            replicas=0 if intent.workload is None else self._replicas[intent.workload],
+            unready=sum(entry.workload == intent.workload for entry in view.in_migration()),
+            cluster_pods=sum(len(placement.pods) for placement in self._placements.values()),
+        )
+        return limits.refusal(move, view)
+
+    def _look_for_replacements(self, now: float) -> None:
+        """Evicted pods whose workload has all its replicas running again, and what no limit needs any more."""
+        missing = [entry for entry in self._ledger.entries if entry.recovered_at is None]
+        if missing:
+            running = Counter(
+                pod.workload
+                for placement in self._placements.values()
+                for pod in placement.pods
+                if pod.running_since is not None and not pod.terminating
+            )
+            back = [entry.intent_id for entry in missing if self._is_back(entry, running)]
+            self._ledger = self._ledger.recovered(back, now)
+        self._ledger = self._ledger.pruned(now, memory=self._limits.memory)
+
+    def _is_back(self, entry: Entry, running: Mapping[Workload | None, int]) -> bool:
+        return entry.workload is None or running[entry.workload] >= self._replicas[entry.workload]
+
+    # the fleet as it is seen
+
+    def _fleet(self, now: float) -> Fleet:
+        settings, flights = self._settings, self._memory.flights
+        busy = Counter(flight.workload for flight in flights.values() if flight.workload is not None)
+        return Fleet(
+            now=now,
+            nodes=[self._node(name, now) for name in sorted(self._placements)],
+            thresholds=self._thresholds,
+            windows=[window.name for window in self._load.windows],
+            limits=IntentLimits(
+                per_evaluation=settings.max_intents_per_evaluation,
+                per_node=settings.max_intents_per_node,
+                per_workload=settings.max_intents_per_workload,
+            ),
+            busy_workloads=dict(busy),
+            in_flight=sum(flight.evicted_at is None for flight in flights.values()),
+        )
+
+    def _node(self, name: str, now: float) -> FleetNode:
+        placement, heard = self._placements[name], self._utilizations.get(name)
+        fit = self._fits[name]
+        if heard is None or not is_fresh(heard.sampled_at, now, self._load.freshness.eviction):
+            return FleetNode(name=name, base=placement.allocatable, unknown="its newest sample is too old", fit=fit)
+        stays = self._stays(placement, heard)
+        usage = {
+            window.name: compensated(
+                value.mean,
+                stays,
+                sampled_at=value.sampled_at,
+                length=window.length,
+                mode=self._load.compensation,
+                start_limit=self._load.start_limit,
+            )
+            for window in self._load.windows
+            if (value := usable_window(heard, window, self._load, now)) is not None
+        }
+        coming, leaving = self._under_way(placement)
+        return FleetNode(
+            name=name,
+            base=heard.base,
+            usage=usage,
+            sampled_at={window: heard.windows[window].sampled_at for window in usage},
+            coming=coming,
+            leaving=leaving,
+            pods=Later(lambda: [self._movable(pod, name, heard, now) for pod in placement.pods]),
+            fit=fit,
+        )
+
+    def _stays(self, placement: NodePlacement, heard: NodeUtilization) -> list[Stay]:
+        """Pods that the longest window holds in part only: the others change nothing."""
+        horizon = heard.sampled_at - self._load.longest.length
+        present = [
+            Stay(
+                placed_at=pod.placed_at,
+                running_since=pod.running_since,
+                gone_at=math.inf if pod.terminating else None,
+                usage=heard.pods.get(pod.uid) or self._usage_of(pod.workload),
+            )
+            for pod in placement.pods
+            if pod.terminating or (pod.running_since or math.inf) > horizon
+        ]
+        gone = [
+            Stay(
+                placed_at=pod.running_since,
+                running_since=pod.running_since,
+                gone_at=pod.gone_at,
+                usage=self._usage_of(pod.workload),
+            )
+            for pod in placement.gone
+        ]
+        return present + gone
+
+    def _under_way(self, placement: NodePlacement) -> tuple[Resources, int]:
+        """What replacements that are seen nowhere yet will bring to the node, and how many pods are leaving it."""
+        coming, leaving = Resources(cpu=0.0, memory=0.0), 0
+        for flight in self._memory.flights.values():
+            if flight.target == placement.node:
+                coming = plus(coming, flight.relief)
+            leaving += flight.node == placement.node
+        return coming, leaving
+
+    def _movable(self, pod: PlacedPod, node: str, heard: NodeUtilization, now: float) -> MovablePod:
+        return MovablePod(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            node=node,
+            workload=pod.workload,
+            usage=heard.pods.get(pod.uid, Resources()),
+            priority=pod.priority,
+            qos=pod.qos,
+            created_at=pod.placed_at,
+            protection=self._protection(pod, node, now),
+            fit=FitPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, requests=_amounts(pod.requests)),
+        )
+
+    def _protection(self, pod: PlacedPod, node: str, now: float) -> str:
+        if pod.terminating:
+            return "it is leaving"
+        if any(flight.pod_uid == pod.uid for flight in self._memory.flights.values()):
+            return "its move is under way"
+        if pod.workload is None or self._replicas[pod.workload] < self._minimum_replicas:
+            return "its workload has too few replicas"
+        return resting(
+            self._memory.cool_downs, uid=pod.uid, namespace=pod.namespace, workload=pod.workload, node=node, now=now
+        )
+
+    def _arrivals(self, workloads: Collection[Workload | None]) -> list[Arrival]:
+        if not workloads:
+            return []
+        return [
+            Arrival(uid=pod.uid, workload=pod.workload, node=placement.node, created_at=pod.placed_at)
+            for placement in self._placements.values()
+            for pod in placement.pods
+            if pod.workload is not None and pod.workload in workloads
+        ]
+
+
+def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:
+    """The settings for a world that is measured only each `tick` seconds: fewer evaluations, each worth more.
+
+    Evaluations in a row still cover as much time, at least one, and as many pods may be proposed in any time.
+    """
+    if tick <= settings.interval:
+        return settings
+    factor = tick / settings.interval
+    return msgspec.structs.replace(
+        settings,
+        interval=Duration(tick),
+        consecutive_abnormalities=max(1, round(settings.consecutive_abnormalities / factor)),
+        max_intents_per_evaluation=round(settings.max_intents_per_evaluation * factor),
+    )
+
+
+def _amounts(requests: Resources) -> Amounts:
+    return {name: amount for name in RESOURCES if (amount := getattr(requests, name)) is not None}
+
+
+def _readings(strategy: Strategy, fleet: Fleet) -> list[Reading]:
+    windows = strategy.windows_of(fleet)
+    nodes = {node.name: node for node in fleet.nodes}
+    return [
+        Reading(
+            node=verdict.node,
+            abnormal=None if verdict.state == "unknown" else verdict.state == "hot",
+            sampled_at=nodes[verdict.node].oldest_sample(windows),
+        )
+        for verdict in strategy.verdicts(fleet)
+    ]

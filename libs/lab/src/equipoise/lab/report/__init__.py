@@ -1,0 +1,28 @@
+"""What a comparison came to: a table, pictures, and a page that holds both."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from equipoise.lab.report.cases import compared
+from equipoise.lab.report.table import encoded
+from equipoise.lab.run import Run
+
+
+def write_report(runs: Sequence[Run], notes: Sequence[str], *, title: str, command: str, folder: Path) -> Path:
+    """Write index.html, the PNGs and figures.json there; the page's path. Raises OSError.
+
+    `notes`: the trace's. `command`: what a reader types to get the same.
+    """
+    # matplotlib takes half a second that a table does not need.
+    from equipoise.lab.report.page import page
+    from equipoise.lab.report.pictures import charts
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = [run.figures for run in runs]
+    drawn = {comparison.scenario: charts(comparison, runs) for comparison in compared(figures)}
+    for chart in (chart for charts_of in drawn.values() for chart in charts_of):
+        (folder / f"{chart.name}.png").write_bytes(chart.light)
+    (folder / "figures.json").write_text(encoded(figures), encoding="utf-8")
+    path = folder / "index.html"
+    path.write_text(page(figures, drawn, notes, title=title, command=command), encoding="utf-8")
+    return path

@@ -1,0 +1,106 @@
+"""Who gives pods their nodes in a replay: kube-scheduler alone, with the scorer beside it, or the greedy reference."""
+
+import random
+
+import numpy as np
+
+from equipoise.contracts.messages import PodDemand
+from equipoise.lab.collecting import Collector
+from equipoise.lab.greedy import Greedy
+from equipoise.lab.stock import Extender, Placements, PodKind, StockScheduler
+from equipoise.lab.stock.resources import Ints
+from equipoise.lab.stock.scheduler import Rows
+from equipoise.lab.trace import Trace
+from equipoise.scorer.picture import Picture as Knowledge
+
+
+class Plain:
+    """kube-scheduler without an extender, and the books of what is requested where."""
+
+    def __init__(self, trace: Trace, chance: random.Random) -> None:
+        self._placements = Placements(trace.nodes, trace.rules)
+        self._scheduler = StockScheduler()
+        self._chance = chance
+
+    def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None:
+        """A node with room, or None. Nothing is booked yet."""
+        return self._scheduler.schedule(self._placements, kind, self._chance, self._extender(pod, now))
+
+    def _extender(self, pod: PodDemand, now: float) -> Extender | None:
+        return None
+
+    def has_room(self, kind: PodKind) -> bool:
+        return bool(self._placements.feasible(kind).any())
+
+    def place(self, kind: PodKind, node: int) -> None:
+        self._placements.place(kind, node)
+
+    def terminate(self, kind: PodKind, node: int) -> None:
+        """The pod is leaving: it keeps its room until it is removed."""
+        self._placements.terminate(kind, node)
+
+    def remove(self, kind: PodKind, node: int) -> None:
+        """The pod, which was leaving, is gone."""
+        self._placements.remove(kind, node, terminating=True)
+
+    def violations(self) -> int:
+        """Anti-affinity rules that the pods break where they are now."""
+        return self._placements.violations()
+
+
+class Extended(Plain):
+    """kube-scheduler that asks the scorer, whose own rules give the answer."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        chance: random.Random,
+        knowledge: Knowledge,
+        *,
+        collector: Collector,
+        origin: float,
+        weight: int,
+        resolution: int,
+    ) -> None:
+        super().__init__(trace, chance)
+        self._names = [node.name for node in trace.nodes]
+        self._numbers = {workload: number for number, workload in enumerate(collector.workloads)}
+        self._knowledge = knowledge
+        self._collector = collector
+        self._origin = origin
+        self._weight = weight
+        self._resolution = resolution
+
+    def _extender(self, pod: PodDemand, now: float) -> Extender:
+        def ask(rows: Rows) -> Ints:
+            # The collector tells every workload in each round; who is not asked about need not be told.
+            if pod.workload is not None:
+                news = self._collector.workload(self._numbers[pod.workload], now)
+                if news is not None:
+                    self._knowledge.on_workload(news)
+            names = [self._names[row] for row in rows.tolist()]
+            return self._knowledge.prioritize(pod, names, self._origin + now).answer.scores
+
+        return Extender(ask=ask, weight=self._weight, resolution=self._resolution)
+
+
+class Fractional(Plain):
+    """The greedy reference: the feasible node that costs least, whatever kube-scheduler thinks of it."""
+
+    def __init__(self, trace: Trace, chance: random.Random) -> None:
+        super().__init__(trace, chance)
+        self._greedy = Greedy(trace)
+
+    def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None:
+        feasible = np.flatnonzero(self._placements.feasible(kind))
+        if not len(feasible):
+            return None
+        return int(feasible[self._greedy.cost(kind.workload)[feasible].argmin()])
+
+    def place(self, kind: PodKind, node: int) -> None:
+        super().place(kind, node)
+        self._greedy.place(kind.workload, node)
+
+    def remove(self, kind: PodKind, node: int) -> None:
+        super().remove(kind, node)
+        self._greedy.remove(kind.workload, node)

@@ -1,0 +1,138 @@
+"""A replay as a whole: scenarios, who decides, what is judged."""
+
+import math
+
+import pytest
+from lab.traces import a_trace
+
+from equipoise.contracts.settings import Marks, Thresholds
+from equipoise.lab.replay import GREEDY, STOCK, Plan, Replay, Settings
+from equipoise.lab.run import Run, Scenario
+from equipoise.lab.trace import AntiAffinity, Trace
+from equipoise.scorer.policies import ScoringPolicy
+from equipoise.scorer.policies.single import SINGLE
+
+DAYTIME = tuple(200.0 + 1_800.0 * (32 <= step < 64) for step in range(96))
+NIGHT = tuple(200.0 + 1_800.0 * (step < 32) for step in range(96))
+IDLE = (50.0,) * 96
+
+
+def replayed(
+    trace: Trace,
+    scenario: Scenario,
+    policy: str = STOCK,
+    *,
+    descheduler: bool = False,
+    seed: int = 1,
+    settings: Settings | None = None,
+) -> Run:
+    scoring: ScoringPolicy | None = SINGLE[policy]() if policy in SINGLE else None
+    plan = Plan(scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0)
+    return Replay(trace, plan, settings).run()
+
+
+def a_lopsided_trace() -> Trace:
+    """Two nodes run hot by what their pods really use, two are idle; requests are the same everywhere."""
+    return a_trace(curves=((2_000.0,) * 96, IDLE), replicas=(6, 6), placed=(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3))
+
+
+def test_the_given_placement_is_judged_as_it_is() -> None:
+    """Six cores of eight are 75 % on the hot nodes, 0.15 of eight on the idle ones, in every hour."""
+    figures = replayed(a_lopsided_trace(), "given").figures
+
+    assert pytest.approx(75.0 - 1.875, abs=0.01) == figures.peak_spread == figures.median_spread == figures.worst_spread
+    assert (0, 0, 0.0) == (figures.moved, figures.unplaced, figures.hours_above_80)
+
+
+def test_the_same_plan_gives_the_same_run() -> None:
+    """Chance comes from the seed alone."""
+    first, second = (replayed(a_lopsided_trace(), "churn", "profile") for _ in range(2))
+
+    assert first.spread == second.spread
+
+
+def test_every_pod_of_a_fresh_fleet_is_placed_by_its_policy() -> None:
+    """`profile` puts day and night together, where kube-scheduler sees only equal requests."""
+    trace = a_trace(curves=(DAYTIME, NIGHT), replicas=(8, 8))
+
+    profile = replayed(trace, "fresh", "profile").figures
+
+    assert 0 == profile.unplaced
+    assert profile.worst_spread <= 2.0
+
+
+def test_the_greedy_reference_levels_what_stock_leaves_uneven() -> None:
+    """It knows what pods will use; the stock scheduler does not."""
+    hot = (3_000.0,) * 96
+    trace = a_trace(nodes=8, curves=(*[hot] * 12, *[IDLE] * 36), replicas=[1] * 48, request_cpu_milli=100)
+
+    greedy, stock = (replayed(trace, "fresh", policy).figures for policy in (GREEDY, STOCK))
+
+    assert greedy.peak_spread < stock.peak_spread / 2
+
+
+def test_a_churning_day_replaces_every_pod_and_keeps_their_number() -> None:
+    """Roll-outs and scaling are over when the judged day begins: it has all replicas on nodes again."""
+    trace = a_lopsided_trace()
+
+    run = replayed(trace, "churn", "profile")
+
+    total = run.after.sum(axis=0) / 100.0 * 8.0
+    assert pytest.approx([6 * 2.0 + 6 * 0.05] * 24, rel=1e-4) == total.tolist()
+    assert run.figures.peak_spread < replayed(trace, "given").figures.peak_spread / 2
+
+
+def test_pods_that_fit_nowhere_are_counted() -> None:
+    """Nine pods of four requested cores on four nodes of eight leave one without."""
+    trace = a_trace(curves=(IDLE,), replicas=(9,), request_cpu_milli=4_000)
+
+    assert 1 == replayed(trace, "fresh").figures.unplaced
+
+
+@pytest.mark.parametrize("policy", [STOCK, GREEDY, "profile", "water_level"])
+def test_no_placement_breaks_anti_affinity(policy: str) -> None:
+    """One of these pods a node; the fifth of five finds none."""
+    rule = AntiAffinity(beside=0, limited=0, most=1)
+    trace = a_trace(curves=(IDLE, IDLE), replicas=(5, 8), rules=(rule,))
+
+    figures = replayed(trace, "fresh", policy).figures
+
+    assert (0, 1) == (figures.violations, figures.unplaced)
+
+
+def test_nothing_comes_to_a_tainted_node() -> None:
+    """What is not tolerated keeps every scheduler off."""
+    run = replayed(a_trace(replicas=(9,), tainted=(0,)), "fresh", "profile")
+
+    assert 0.0 == run.after[0].max()
+    assert run.after[1].min() > 0.0
+
+
+def test_the_descheduler_levels_a_given_placement_within_its_limits() -> None:
+    """Pods leave the hot nodes, a few at a time, and do not come back."""
+    settings = Settings(thresholds=Thresholds(high=Marks(cpu=60, memory=95), low=Marks(cpu=45, memory=90)))
+
+    before = replayed(a_lopsided_trace(), "given").figures
+    after = replayed(a_lopsided_trace(), "given", "water_level", descheduler=True, settings=settings).figures
+
+    assert 2 <= after.moved <= 6
+    assert after.peak_spread < before.peak_spread - 20
+    assert 0 == after.violations
+    assert pytest.approx(after.moved / 48, abs=0.01) == after.moves_per_hour
+
+
+def test_a_workload_with_too_few_replicas_stays() -> None:
+    """Its eviction would be an outage."""
+    trace = a_trace(curves=((7_000.0,) * 96, IDLE), replicas=(1, 4), placed=(0, 1, 2, 3, 1))
+
+    assert 0 == replayed(trace, "given", "water_level", descheduler=True).figures.moved
+
+
+def test_work_beyond_a_nodes_cores_is_lost() -> None:
+    """Ten cores are asked of eight on one node: a fifth of all work is not done."""
+    trace = a_trace(curves=((5_000.0,) * 96,), replicas=(2,), placed=(0, 0))
+
+    figures = replayed(trace, "given").figures
+
+    assert math.isclose(0.2, figures.work_lost, abs_tol=1e-4)
+    assert (24, 24) == (figures.hours_above_80, figures.hours_above_90)

@@ -1,0 +1,374 @@
+"""What a comparison is shown as: a table, JSON, pictures, and a page that stands alone."""
+
+import re
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from equipoise.lab.report import write_report
+from equipoise.lab.report.cases import Comparison, compared
+from equipoise.lab.report.pictures import Chart, charts
+from equipoise.lab.report.table import encoded, table
+from equipoise.lab.run import Figures, Picture, Run
+
+COMMAND = "equipoise lab compare --trace example --out DIR"
+
+
+def some_figures(policy: str = "stock", peak: float = 80.0, median: float = 70.0, **fields: object) -> Figures:
+    """A run of the fresh scenario without the descheduler."""
+    defaults: dict[str, object] = {
+        "scenario": "fresh",
+        "policy": policy,
+        "descheduler": False,
+        "arrival_seed": 1,
+        "sample": "in",
+        "nodes": 6,
+        "pods": 1_234,
+        "peak_spread": peak,
+        "median_spread": median,
+        "p90_spread": median + 3.25,
+        "worst_spread": peak + 5.0,
+        "peak_std": peak / 4.0,
+        "median_std": median / 4.0,
+        "peak_p5": 20.0,
+        "peak_p95": 75.0,
+        "memory_peak_spread": 12.0,
+        "memory_median_spread": 11.0,
+        "memory_peak_std": 3.0,
+        "hours_above_80": 17.0,
+        "hours_above_90": 4.0,
+        "work_lost": 0.0125,
+    }
+    return Figures(**(defaults | fields))  # type: ignore[arg-type]
+
+
+def a_picture(spread: float, hours: int = 24) -> Picture:
+    """Six nodes round 50 %, so far apart at every hour."""
+    return np.repeat(np.linspace(50.0 - spread / 2, 50.0 + spread / 2, 6)[:, None], hours, axis=1).astype(np.float32)
+
+
+def a_run(figures: Figures, hours: int = 24) -> Run:
+    return Run(
+        figures=figures,
+        node_names=tuple(f"node-{number}" for number in range(6)),
+        before=a_picture(70.0, hours),
+        after=a_picture(figures.median_spread, hours),
+        spread=(figures.median_spread,) * hours,
+    )
+
+
+def several_runs() -> list[Run]:
+    """Three scenarios, three policies and a reference, each with and without the descheduler."""
+    wide = {"stock": 70.0, "water_level": 52.0, "profile": 30.0, "greedy": 25.0}
+    return [
+        a_run(
+            some_figures(
+                policy,
+                peak=(peak := points * (0.7 if descheduler else 1.0)),
+                median=peak - 2.0,
+                scenario=scenario,
+                descheduler=descheduler,
+                moved_share=0.087 if descheduler else 0.0,
+            )
+        )
+        for scenario in ("fresh", "given", "churn")
+        for policy, points in wide.items()
+        for descheduler in (False, True)
+    ]
+
+
+def one_comparison(*figures: Figures) -> Comparison:
+    (comparison,) = compared(figures)
+    return comparison
+
+
+def drawn(*runs: Run) -> list[Chart]:
+    """Of one scenario."""
+    return charts(one_comparison(*(run.figures for run in runs)), runs)
+
+
+def printed(*figures: Figures) -> list[str]:
+    """The lines of the table."""
+    console = Console(width=200, highlight=False)
+    with console.capture() as capture:
+        console.print(table(figures))
+    return capture.get().splitlines()
+
+
+class Reader(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("meta", "img", "source"):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append("")
+        self.links += [value or "" for name, value in attrs if name in ("src", "srcset", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "td":
+            self.rows[-1][-1] += data
+
+
+def written(runs: list[Run], folder: Path, notes: tuple[str, ...] = (), title: str = "a trace") -> str:
+    return write_report(runs, notes, title=title, command=COMMAND, folder=folder).read_text()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the report of several runs."""
+    folder = tmp_path_factory.mktemp("report")
+    written(several_runs(), folder, ("Derived requests.",))
+    return folder
+
+
+def test_several_arrival_orders_are_told_as_their_median_run() -> None:
+    """One run's own figures, not a mixture: that with the median of peak and median spread together."""
+    orders = [(30.0, 40.0), (34.0, 31.0), (29.0, 37.0), (50.0, 50.0), (20.0, 24.0)]
+    runs = [some_figures("profile", peak, median, arrival_seed=seed) for seed, (peak, median) in enumerate(orders)]
+    case = one_comparison(*runs).cases[0]
+
+    assert case.median is runs[2]
+    assert case.range(lambda run: run.peak_spread) == (20.0, 50.0)
+
+
+def test_of_an_even_number_of_orders_the_worse_is_told() -> None:
+    """No luck is claimed."""
+    runs = [some_figures("profile", peak, 30.0, arrival_seed=int(peak)) for peak in (31.0, 30.0, 33.0, 32.0)]
+
+    assert one_comparison(*runs).cases[0].median.peak_spread == 32.0
+
+
+def test_the_stock_scheduler_is_first_and_the_most_level_next() -> None:
+    """References, which no cluster can have, are last however level they are."""
+    comparison = one_comparison(
+        some_figures("greedy", 20.0, 20.0),
+        some_figures("water_level", 60.0, 50.0),
+        some_figures("profile", 30.0, 30.0),
+        some_figures("stock", descheduler=True),
+        some_figures("stock"),
+    )
+
+    assert [case.label for case in comparison.cases] == [
+        "stock",
+        "profile",
+        "water_level",
+        "stock + descheduler",
+        "greedy (reference)",
+    ]
+
+
+def test_the_best_levels_the_day_and_not_the_peak_hour_alone() -> None:
+    """15 points at the peak hour and 44 over the day are no match for 24 and 27."""
+    comparison = one_comparison(
+        some_figures(),
+        some_figures("peaks", 15.0, 44.0),
+        some_figures("profile", 24.0, 27.0),
+        some_figures("greedy", 1.0, 1.0),
+    )
+
+    assert comparison.best is not None
+    assert comparison.best.label == "profile"
+    assert comparison.finding == (
+        "profile levels best: spread 80 → 24 points at the peak hour, 70 → 27 over all hours."
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"violations": 1}, {"unplaced": 3}])
+def test_the_best_breaks_no_rule_and_leaves_no_pod_behind(wrong: dict[str, int]) -> None:
+    """In none of its arrival orders; what the stock scheduler could not place either does not count."""
+    stock, level = some_figures(unplaced=2), some_figures("profile", 20.0, 20.0, unplaced=2)
+    broken = msgspec.structs.replace(level, arrival_seed=2, peak_spread=10.0, **wrong)
+
+    sound, unsound = one_comparison(stock, level), one_comparison(stock, level, broken)
+    none = one_comparison(msgspec.structs.replace(stock, violations=1), level, broken)
+
+    assert sound.best is not None
+    assert sound.best.label == "profile"
+    assert unsound.best is not None
+    assert unsound.best.label == "stock"
+    assert "nothing that was compared levels better" in unsound.finding
+    assert none.best is None
+    assert "No case kept every rule" in none.finding
+
+
+def test_samples_are_told_apart() -> None:
+    """What was learned from the judged days is another case than what was learned before."""
+    inside, outside = some_figures("profile", 20.0), some_figures("profile", 40.0, sample="out")
+
+    assert [case.label for case in one_comparison(inside, outside).cases] == [
+        "profile (in sample)",
+        "profile (out of sample)",
+    ]
+
+
+def test_the_table_has_a_row_for_every_case() -> None:
+    """Figures with their range over arrival orders; the best is marked, and so are the scenarios' ends."""
+    lines = printed(
+        some_figures("profile", 28.4, 25.0, arrival_seed=1, moved_share=0.087, moves_per_hour=5.44, descheduler=True),
+        some_figures("profile", 31.2, 26.0, arrival_seed=2, unplaced=2, descheduler=True),
+        some_figures("profile", 22.1, 24.0, arrival_seed=3, descheduler=True),
+        some_figures(violations=7, unplaced=2),
+        some_figures(scenario="given"),
+    )
+    rows = [line.split() for line in lines]
+
+    assert [row[:4] for row in rows if "stock" in row] == [
+        ["best", "given", "stock", "no"],
+        ["fresh", "stock", "no", "80.0"],
+    ]
+    profile = next(line for line in lines if "profile" in line)
+    assert profile.startswith("best fresh")
+    assert profile.split()[4:] == [
+        *("28.4", "(22–32)", "25.0", "(24–26)", "28.2", "7.1", "17", "4", "8.7", "5.4", "0", "(0–2)", "0")
+    ]
+    assert next(row for row in rows if row[:2] == ["fresh", "stock"])[-2:] == ["2", "7"]
+
+
+def test_names_are_no_markup_in_the_table() -> None:
+    """A policy of somebody else may be called anything."""
+    assert any("[red]mine[/]" in line for line in printed(some_figures("[red]mine[/]")))
+
+
+def test_figures_are_a_list_with_a_run_a_line() -> None:
+    """Every field of a run, each run on its own line."""
+    figures = [some_figures(), some_figures("profile", refused={"fit": 2})]
+    text = encoded(figures)
+
+    assert msgspec.json.decode(text, type=list[Figures]) == figures
+    assert len(text.splitlines()) == len(figures) + 2
+    assert msgspec.json.decode(encoded([])) == []
+
+
+def test_the_pictures_are_slides(folder: Path) -> None:
+    """Three for each scenario, 1600 × 900, drawn on and none like another; the dark ones are dark."""
+    pictures = {path.name: Image.open(path) for path in folder.glob("*.png")}
+
+    assert set(pictures) == {
+        f"{kind}-{scenario}.png" for kind in ("heat", "spread", "policies") for scenario in ("given", "churn", "fresh")
+    }
+    assert {(each.format, each.size) for each in pictures.values()} == {("PNG", (1600, 900))}
+    assert all(np.median(np.asarray(each.convert("L"))[:60]) > 240 for each in pictures.values())
+    assert len({each.tobytes() for each in pictures.values()}) == len(pictures)
+    for chart in drawn(*(run for run in several_runs() if run.figures.scenario == "fresh")):
+        light, dark = (np.asarray(Image.open(BytesIO(png)).convert("L")) for png in (chart.light, chart.dark))
+        assert np.median(light[:60]) > 240 > 40 > np.median(dark[:60])
+        assert (light[200:] < 200).mean() > 0.01
+
+
+def test_the_heat_map_has_the_load_before_and_after() -> None:
+    """From far apart to level, on one scale: the left half has many colours, the right half one."""
+    heat = drawn(a_run(some_figures()), a_run(some_figures("profile", 0.0, 0.0)))[0]
+    pixels = np.asarray(Image.open(BytesIO(heat.light)).convert("RGB"))
+
+    def colours(part: slice) -> set[tuple[int, ...]]:
+        return {tuple(map(int, colour)) for colour in pixels[220:780, part].reshape(-1, 3)}
+
+    assert heat.title == "Spread over all hours: 70 → 0 points"
+    assert len(colours(slice(150, 600))) == 6
+    assert len(colours(slice(800, 1250))) == 1
+
+
+@pytest.mark.parametrize("hours", [25, 168])
+def test_many_policies_and_many_hours_are_drawn(hours: int) -> None:
+    """Nine policies, the stock scheduler and a week."""
+    runs = [a_run(some_figures(f"policy_{number}", 40.0 + number), hours) for number in range(9)]
+
+    assert [chart.name for chart in drawn(*runs, a_run(some_figures(), hours))] == [
+        "heat-fresh",
+        "spread-fresh",
+        "policies-fresh",
+    ]
+
+
+def test_names_are_no_formulas_in_the_pictures() -> None:
+    """Nor too long for them."""
+    runs = [a_run(some_figures("$\\frac$ " + 30 * "long")), a_run(some_figures("_$x_1$", 30.0))]
+
+    assert len(drawn(*runs)) == 3
+
+
+def test_the_page_holds_every_policys_figures(folder: Path) -> None:
+    """All cases in one table, the best of each scenario marked; the command, the notes, what the sample is."""
+    runs, page = several_runs(), (folder / "index.html").read_text()
+    rows = [row for row in Reader(page).rows if len(row) > 10 and row[3] in ("yes", "no")][: len(runs)]
+
+    assert {(row[1], row[2].removesuffix(" (reference)"), row[3], row[4]) for row in rows} == {
+        (each.scenario, each.policy, "yes" if each.descheduler else "no", f"{each.peak_spread:.1f}")
+        for each in (run.figures for run in runs)
+    }
+    assert [row[1:4] for row in rows if row[0] == "best"] == [
+        [scenario, "profile", "yes"] for scenario in ("given", "churn", "fresh")
+    ]
+    for text in (COMMAND, "Derived requests.", "In sample:", "6 nodes, 1,234 pods", "levels best in every scenario"):
+        assert text in page
+    assert "68 → 19" in page
+    assert "Out of sample" not in page
+
+
+def test_the_page_stands_alone(folder: Path) -> None:
+    """No script, nothing to fetch: every picture is in it, for light and for dark paper."""
+    page = (folder / "index.html").read_text()
+    reader = Reader(page)
+
+    assert len(reader.links) == 2 * 9
+    assert all(link.startswith("data:image/png;base64,") for link in reader.links)
+    assert not {"script", "link", "iframe"} & set(reader.tags)
+    assert not re.search(r"https?:|url\(|@import", page)
+
+
+def test_names_are_text_on_the_page(tmp_path: Path) -> None:
+    """Whatever title, notes, policies and reasons hold."""
+    wild = "<script>alert('&')</script>"
+    run = a_run(some_figures(wild, refused={wild: 3}))
+    page = written([run], tmp_path, (wild,), title=wild)
+
+    assert "script" not in Reader(page).tags
+    assert page.count("&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;") >= 5
+
+
+def test_no_runs_are_told_of(tmp_path: Path) -> None:
+    """Instead of failing; the table is empty, and so is the list."""
+    page = written([], tmp_path / "new" / "folder")
+
+    assert "No runs: nothing to compare" in page
+    assert COMMAND in page
+    assert Reader(page).links == []
+    assert (tmp_path / "new" / "folder" / "figures.json").read_text() == "[]\n"
+    assert printed()[-1].strip() == "no runs: nothing to compare"
+
+
+def test_one_run_alone_is_a_report(tmp_path: Path) -> None:
+    """Of the stock scheduler, or of a policy that there is no stock run for."""
+    stock, alone = written([a_run(some_figures())], tmp_path), written([a_run(some_figures("profile", 20.0))], tmp_path)
+
+    assert "<h1>Spread over all hours: 70 points</h1>" in stock
+    assert "The stock scheduler: spread 80 points at the peak hour, 70 over all hours." in stock
+    assert "profile levels best: spread 20 points at the peak hour" in alone
+    assert len(Reader(alone).links) == 6
+
+
+def test_figures_are_written_beside_the_page(folder: Path) -> None:
+    """The same as for programs, of every run."""
+    assert (folder / "figures.json").read_text() == encoded([run.figures for run in several_runs()])
