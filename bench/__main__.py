@@ -16,6 +16,8 @@ MODULES = {
     "collector": "collector",
     "descheduler": "descheduler",
     "binder": "binder",
+    "lab_replay": "lab",
+    "lab_memory": "lab",
 }
 
 

@@ -117,8 +117,9 @@ def compensated(
     cpu = memory = 0.0
     for stay in stays:
         factor = correction(stay, sampled_at=sampled_at, length=length, mode=mode, start_limit=start_limit)
-        cpu += factor * (known(stay.usage.cpu) or 0.0)
-        memory += factor * (known(stay.usage.memory) or 0.0)
+        if factor:  # most pods have been there for the whole of the shorter windows
+            cpu += factor * (known(stay.usage.cpu) or 0.0)
+            memory += factor * (known(stay.usage.memory) or 0.0)
     return plus(usage, Resources(cpu=cpu, memory=memory))
 
 

@@ -1,5 +1,6 @@
 """What Prometheus and the collector would have told of the world: with lag, over windows, and with gaps."""
 
+import math
 from collections import deque
 from collections.abc import Iterator
 
@@ -107,6 +108,9 @@ class Collector:
         self._sequence = 0
         self._told: dict[int, float] = {}
         """By workload: the sample that was last told of."""
+
+        self._means: tuple[float, dict[str, Array]] = (-math.inf, {})
+        """Of a sample, by window: workloads × (cores, bytes)."""
 
         self._profiles = np.zeros((len(self.workloads), _HOURS, len(RESOURCES)))
         """workloads × hours of the day in UTC × (cores, bytes)."""
@@ -243,9 +247,12 @@ class Collector:
         self._told[number] = sampled
         at = self._origin + sampled
         windows = {}
-        for window in self._load.windows:
-            cpu, memory = self._curves.mean(sampled - window.length, sampled)[number].tolist()
-            windows[window.name] = WindowUsage(sampled_at=at, mean=Resources(cpu=cpu, memory=memory))
+        if self._means[0] != sampled:
+            begins = {window.name: sampled - window.length for window in self._load.windows}
+            self._means = sampled, {name: self._curves.mean(begin, sampled) for name, begin in begins.items()}
+        for name, means in self._means[1].items():
+            cpu, memory = means[number].tolist()
+            windows[name] = WindowUsage(sampled_at=at, mean=Resources(cpu=cpu, memory=memory))
         self._sequence += 1
         return WorkloadUtilization(
             workload=self.workloads[number],

@@ -57,7 +57,7 @@ def on_dask(address: str) -> Runner:
             everywhere = client.scatter(trace, broadcast=True)
             futures = [client.submit(_replay, job, everywhere, pure=False) for job in jobs]
             numbers = {future.key: number for number, future in enumerate(futures)}
-            for future, result in as_they_end(futures, with_results=True):  # type: ignore[no-untyped-call]
+            for future, result in as_they_end(futures, with_results=True, loop=client.loop):  # type: ignore[no-untyped-call]
                 yield numbers[future.key], result
 
     return run

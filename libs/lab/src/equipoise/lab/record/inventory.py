@@ -1,0 +1,178 @@
+"""From the API server's nodes and pods to the trace's nodes, workloads, pods and rules."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from equipoise.contracts.fit.neighbour_rules import neighbours
+from equipoise.contracts.fit.values import FitNode, fit_pod
+from equipoise.contracts.labels import selects
+from equipoise.contracts.objects import Affinity, Node, OwnerReference, Pod
+from equipoise.contracts.owners import workload_from_pod, workload_of
+from equipoise.contracts.quantity import parse_quantity
+from equipoise.contracts.raw_allocatable import base_of
+from equipoise.contracts.requests import pod_limit, pod_requests
+from equipoise.contracts.workload import Workload
+from equipoise.lab.record.options import RecordError
+from equipoise.lab.record.owners import Key
+from equipoise.lab.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.world import MIB
+
+HOSTNAME = "kubernetes.io/hostname"
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs where. Workloads in the order of namespace, kind and name."""
+
+    nodes: tuple[TraceNode, ...]
+    workloads: tuple[TraceWorkload, ...]
+    pods: tuple[TracePod, ...]
+    rules: tuple[AntiAffinity, ...]
+    notes: tuple[str, ...]
+
+
+def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | None]) -> dict[str, Key]:
+    """The workload of every pod, by `namespace/pod`: its owner, or itself for a bare (Pod) or a static one (Node).
+
+    `controllers`: what owns each ReplicaSet and Job (None: nothing). What is not there is read from the pod's labels.
+    """
+
+    def owner_of(direct: Workload) -> OwnerReference | None:
+        return controllers[direct.namespace, direct.kind, direct.name]
+
+    found: dict[str, Key] = {}
+    for pod in pods:
+        try:
+            workload = workload_of(pod, owner_of)
+        except KeyError:
+            workload = workload_from_pod(pod)
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        if workload is not None:
+            found[f"{namespace}/{name}"] = (namespace, workload.kind, workload.name)
+        else:
+            found[f"{namespace}/{name}"] = (namespace, "Node" if pod.metadata.controller else "Pod", name)
+    return found
+
+
+def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, Key]) -> Inventory:
+    """Pods that hold a place on a node: not the finished, the waiting, the leaving. Raises RecordError without nodes.
+
+    A workload's requests, limits, tolerations and rules are those of its newest pod: that is how the next one will be.
+    """
+    fleet = {node.name: node for item in nodes if (node := _node(item)) is not None}
+    if not fleet:
+        raise RecordError(
+            "the API server knows no node that has CPU and memory: is this the right cluster (--context)?"
+        )
+    placed = [pod for pod in pods if _holds_place(pod) and pod.spec.node_name in fleet]
+    newest: dict[Key, Pod] = {}
+    for pod in placed:
+        key = owners[_called(pod)]
+        if key not in newest or _age(pod) > _age(newest[key]):
+            newest[key] = pod
+    places = {key: place for place, key in enumerate(sorted(newest))}
+    return Inventory(
+        nodes=tuple(fleet.values()),
+        workloads=tuple(_workload(key, newest[key]) for key in places),
+        pods=tuple(
+            TracePod(name=pod.metadata.name, workload=places[owners[_called(pod)]], node=pod.spec.node_name)
+            for pod in placed
+        ),
+        rules=tuple(
+            AntiAffinity(beside=place, limited=place, most=1)
+            for key, place in places.items()
+            if keeps_itself_away(newest[key])
+        ),
+        notes=tuple(_notes(nodes, pods, placed, newest)),
+    )
+
+
+def keeps_itself_away(pod: Pod) -> bool:
+    """Would a second pod like this one be refused on its node, by required anti-affinity?"""
+    this = fit_pod(pod)
+    other = msgspec.structs.replace(this, uid=f"{this.uid} again")
+    return bool(neighbours(other, [FitNode(name="", labels={HOSTNAME: "here"}, pods=[this])]).repelled)
+
+
+def _node(node: Node) -> TraceNode | None:
+    """None for one that has not said yet what it has. What was amplified is taken as it was: load is a share of it."""
+    amounts = base_of(node, "allocatable")
+    cpu, memory = (parse_quantity(amounts.get(resource, "0")) for resource in ("cpu", "memory"))
+    if cpu <= 0 or memory <= 0:
+        return None
+    return TraceNode(
+        name=node.metadata.name,
+        cpu_milli=_whole(cpu, 1e-3),
+        memory_mib=_whole(memory, MIB),
+        pods=round(parse_quantity(amounts.get("pods", "110"))),
+        taints=tuple(TraceTaint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints),
+    )
+
+
+def _workload(key: Key, pod: Pod) -> TraceWorkload:
+    namespace, kind, name = key
+    requests = pod_requests(pod)
+    cpu_limit, memory_limit = pod_limit(pod, "cpu"), pod_limit(pod, "memory")
+    return TraceWorkload(
+        name=name,
+        namespace=namespace,
+        kind=kind,
+        request_cpu_milli=_whole(requests.get("cpu", 0.0), 1e-3),
+        request_memory_mib=_whole(requests.get("memory", 0.0), MIB),
+        limit_cpu_milli=None if cpu_limit is None else _whole(cpu_limit, 1e-3),
+        limit_memory_mib=None if memory_limit is None else _whole(memory_limit, MIB),
+        tolerations=tuple(
+            TraceToleration(key=item.key, operator=item.operator, value=item.value, effect=item.effect)
+            for item in pod.spec.tolerations
+        ),
+    )
+
+
+def _whole(amount: float, unit: float) -> int:
+    """In units, rounded; what is more than nothing stays so."""
+    return max(1, round(amount / unit)) if amount > 0 else 0
+
+
+def _called(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _age(pod: Pod) -> tuple[float, str]:
+    created = pod.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, pod.metadata.name)
+
+
+def _holds_place(pod: Pod) -> bool:
+    return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None and bool(pod.spec.node_name)
+
+
+def _notes(nodes: Sequence[Node], pods: Sequence[Pod], placed: Sequence[Pod], newest: Mapping[Key, Pod]) -> list[str]:
+    """What the trace does not hold of the cluster."""
+    notes = []
+    amplified = sum(base_of(node, "allocatable") != node.status.allocatable for node in nodes)
+    if amplified:
+        notes.append(f"{amplified} nodes have amplified allocatable; the trace has what they had before")
+    if left := len(pods) - len(placed):
+        notes.append(f"left out: {left} pods that are finished, leaving, or without a node")
+    movable = [pod for (_, kind, _), pod in newest.items() if kind not in ("DaemonSet", "Node")]
+    if unheld := [f"{name} ({count})" for name, rule in _UNHELD.items() if (count := sum(map(rule, movable)))]:
+        notes.append(f"not in the trace, by workloads: {', '.join(unheld)}")
+    return notes
+
+
+def _wider_anti_affinity(pod: Pod) -> bool:
+    rules = (pod.spec.affinity or Affinity()).pod_anti_affinity
+    return rules is not None and any(
+        term.topology_key != HOSTNAME or not selects(term.label_selector, pod.metadata.labels)
+        for term in rules.required
+    )
+
+
+_UNHELD: Mapping[str, Callable[[Pod], bool]] = {
+    "node selectors and node affinity": lambda pod: bool(fit_pod(pod).node_selector or fit_pod(pod).node_affinity),
+    "affinity to pods": lambda pod: bool(fit_pod(pod).pod_affinity),
+    "anti-affinity to other workloads or wider than a node": _wider_anti_affinity,
+    "topology spread": lambda pod: bool(fit_pod(pod).spread),
+}
+"""What keeps pods where the trace would let them go elsewhere."""

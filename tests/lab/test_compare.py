@@ -1,0 +1,79 @@
+"""What is compared with what."""
+
+import pytest
+from lab.traces import a_trace
+
+from equipoise.lab.compare import Question, beside_stock, compare, plans, policies_of
+from equipoise.lab.replay import GREEDY, STOCK, Settings
+from equipoise.lab.running import on_processes
+from equipoise.scorer.policies.single import SINGLE
+from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.scorer.settings import ScorerSettings
+
+IDLE = (50.0,) * 96
+
+
+def test_the_stock_scheduler_alone_is_always_among_the_plans() -> None:
+    """Everything is compared with it, asked for or not."""
+    question = Question(scenarios=("churn",), policies=("profile",), descheduler=(True,))
+
+    found = [(plan.policy, plan.descheduler) for plan in plans(question, Settings())]
+
+    assert [(STOCK, False), (STOCK, True), ("profile", True)] == found
+
+
+def test_without_a_word_everything_is_compared() -> None:
+    """Every policy in every scenario, with and without the descheduler; the reference where pods are placed afresh."""
+    found = plans(Question(), Settings())
+
+    assert {STOCK, GREEDY, *SINGLE} == {plan.policy for plan in found}
+    assert [("fresh", False)] == [(plan.scenario, plan.descheduler) for plan in found if plan.policy == GREEDY]
+    assert {True, False} == {plan.descheduler for plan in found if plan.policy == "profile"}
+
+
+def test_a_given_placement_that_nobody_touches_is_replayed_once() -> None:
+    """Without arrivals and without the descheduler no policy is ever asked, and no order of arrivals matters."""
+    question = Question(scenarios=("given",), descheduler=(False,), arrivals=(1, 2, 3))
+
+    assert [(STOCK, 1)] == [(plan.policy, plan.seed) for plan in plans(question, Settings())]
+
+
+def test_the_configured_policy_keeps_its_parameters() -> None:
+    """The others have their defaults."""
+    own = WaterLevel(cluster_cpu_min_node_weight=0.7)
+
+    found = policies_of(("water_level", "profile", STOCK), own)
+
+    assert {"water_level": own, "profile": SINGLE["profile"](), STOCK: None} == found
+
+
+def test_a_policy_that_nobody_has_is_named() -> None:
+    """With those that there are."""
+    with pytest.raises(ValueError, match=r"no such policy: best.*water_level"):
+        plans(Question(policies=("best",)), Settings(scorer=ScorerSettings()))
+
+
+def test_every_run_stands_beside_stock_of_the_same_order() -> None:
+    """What was before is the stock scheduler's own picture, by scenario and order of arrivals."""
+    trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
+    question = Question(scenarios=("fresh",), policies=("profile",), descheduler=(False,), arrivals=(1, 2))
+
+    runs = beside_stock(list(compare(trace, plans(question, Settings()), Settings(), on_processes(1))))
+
+    assert [("profile", 1), (STOCK, 1), ("profile", 2), (STOCK, 2)] == [
+        (run.figures.policy, run.figures.arrival_seed) for run in runs
+    ]
+    for mine, stock in (runs[:2], runs[2:]):
+        assert mine.before is stock.after
+
+
+def test_processes_give_the_same_runs() -> None:
+    """Where a replay is made changes nothing."""
+    trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
+    wanted = plans(Question(scenarios=("fresh",), policies=("profile",), descheduler=(False,)), Settings())
+
+    alone, beside = (
+        beside_stock(list(compare(trace, wanted, Settings(), on_processes(processes)))) for processes in (1, 2)
+    )
+
+    assert [run.spread for run in alone] == [run.spread for run in beside]
