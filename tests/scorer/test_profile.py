@@ -44,7 +44,8 @@ def test_a_point_of_load_is_a_point_of_score() -> None:
     nodes = nodes_with([np.full(SLOTS, load) for load in (0.2, 0.4, 0.6)])
     demand = msgspec.structs.replace(a_demand(0.001), day=np.array([np.full(SLOTS, 0.001), np.zeros(SLOTS)]))
 
-    assert np.allclose(Profile().score(nodes, demand), [70.0, 50.0, 30.0], atol=0.01)
+    unbalanced = Profile(resource_weights=DayWeights(balance=0.0))
+    assert np.allclose(unbalanced.score(nodes, demand), [70.0, 50.0, 30.0], atol=0.01)
 
 
 def test_memory_counts_beside_cpu() -> None:
@@ -56,6 +57,19 @@ def test_memory_counts_beside_cpu() -> None:
     alike = Profile(resource_weights=DayWeights(memory=0.0)).score(nodes, a_demand(5.0))
 
     assert crowded < roomy
+    assert alike[0] == alike[1]
+
+
+def test_a_pod_of_cores_alone_goes_where_memory_is_already_full() -> None:
+    """Nobody else could use the cores there; without the weight of balance the two are alike."""
+    cpu = np.full(SLOTS, 0.4)
+    nodes = nodes_with([cpu, cpu], [np.full(SLOTS, 0.9), np.full(SLOTS, 0.1)])
+    demand = msgspec.structs.replace(a_demand(5.0), day=np.array([np.full(SLOTS, 5.0), np.zeros(SLOTS)]))
+
+    full, empty = Profile().score(nodes, demand)
+    alike = Profile(resource_weights=DayWeights(balance=0.0)).score(nodes, demand)
+
+    assert full > empty
     assert alike[0] == alike[1]
 
 

@@ -47,14 +47,14 @@ class Fold:
 
     def add(self, answer: Iterable[Series], owner_of: Callable[[str, str], int], scale: float) -> None:
         """One answer to a range query, or one of several that share no pod and step. `scale`: to the curves' units."""
-        pods: dict[tuple[str, str], list[Series]] = {}
-        for series in answer:
-            pods.setdefault((series.labels.get("namespace", ""), series.labels.get("pod", "")), []).append(series)
-        for (namespace, pod), found in pods.items():
-            if namespace and pod:
-                self._add_pod(owner_of(namespace, pod), found, scale)
-            else:
-                self.tally += Tally(nameless=len(found))
+        series = list(answer)
+        named = [item for item in series if item.labels.get("namespace") and item.labels.get("pod")]
+        self.tally += Tally(nameless=len(series) - len(named))
+        pods: dict[tuple[str, str], int] = {}
+        rows = [pods.setdefault((item.labels["namespace"], item.labels["pod"]), len(pods)) for item in named]
+        usage, claims = self._by_pod(named, rows, len(pods))
+        owners = np.array([owner_of(namespace, pod) for namespace, pod in pods], dtype=np.intp)
+        self._add_up(usage * scale, claims, owners)
 
     def means(self) -> npt.NDArray[np.float32]:
         """Workloads × steps: of one pod of each; NaN where none was measured."""
@@ -63,31 +63,30 @@ class Fold:
         means[known] = self._sums[known] / self._counts[known]
         return means
 
-    def _add_pod(self, workload: int, found: Sequence[Series], scale: float) -> None:
-        usage, claims = np.zeros(self._sums.shape[1]), np.zeros(self._sums.shape[1], dtype=np.int32)
-        for series in found:
-            steps, amounts = self._on_grid(series)
-            np.add.at(claims, steps, 1)
-            usage[steps] = amounts * scale
-        once = claims == 1
-        known = once & np.isfinite(usage) & (usage >= 0.0)
-        total = float(usage[known].sum())
-        stray = workload == NOBODY
+    def _by_pod(self, series: Sequence[Series], rows: Sequence[int], pods: int) -> tuple[Array, npt.NDArray[np.intp]]:
+        """Pods × steps: what is said of each cell, and how often."""
+        steps = self._sums.shape[1]
+        row = np.repeat(np.array(rows, dtype=np.intp), [len(item.values) for item in series])
+        times = np.array([at for item in series for at, _ in item.values], dtype=np.float64)
+        said = np.array([number(value) for item in series for _, value in item.values], dtype=np.float64)
+        exact = (times - self._first) / self._step
+        step = np.rint(exact)
+        here = (step >= 0) & (step < steps) & (np.abs(exact - step) < _OFF_GRID)
+        cells = row[here] * steps + step[here].astype(np.intp)
+        usage = np.zeros(pods * steps)
+        usage[cells] = said[here]
+        claims = np.bincount(cells, minlength=pods * steps)
+        return usage.reshape(pods, steps), claims.reshape(pods, steps)
+
+    def _add_up(self, usage: Array, claims: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]) -> None:
+        known = (claims == 1) & np.isfinite(usage) & (usage >= 0.0)
+        amounts = np.where(known, usage, 0.0)
+        ours = owners != NOBODY
+        np.add.at(self._sums, owners[ours], amounts[ours])
+        np.add.at(self._counts, owners[ours], known[ours])
         self.tally += Tally(
-            given=0.0 if stray else total,
-            stray=total if stray else 0.0,
+            given=float(amounts[ours].sum()),
+            stray=float(amounts[~ours].sum()),
             readings=int(known.sum()),
             doubled=int((claims > 1).sum()),
         )
-        if not stray:
-            self._sums[workload, known] += usage[known]
-            self._counts[workload, known] += 1
-
-    def _on_grid(self, series: Series) -> tuple[npt.NDArray[np.intp], Array]:
-        """Which steps a series speaks of, and what it says."""
-        times = np.array([at for at, _ in series.values], dtype=np.float64)
-        amounts = np.array([number(said) for _, said in series.values], dtype=np.float64)
-        exact = (times - self._first) / self._step
-        steps = np.rint(exact)
-        here = (steps >= 0) & (steps < self._sums.shape[1]) & (np.abs(exact - steps) < _OFF_GRID)
-        return steps[here].astype(np.intp), amounts[here]

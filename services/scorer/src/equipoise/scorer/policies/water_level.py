@@ -69,12 +69,12 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
         )[:, :, np.newaxis]
         known = scores == scores
         if known.all():
-            known_mean: Array = (weights * scores).sum(axis=(0, 1)) / weights.sum()
+            known_mean: Array = np.minimum((weights * scores).sum(axis=(0, 1)) / weights.sum(), 100.0)
             return known_mean
         total = (weights * known).sum(axis=(0, 1))
         weighted = (weights * np.where(known, scores, 0.0)).sum(axis=(0, 1))
-        mean: Array = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
-        return mean
+        mean = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
+        return np.minimum(mean, 100.0)  # a mean of hundreds may come out a last digit above
 
     def level(self, nodes: NodeLoads) -> Resources:
         """The level in the first of its windows that anybody has measured."""
