@@ -44,6 +44,16 @@ def test_the_given_placement_is_judged_as_it_is() -> None:
     assert (0, 0, 0.0) == (figures.moved, figures.unplaced, figures.hours_above_80)
 
 
+def test_pods_without_a_place_are_given_one_before_anybody_watches() -> None:
+    """A trace of no placement begins with what the stock scheduler makes of it, whoever scores later."""
+    trace = a_trace(curves=((2_000.0,) * 96, IDLE), replicas=(6, 6))
+
+    stock, scored = (replayed(trace, "given", policy).figures for policy in (STOCK, "profile"))
+
+    assert 0 == scored.unplaced
+    assert stock.peak_spread == scored.peak_spread
+
+
 def test_the_same_plan_gives_the_same_run() -> None:
     """Chance comes from the seed alone."""
     first, second = (replayed(a_lopsided_trace(), "churn", "profile") for _ in range(2))

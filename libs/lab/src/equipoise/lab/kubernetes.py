@@ -21,6 +21,7 @@ class Scheduling(Protocol):
     """Who gives pods their nodes, and keeps the books of what is requested where."""
 
     def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None: ...
+    def choose_alone(self, kind: PodKind) -> int | None: ...
     def place(self, kind: PodKind, node: int) -> None: ...
     def terminate(self, kind: PodKind, node: int) -> None: ...
     def remove(self, kind: PodKind, node: int) -> None: ...
@@ -98,9 +99,9 @@ class Kubernetes:
         self._run(self._new(workload, now - _LONG_AGO), self._nodes[node], now)
 
     def create_alone(self, workload: int, now: float) -> None:
-        """A pod that the scheduler gave its node long ago, before anybody watched."""
+        """A pod that kube-scheduler gave its node long ago, before anybody watched."""
         pod = self._new(workload, now - _LONG_AGO)
-        node = self._scheduling.choose(pod.kind, _demand(pod), now)
+        node = self._scheduling.choose_alone(pod.kind)
         if node is None:
             self._pending.append(pod)
         else:

@@ -26,6 +26,10 @@ class Plain:
         """A node with room, or None. Nothing is booked yet."""
         return self._scheduler.schedule(self._placements, kind, self._chance, self._extender(pod, now))
 
+    def choose_alone(self, kind: PodKind) -> int | None:
+        """The same before anybody but kube-scheduler was there."""
+        return self._scheduler.schedule(self._placements, kind, self._chance)
+
     def _extender(self, pod: PodDemand, now: float) -> Extender | None:
         return None
 

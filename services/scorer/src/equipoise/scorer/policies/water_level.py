@@ -74,7 +74,8 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
         total = (weights * known).sum(axis=(0, 1))
         weighted = (weights * np.where(known, scores, 0.0)).sum(axis=(0, 1))
         mean = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
-        return np.minimum(mean, 100.0)  # a mean of hundreds may come out a last digit above
+        weighted_mean: Array = np.minimum(mean, 100.0)  # a mean of hundreds may come out a last digit above
+        return weighted_mean
 
     def level(self, nodes: NodeLoads) -> Resources:
         """The level in the first of its windows that anybody has measured."""
