@@ -131,7 +131,9 @@ async def test_a_pod_is_explained_to_who_may_watch(scored: Bus) -> None:
 
     assert code == 0, said
     assert lines[0] == "shop/web-1 of Deployment/shop/web, scored without itself on node-a"
-    assert lines[1].startswith("expects 0.50 cores (request), 1.00 GiB (request); asked in this order: measured, limit")
+    assert lines[1].startswith(
+        "expects 0.50 cores (request), 1.00 GiB (request); asked in this order: measured, request"
+    )
     assert lines[ranking + 1].split()[0] == "best"
     assert {line.split()[0] for line in lines[ranking + 1 : ranking + 4]} >= {"best"}
     assert "\x1b" not in said

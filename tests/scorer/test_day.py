@@ -7,7 +7,7 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
-from equipoise.scorer.day import LEAST_SLOTS, FleetDays, workload_day
+from equipoise.scorer.day import LEAST_SLOTS, FleetDays, beyond_pods, workload_day
 from equipoise.scorer.hotspot import UsageOf, pod_usage
 from equipoise.scorer.loads import SLOTS
 
@@ -86,3 +86,15 @@ def test_the_mean_is_that_of_the_known_nodes() -> None:
     assert np.allclose(days.of(np.array([0]), None, NOW).mean[0], 0.3)
     days.drop(1)
     assert np.allclose(days.of(np.array([0]), None, NOW + 10).mean[0], 0.2)
+
+
+def test_what_a_node_uses_beyond_its_pods_counts_all_day() -> None:
+    """As told; where nobody tells, what its shortest window has more than all of its pods together, never below 0."""
+    pods = {"one": Resources(cpu=1.0, memory=1.0), "two": Resources(cpu=0.5, memory=2.0)}
+    silent = msgspec.structs.replace(a_node_utilization("a", 4.0, pods=pods), system=Resources())
+    told = msgspec.structs.replace(silent, system=Resources(cpu=0.25, memory=8.0))
+    more = {"three": Resources(cpu=9.0, memory=0.0)}
+
+    assert [0.25, 8.0] == beyond_pods(told).tolist()
+    assert 2.5 == beyond_pods(silent)[0]
+    assert 0.0 == beyond_pods(msgspec.structs.replace(silent, pods=pods | more))[0]

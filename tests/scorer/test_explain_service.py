@@ -23,7 +23,7 @@ async def test_why_is_answered_on_the_bus(start: Start) -> None:
     told = await running.bus.request(subjects.SCORE_EXPLAIN, ExplainQuestion(pod=pod), Explanation, timeout=1)
 
     assert {each.node: each.answer for each in told.nodes} == ranking.scores
-    assert (told.policy, told.explained_at) == ("water_level", NOW)
+    assert (told.policy, told.explained_at) == ("profile", NOW)
 
 
 async def test_a_pod_that_was_heard_of_is_explained_by_its_name(start: Start) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, a_workload_utilization
@@ -60,10 +61,11 @@ def a_gone_pod(name: str = "web-9") -> GonePod:
 def with_pods(
     picture: Picture, node: str, cpu: float, pods: list[PlacedPod], gone: list[GonePod] | None = None
 ) -> None:
-    """Each of the pods is measured at one core and 1 GiB."""
+    """Each of the pods is measured at one core and 1 GiB; nothing else runs there."""
     measured = {pod.uid: Resources(cpu=1.0, memory=GIB) for pod in pods}
     picture.on_placement(a_placement(node, pods, gone=gone or [], sequence=2), NOW)
-    picture.on_utilization(a_node_utilization(node, cpu, pods=measured, sequence=2), NOW)
+    heard = a_node_utilization(node, cpu, pods=measured, sequence=2)
+    picture.on_utilization(msgspec.structs.replace(heard, system=Resources(cpu=0.0, memory=0.0)), NOW)
 
 
 # what is told

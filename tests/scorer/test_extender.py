@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import structlog
 from builders import a_node_utilization, a_placement
@@ -15,6 +16,7 @@ from scorer.test_wire import BROKEN, RAW, SECRET, a_body, nodes
 
 from equipoise.contracts import subjects
 from equipoise.runtime.settings import ConfigurationError
+from equipoise.scorer.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
 
 CORES = {"node-a": 2.0, "node-b": 6.0, "node-c": 9.0}
@@ -40,7 +42,7 @@ async def post(running: Running, verb: str, body: Any, **options: Any) -> tuple[
 
 async def test_prioritize_answers_one_integer_per_host(start: Start) -> None:
     """A list of Host and Score, in the order asked, unknown and overfull nodes at 0."""
-    running = await start(settings_for())
+    running = await start(msgspec.structs.replace(settings_for(), policy=WaterLevel()))
     await fill(running)
 
     status, answer = await post(running, "prioritize", a_body(NodeNames=["node-b", "node-c", "node-a", "nowhere"]))
@@ -261,7 +263,7 @@ async def test_filter_refuses_hot_nodes(start: Start) -> None:
     await post(running, "filter", a_body(NodeNames=["node-c"]))
 
     assert some["NodeNames"] == ["node-a", "nowhere"]
-    assert some["FailedAndUnresolvableNodes"] == {"node-c": "cpu load would be 120.0%, above 65%"}
+    assert some["FailedAndUnresolvableNodes"] == {"node-c": "cpu load would be 95.0%, above 65%"}
     assert some["FailedNodes"] == {}
     assert last["NodeNames"] == ["node-c"]
     assert [each["metadata"]["name"] for each in objects["Nodes"]["items"]] == ["node-a"]

@@ -230,7 +230,7 @@ async def test_a_placed_pod_gets_advice(start: Start) -> None:
     await place(running, "node-c", newly_placed("web-5", running))
 
     [told] = running.bus.said(PlacementAdvice, subjects.placement_advice("shop", "web-5", "uid-web-5"))
-    assert (told.rank, told.node, told.policy) == (3, "node-c", "water_level")
+    assert (told.rank, told.node, told.policy) == (3, "node-c", "profile")
     assert told.best is not None
     assert told.best.node == "node-a"
     assert running.metrics.get_sample_value("equipoise_placement_advice_total", {"result": "told"}) == 1

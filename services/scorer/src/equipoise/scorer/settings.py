@@ -7,7 +7,7 @@ from msgspec import Meta
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.settings import Section
 from equipoise.scorer.policies import Policy
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.scorer.policies.profile import Profile
 
 
 class ExtenderTls(Section, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class ScorerSettings(Section, frozen=True, kw_only=True):
     neutral: bool = False
     """Answer neutral scores to everything: takes Equipoise out of scheduling without touching kube-scheduler."""
 
-    policy: Policy = WaterLevel()
+    policy: Policy = Profile()
 
     shadow: Policy | None = None
     """A second policy that only looks on: what it would have answered is counted and told, and changes nothing."""

@@ -35,7 +35,7 @@ class Look:
         """Whole steps only, and up to now."""
         self._progress.doing("looking how far back Prometheus goes")
         end = await self._prometheus.time() // self._step * self._step
-        wanted = end - self._options.days * DAY // self._step * self._step
+        wanted = end - round(self._options.days * DAY / self._step) * self._step
         name, start, pods = await self._measured(wanted, end)
         least = least_samples(await self._usual_samples(METRICS[name], start, end))
         self._progress.doing("reading what runs where")
@@ -51,7 +51,7 @@ class Look:
             starts_at=start,
             steps=steps,
             # A day at most: what is kept is not asked for again.
-            steps_per_part=max(1, min(self._options.samples_per_query // pods, int(DAY // self._step), steps)),
+            steps_per_part=max(1, min(self._options.samples_per_query // max(1, pods), int(DAY // self._step), steps)),
             least_samples=least,
             inventory=found,
             owners=past | known,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from equipoise.collector.pods import FINISHED
 from equipoise.contracts.fit.neighbour_rules import neighbours
 from equipoise.contracts.fit.values import FitNode, fit_pod
 from equipoise.contracts.labels import selects
@@ -19,7 +20,6 @@ from equipoise.lab.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, T
 from equipoise.lab.world import MIB
 
 HOSTNAME = "kubernetes.io/hostname"
-FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,6 +57,7 @@ async def shown(console: Console, every: float = PLAIN_SECONDS) -> AsyncIterator
             yield Shown(console, bar)
         return
     plain = Shown(console, None)
+    # Not in a TaskGroup: it would wrap what goes wrong in the work into a group of errors.
     task = asyncio.get_running_loop().create_task(_lines(plain, every))
     try:
         yield plain

@@ -83,7 +83,8 @@ class Reader:
                 return
             if namespace:
                 raise RecordError(
-                    f"{error}, and it is no more than {namespace} for {step} s: raise the limits"
+                    f"{error}. That was one step of namespace {namespace} alone: raise Prometheus' limits on queries, "
+                    "or our own timeout and body limit"
                 ) from None
             for name in await self._namespaces(resource, ends[0]):
                 await self._add(fold, part, name)
