@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from lab.traces import QUARTER, a_trace
 
-from equipoise.contracts.messages import NodeUtilization, PlacedPod, UtilizationCycle
+from equipoise.contracts.messages import NodeUtilization, PlacedPod, Resources, UtilizationCycle
+from equipoise.contracts.settings import LoadSettings
 from equipoise.lab.collecting import Collector, load_settings, workload_of
 from equipoise.lab.trace import Trace
 from equipoise.lab.world import Curves, World
@@ -14,15 +15,15 @@ ORIGIN = 1_767_225_600.0
 DAY = 86_400.0
 
 
-def a_collector(trace: Trace, *, missing: float = 0.0) -> tuple[Collector, World]:
+def a_collector(trace: Trace, *, missing: float = 0.0, statistics: bool = False) -> tuple[Collector, World]:
     """A pod of the first workload runs on the first node since long before the first day is over."""
     curves = Curves(trace)
     world = World(trace, curves)
     world.begin(DAY)
     world.start(world.pod(0), 0, now=DAY)
     collector = Collector(
-        trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=ORIGIN, missing=missing,
-        chance=np.random.default_rng(1),
+        trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=ORIGIN,
+        missing=missing, statistics=statistics, chance=np.random.default_rng(1),
     )  # fmt: skip
     collector.on_placed(0, a_placed("pod-0", running_since=ORIGIN))
     collector.begin(DAY)
@@ -40,18 +41,43 @@ def node(collector: Collector, number: int, asked_at: float) -> NodeUtilization 
     return next((message for message in messages if message.node == f"node-{number}"), None)
 
 
-def test_windows_shorter_than_a_round_are_left_out() -> None:
-    """A trace of 15-minute steps cannot fill five minutes; what is left lives at least two rounds."""
+def test_values_live_until_after_the_next_round() -> None:
+    """A collector that asks each quarter of an hour must not look dead in between."""
     settings = load_settings(QUARTER)
 
-    assert ["15m", "1h", "1d"] == [window.name for window in settings.windows]
+    assert [window.name for window in LoadSettings().windows] == [window.name for window in settings.windows]
     assert settings.freshness.score > 2 * QUARTER
 
 
-def test_no_window_at_all_is_an_error() -> None:
-    """Steps longer than every window leave nothing to look at."""
-    with pytest.raises(ValueError, match="none is as long"):
-        load_settings(2 * DAY)
+def test_a_window_shorter_than_a_round_has_a_sample_of_its_own() -> None:
+    """Five minutes hold what was used in these five minutes, not in the whole quarter of an hour."""
+    collector, world = a_collector(a_trace())
+    collector.sample(DAY)
+    collector.sample_early("5m", DAY + QUARTER - 300.0)
+    world.start(world.pod(0), 0, now=DAY + QUARTER - 150.0)
+    collector.sample(DAY + QUARTER)
+
+    told = node(collector, 0, DAY + QUARTER + 20.0)
+
+    assert told is not None
+    assert pytest.approx(1.5) == told.windows["5m"].mean.cpu
+    assert pytest.approx(1.0 + 150.0 / QUARTER) == told.windows["15m"].mean.cpu
+
+
+def test_statistics_are_told_to_who_looks_at_them() -> None:
+    """Quarters of 1 and 3 cores in turn have a deviation of one core over the hour; else nothing is worked out."""
+    trace = a_trace(curves=((1_000.0, 3_000.0) * 48,))
+    for statistics in (True, False):
+        collector, world = a_collector(trace, statistics=statistics)
+        for step in range(5):
+            world.step(DAY + step * QUARTER)
+            collector.sample(DAY + step * QUARTER)
+        told = node(collector, 0, DAY + 4 * QUARTER + 20.0)
+
+        assert told is not None
+        hour = told.windows["1h"]
+        assert pytest.approx(1.0) == hour.deviation.cpu if statistics else hour.deviation == Resources()
+        assert pytest.approx(3.0) == hour.max.cpu if statistics else hour.max == Resources()
 
 
 def test_every_window_ends_with_the_sample_and_holds_what_was_used() -> None:
@@ -85,7 +111,7 @@ def test_the_day_before_the_replay_counts() -> None:
 def test_a_pod_that_ran_through_too_little_of_the_window_is_not_measured() -> None:
     """Its mean would be too low: it is unknown, never small."""
     collector, _ = a_collector(a_trace())
-    collector.on_placed(0, a_placed("young", running_since=ORIGIN + DAY + QUARTER / 2))
+    collector.on_placed(0, a_placed("young", running_since=ORIGIN + DAY + QUARTER - 100.0))
     collector.sample(DAY + QUARTER)
 
     told = node(collector, 0, DAY + QUARTER + 20.0)

@@ -19,7 +19,7 @@ from equipoise.contracts.messages import (
     WindowUsage,
     WorkloadUtilization,
 )
-from equipoise.contracts.settings import Freshness, LoadSettings
+from equipoise.contracts.settings import Freshness, LoadSettings, Window
 from equipoise.contracts.workload import Workload
 from equipoise.lab.trace import Array, Trace, TraceWorkload
 from equipoise.lab.world import MIB, Curves, World
@@ -34,18 +34,12 @@ _COVERED = 0.8
 
 
 def load_settings(tick: float, settings: LoadSettings | None = None) -> LoadSettings:
-    """The settings with every window that a round each `tick` seconds can fill; values live as long as two rounds.
-
-    A trace of 15-minute steps cannot fill a window of 5 minutes.
-    """
+    """The settings for a collector that asks each `tick` seconds only: values live as long as two rounds and a half."""
     settings = settings or LoadSettings()
     windows = tuple(
         msgspec.structs.replace(window, refresh_period=type(window.refresh_period)(max(window.refresh_period, tick)))
         for window in settings.windows
-        if window.length >= tick
     )
-    if not windows:
-        raise ValueError(f"load.windows: none is as long as a step of the trace ({tick:g} s)")
     life = type(settings.freshness.score)(max(settings.freshness.score, 2.5 * tick))
     eviction = type(settings.freshness.eviction)(max(settings.freshness.eviction, 2.5 * tick))
     freshness: Freshness = msgspec.structs.replace(settings.freshness, score=life, eviction=eviction)
@@ -87,6 +81,7 @@ class Collector:
         tick: float,
         origin: float,
         missing: float,
+        statistics: bool = False,
         chance: np.random.Generator,
     ) -> None:
         self._world = world
@@ -95,6 +90,7 @@ class Collector:
         self._tick = tick
         self._origin = origin
         self._missing = missing
+        self._statistics = statistics
         self._chance = chance
         self._names = [node.name for node in trace.nodes]
         self._bases = [Resources(cpu=float(cpu), memory=float(memory)) for cpu, memory in world.base]
@@ -103,7 +99,12 @@ class Collector:
         self.workloads = [workload_of(workload) for workload in trace.workloads]
         self._placed: list[dict[str, PlacedPod]] = [{} for _ in trace.nodes]
         self._gone: list[list[GonePod]] = [[] for _ in trace.nodes]
-        self._samples: deque[tuple[float, Array]] = deque()
+        self._rounds: deque[tuple[float, Array]] = deque()
+        """When samples were taken, a tick apart, and what was used until then."""
+
+        self._early: dict[str, tuple[float, Array]] = {}
+        """By name of a window that is shorter than a tick: the sample at its begin."""
+
         self._measured: dict[Workload | None, Resources] = {}
         self._sequence = 0
         self._told: dict[int, float] = {}
@@ -121,11 +122,22 @@ class Collector:
         """Before `now` (seconds of the trace) the world was as it is: as long as the longest window looks back."""
         rounds = int(self._load.longest.length // self._tick) + 1
         for back in range(rounds, 0, -1):
-            length = back * self._tick
-            self._samples.append((now - length, self._world.used - self._world.mean_usage(now - length, now) * length))
+            self._rounds.append(self._before(now, back * self._tick))
+        for window, length in self.early.items():
+            self._early[window] = self._before(now, self._tick + length)
         for hour in range(_HOURS, 0, -1):
             begin = now - hour * _HOUR
             self._profiles[:, self._slot(begin)] = self._curves.mean(begin, begin + _HOUR)
+
+    def _before(self, now: float, length: float) -> tuple[float, Array]:
+        """A sample so many seconds before `now`, the world being then as it is."""
+        begin = now - length
+        return begin, self._world.used - self._world.mean_usage(begin, now) * length
+
+    @property
+    def early(self) -> dict[str, float]:
+        """Windows shorter than a tick, in seconds: so long before each round another sample is needed."""
+        return {window.name: window.length for window in self._load.windows if window.length < self._tick}
 
     def on_placed(self, node: int, pod: PlacedPod) -> None:
         """A pod came to a node, or something about it changed."""
@@ -170,21 +182,35 @@ class Collector:
     def sample(self, now: float) -> None:
         """Look at the world."""
         self._world.pass_time(now)
-        self._samples.append((now, self._world.used.copy()))
+        self._rounds.append((now, self._world.used.copy()))
         horizon = now - self._load.longest.length - self._tick
-        while self._samples[0][0] < horizon:
-            self._samples.popleft()
+        while self._rounds[0][0] < horizon:
+            self._rounds.popleft()
+
+    def sample_early(self, window: str, now: float) -> None:
+        """Look at the world where a short window begins."""
+        self._world.pass_time(now)
+        self._early[window] = now, self._world.used.copy()
+
+    def _over(self, window: Window) -> dict[str, list[list[float]]]:
+        """Mean, and statistics where they are kept: nodes × (cores, bytes). Empty when samples do not cover it."""
+        sampled, newest = self._rounds[-1]
+        begin = sampled - window.length
+        before, older = self._early.get(window.name) or next(each for each in self._rounds if each[0] >= begin)
+        if (length := sampled - before) < _COVERED * window.length:
+            return {}
+        told = {"mean": (newest - older) / length}
+        if self._statistics:
+            used = np.array([each for taken, each in self._rounds if taken >= begin - self._tick / 2])
+            usage = np.diff(used, axis=0) / self._tick if len(used) > 1 else told["mean"][np.newaxis]
+            told |= {"p95": np.percentile(usage, 95, axis=0), "max": usage.max(axis=0), "deviation": usage.std(axis=0)}
+        return {name: values.tolist() for name, values in told.items()}
 
     def utilizations(self, asked_at: float) -> Iterator[NodeUtilization | UtilizationCycle]:
         """What the newest sample comes to, asked for at `asked_at` (seconds of the trace); a round's end last."""
-        sampled, newest = self._samples[-1]
+        sampled, _ = self._rounds[-1]
         at = self._origin + sampled
-        means = {}
-        for window in self._load.windows:
-            begin = sampled - window.length
-            before, older = next(sample for sample in self._samples if sample[0] >= begin)
-            if (length := sampled - before) >= _COVERED * window.length:
-                means[window.name] = ((newest - older) / length).tolist()
+        told = {window.name: found for window in self._load.windows if (found := self._over(window))}
         shortest = self._load.shortest.length
         measured = self._measured = self._per_pod(sampled - shortest, sampled)
         since = at - _COVERED * shortest
@@ -192,8 +218,11 @@ class Collector:
         self._sequence += 1
         for node in np.flatnonzero(present).tolist():
             windows = {
-                name: WindowUsage(sampled_at=at, mean=Resources(cpu=rows[node][0], memory=rows[node][1]))
-                for name, rows in means.items()
+                name: WindowUsage(
+                    sampled_at=at,
+                    **{kind: Resources(cpu=rows[node][0], memory=rows[node][1]) for kind, rows in values.items()},
+                )
+                for name, values in told.items()
             }
             yield NodeUtilization(
                 node=self._names[node],
@@ -241,7 +270,7 @@ class Collector:
 
     def workload(self, number: int, now: float) -> WorkloadUtilization | None:
         """A workload as of the last round; None when it was told since."""
-        sampled = self._samples[-1][0]
+        sampled = self._rounds[-1][0]
         if self._told.get(number) == sampled:
             return None
         self._told[number] = sampled

@@ -7,6 +7,7 @@ scenario takes place. What follows is judged, hour by hour. A trace of one day i
 import random
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -80,7 +81,6 @@ class Replay:
     """Runs once."""
 
     def __init__(self, trace: Trace, plan: Plan, settings: Settings | None = None) -> None:
-        """Raises ValueError for a trace whose steps are longer than every window."""
         settings = settings or Settings()
         self._trace = trace = _shuffled(trace)
         self._plan = plan
@@ -98,6 +98,7 @@ class Replay:
             tick=self._tick,
             origin=self._origin,
             missing=plan.missing,
+            statistics=plan.scoring is not None and bool(plan.scoring.statistics),
             chance=np.random.default_rng(plan.seed),
         )
         self._knowledge = None if plan.scoring is None else _knowledge(plan, plan.scoring, settings.scorer, load)
@@ -129,6 +130,9 @@ class Replay:
         agenda.every(step, self._world.step, first=begin + step, until=end)
         agenda.every(_HOUR, self._collector.learn, first=begin + _HOUR, until=end)
         agenda.every(tick, self._collector.sample, first=begin, until=heard_until)
+        for window, length in self._collector.early.items():
+            sample = partial(self._collector.sample_early, window)
+            agenda.every(tick, sample, first=begin + tick - length, until=heard_until)
         agenda.every(tick, self._hear_round, first=begin + _LAG, until=heard_until)
         agenda.every(_HOUR, self._note_hour, first=self._judged_from, until=end + 1.0)
         if self._levelling is not None:

@@ -20,8 +20,8 @@ REFERENCES = frozenset({"greedy"})
 """Policies that no cluster can have: compared with, never the best."""
 
 BEST = (
-    "Best is the lowest sum of the spread at the peak hour and the median spread, with no rule broken and no more "
-    "pods left unplaced than by the stock scheduler."
+    "Best is the lowest sum of the spread at the peak hour and the median spread, with no rule broken in any order of "
+    "arrivals, and no more pods left unplaced than by the stock scheduler."
 )
 MEDIAN_RUN = (
     "Of several arrival orders the median run by that sum is shown (of an even number the worse of the middle two), "
@@ -141,10 +141,10 @@ def _named(policy: str, sample: str) -> str:
 
 
 def _best(cases: Sequence[Case]) -> Case | None:
-    most = max((run.unplaced for case in cases if case.stock for run in case.runs), default=0)
+    most = max((case.median.unplaced for case in cases if case.stock), default=0)
     sound = [
         case
         for case in cases
-        if not case.reference and all(run.violations == 0 and run.unplaced <= most for run in case.runs)
+        if not case.reference and all(run.violations == 0 for run in case.runs) and case.median.unplaced <= most
     ]
     return min(sound, key=lambda case: (level(case.median), case.median.moved_share), default=None)
