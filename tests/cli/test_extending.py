@@ -7,12 +7,14 @@ import pytest
 from equipoise.binder.limits import Limits
 from equipoise.collector.sources import SOURCES
 from equipoise.descheduler.strategies import STRATEGIES
+from equipoise.lab.formats import FORMATS
+from equipoise.lab.scenarios import SCENARIOS
 from equipoise.scorer.policies import POLICIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES])
+@pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES, *FORMATS, *SCENARIOS])
 def test_every_registered_name_is_on_the_page(name: str) -> None:
     """A reader finds each policy, strategy, limit and source."""
     assert f"`{name}`" in PAGE.read_text()

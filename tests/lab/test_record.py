@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import io
+import itertools
 import math
 import ssl
 import time
@@ -44,7 +45,10 @@ from equipoise.testbed.usage import constant_usage_annotations
 
 __all__ = ["start_cluster", "testbed_binaries"]
 
+SCRAPE = 0.25
 STEP = 2
+"""Seconds."""
+
 MIB = 2**20
 MANY_DAYS = 7.0
 A_FEW_STEPS = 3 * STEP / 86_400
@@ -58,6 +62,58 @@ def without_waiting() -> SystemClock:
             await asyncio.sleep(0)
 
     return Hasty()
+
+
+# before Prometheus
+
+
+class Relay:
+    """Passes on what is asked, unless `refuse` answers itself, and stops the clock. Remembers what usage was asked."""
+
+    def __init__(self, target: str, at: float) -> None:
+        self._target = target
+        self._at = at
+        self.usage: list[tuple[str, str]] = []
+        """Query and start."""
+
+        self.refuse: Callable[[str, int], Awaitable[web.Response | None]] = nobody
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        query, steps = request.query["query"], 1
+        if query == "time()":
+            stopped = {"status": "success", "data": {"resultType": "scalar", "result": [self._at, f"{self._at:.3f}"]}}
+            return web.json_response(stopped)
+        if "start" in request.query:
+            start, end, step = (float(request.query[word]) for word in ("start", "end", "step"))
+            steps = round((end - start) / step) + 1
+        if (refused := await self.refuse(query, steps)) is not None:
+            return refused
+        if is_usage(query):
+            self.usage.append((query, request.query["start"]))
+        async with aiohttp.ClientSession() as session, session.get(f"{self._target}{request.path_qs}") as response:
+            return web.Response(status=response.status, body=await response.read(), content_type="application/json")
+
+
+async def nobody(query: str, steps: int) -> web.Response | None:
+    return None
+
+
+def is_usage(query: str) -> bool:
+    return " and " in query and " >= " in query
+
+
+@asynccontextmanager
+async def serving(
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """A server that answers like this; its URL."""
+    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 # the cluster that is recorded
@@ -91,17 +147,13 @@ pod_memory_working_set_bytes{namespace="slow",pod="slow"} 5
 
 
 def a_restart() -> Callable[[], str]:
-    """A container of cAdvisor that starts anew after three seconds, among cgroups that are no containers."""
-    begun = time.monotonic()
+    """A container of cAdvisor that starts anew at the tenth scrape, among cgroups that are no containers."""
+    scrapes = itertools.count()
 
     def text() -> str:
-        past = time.monotonic() - begun
-        instance, age = ("one", past) if past < 3 else ("two", past - 3)
-        rows = {
-            f'container="main",id="{instance}"': age,
-            'container="POD",id="pause"': 9.0,
-            'container="",id="pod"': 9.0,
-        }
+        number = next(scrapes)
+        instance, used = ("one", number) if number < 10 else ("two", number - 10)
+        rows = {f'container="main",id="{instance}"': used, 'container="POD",id="pause"': 9, 'container="",id="pod"': 9}
         return "".join(
             f'container_cpu_usage_seconds_total{{namespace="anew",pod="p",{labels}}} {used}\n'
             f'container_memory_working_set_bytes{{namespace="anew",pod="p",{labels}}} {256 * MIB}\n'
@@ -125,7 +177,7 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
     exporter.show("slow", lambda: SLOW)
     jobs = [a_job(name, exporter, name) for name in ("past", "twin", "anew")]
     jobs.append({**a_job("slow", exporter, "slow"), "scrape_interval": "2s", "scrape_timeout": "1s"})
-    yield start_cluster(prometheus=PrometheusConfiguration(scrape_interval=0.25, scrape_configs=jobs))
+    yield start_cluster(prometheus=PrometheusConfiguration(scrape_interval=SCRAPE, scrape_configs=jobs))
     exporter.close()
 
 
@@ -192,9 +244,21 @@ def all_settled(seen: Any) -> bool:
     return len(phases) == 11 and phases.count("Running") == 10 and phases.count("Succeeded") == 1
 
 
+SETTLED_SECONDS = 8
+
+
+class World(msgspec.Struct):
+    """A cluster, and its Prometheus at a moment before which nothing was missed: this process may be too busy to be
+    scraped while it records.
+    """
+
+    cluster: Cluster
+    at: float
+    url: str
+
+
 @pytest.fixture(scope="module")
-async def world(cluster: Cluster) -> Cluster:
-    """With a dozen seconds of history."""
+async def world(cluster: Cluster) -> AsyncIterator[World]:
     taint = {"key": "dedicated", "value": "training", "effect": "NoSchedule"}
     main = {"pool": "main"}
     await cluster.add_nodes(
@@ -206,19 +270,24 @@ async def world(cluster: Cluster) -> Cluster:
     )
     await cluster.apply(MANIFESTS)
     await cluster.wait("/api/v1/pods", all_settled)
-    counts = 'count_over_time(pod_cpu_usage_seconds_total{namespace="default",instance=~"alpha|beta"}[1m])'
-    enough = f"min({counts}) > {12 / 0.25}"
-    async with aiohttp.ClientSession() as session, asyncio.timeout(40):
+    counts = (
+        f'count_over_time(pod_cpu_usage_seconds_total{{namespace=~"default|other",pod!~"once.*"}}[{SETTLED_SECONDS}s])'
+    )
+    whole = f"min({counts}) >= {SETTLED_SECONDS / SCRAPE - 1}"
+    async with aiohttp.ClientSession() as session, asyncio.timeout(60):
         while True:
-            async with session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": enough}) as response:
-                if (await response.json())["data"]["result"]:
-                    return cluster
-            await asyncio.sleep(0.25)  # Prometheus tells nobody that it scraped
+            async with session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": whole}) as response:
+                if found := (await response.json())["data"]["result"]:
+                    break
+            await asyncio.sleep(SCRAPE)  # Prometheus tells nobody that it scraped
+    at = found[0]["value"][0]
+    async with serving(Relay(cluster.prometheus_url, at).answer) as url:
+        yield World(cluster, at, url)
 
 
-def options(cluster: Cluster, out: Path, *, url: str = "", days: float = MANY_DAYS, **fields: Any) -> RecordOptions:
-    settings = PrometheusSettings(url=url or cluster.prometheus_url, concurrency=fields.pop("concurrency", 4))
-    kubernetes = fields.pop("kubernetes", Kubernetes(kubeconfig=str(cluster.kubeconfig)))
+def options(world: World, out: Path, *, url: str = "", days: float = MANY_DAYS, **fields: Any) -> RecordOptions:
+    settings = PrometheusSettings(url=url or world.url, concurrency=fields.pop("concurrency", 4))
+    kubernetes = fields.pop("kubernetes", Kubernetes(kubeconfig=str(world.cluster.kubeconfig)))
     return RecordOptions(prometheus=settings, kubernetes=kubernetes, out=out, days=days, step=STEP, **fields)
 
 
@@ -238,7 +307,7 @@ class Recorded(msgspec.Struct):
 
 
 @pytest.fixture(scope="module")
-async def recorded(world: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+async def recorded(world: World, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     console, out = a_console(), tmp_path_factory.mktemp("recorded") / "shop"
     summary = await record(options(world, out), console, without_waiting())
     return Recorded(summary, load_trace(out), said(console))
@@ -297,9 +366,9 @@ def test_workloads_are_recorded(recorded: Recorded) -> None:
     assert (1_000, 2_048) == (store.limit_cpu_milli, store.limit_memory_mib)
 
 
-async def test_pods_are_recorded(recorded: Recorded, world: Cluster) -> None:
+async def test_pods_are_recorded(recorded: Recorded, world: World) -> None:
     """Each where it is, the finished one left out; their names alone would have given them to the same owners."""
-    listed = (await world.request("GET", "/api/v1/pods"))["items"]
+    listed = (await world.cluster.request("GET", "/api/v1/pods"))["items"]
     there = {
         item["metadata"]["name"]: item["spec"]["nodeName"] for item in listed if item["status"]["phase"] == "Running"
     }
@@ -322,7 +391,7 @@ def test_a_workload_that_keeps_off_itself_is_a_rule(recorded: Recorded) -> None:
     assert any("node selectors and node affinity (1)" in note for note in recorded.trace.notes)
 
 
-async def test_usage_of_nobody_is_told_and_left_out(world: Cluster, tmp_path: Path) -> None:
+async def test_usage_of_nobody_is_told_and_left_out(world: World, tmp_path: Path) -> None:
     """One core; the pods of the past that are `web`'s, by their names or by kube-state-metrics, are not stray."""
     summary = await record(options(world, tmp_path / "out", days=A_FEW_STEPS), a_console(), without_waiting())
     of_workloads = (4 + 2) * 0.5 + 0.3 + 2 * 0.2 + 2 * 0.05 + 0.08
@@ -336,7 +405,7 @@ def test_a_young_prometheus_is_recorded_from_where_it_begins(recorded: Recorded)
     trace = recorded.trace
     span = trace.steps * STEP
 
-    assert 10 <= span <= 60
+    assert SETTLED_SECONDS - STEP <= span <= 90
     assert 0 == trace.starts_at % STEP
     assert trace.starts_at + span <= time.time()  # noqa: TID251  the cluster's clock is the real one
     assert any("of the 7 days asked for" in note for note in trace.notes)
@@ -356,62 +425,17 @@ def test_the_summary_counts_what_the_folder_holds(recorded: Recorded) -> None:
     assert str(summary) in recorded.said
 
 
-# a relay before Prometheus, which counts and refuses
-
-
-class Relay:
-    """Passes on what is asked, unless `refuse` answers itself. Usage that was asked for is remembered."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self.usage: list[tuple[str, str]] = []
-        """Query and start."""
-
-        self.refuse: Callable[[str, int], Awaitable[web.Response | None]] = nobody
-
-    async def answer(self, request: web.BaseRequest) -> web.Response:
-        query, steps = request.query["query"], 1
-        if "start" in request.query:
-            start, end, step = (float(request.query[word]) for word in ("start", "end", "step"))
-            steps = round((end - start) / step) + 1
-        if (refused := await self.refuse(query, steps)) is not None:
-            return refused
-        if is_usage(query):
-            self.usage.append((query, request.query["start"]))
-        async with aiohttp.ClientSession() as session, session.get(f"{self._target}{request.path_qs}") as response:
-            return web.Response(status=response.status, body=await response.read(), content_type="application/json")
-
-
-async def nobody(query: str, steps: int) -> web.Response | None:
-    return None
-
-
-def is_usage(query: str) -> bool:
-    return " and " in query and " >= " in query
+# through cuts and refusals
 
 
 @pytest.fixture
-async def relay(world: Cluster) -> AsyncIterator[tuple[Relay, str]]:
-    opened = Relay(world.prometheus_url)
+async def relay(world: World) -> AsyncIterator[tuple[Relay, str]]:
+    opened = Relay(world.cluster.prometheus_url, world.at)
     async with serving(opened.answer) as url:
         yield opened, url
 
 
-@asynccontextmanager
-async def serving(
-    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
-) -> AsyncIterator[str]:
-    """A server that answers like this; its URL."""
-    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        yield f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
-async def test_a_recording_that_was_refused_goes_on(world: Cluster, relay: tuple[Relay, str], tmp_path: Path) -> None:
+async def test_a_recording_that_was_refused_goes_on(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
     """What was read is not asked for again, nor is the API server, and the trace is whole."""
     relayed, url = relay
     console = a_console()
@@ -428,7 +452,7 @@ async def test_a_recording_that_was_refused_goes_on(world: Cluster, relay: tuple
     assert ["cpu-000000.npz", "cpu-000002.npz", "memory-000000.npz"] == kept
     assert "3 of " in said(console)
     begun = msgspec.json.decode((asked.out / ".partial" / "beginning.json").read_bytes(), type=Beginning)
-    assert least_samples(STEP / 0.25) == begun.least_samples
+    assert least_samples(STEP / SCRAPE) == begun.least_samples
     relayed.refuse = nobody
     without_api_server = msgspec.structs.replace(asked, kubernetes=Kubernetes(kubeconfig=str(tmp_path / "nothing")))
     await record(without_api_server, console, without_waiting())
@@ -439,9 +463,7 @@ async def test_a_recording_that_was_refused_goes_on(world: Cluster, relay: tuple
     assert_usage(trace)
 
 
-async def test_a_recording_that_was_interrupted_goes_on(
-    world: Cluster, relay: tuple[Relay, str], tmp_path: Path
-) -> None:
+async def test_a_recording_that_was_interrupted_goes_on(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
     """Ctrl-C while queries are under way loses these alone."""
     relayed, url = relay
     console, hanging = a_console(), asyncio.Event()
@@ -468,7 +490,7 @@ async def test_a_recording_that_was_interrupted_goes_on(
     assert "going on with the recording" in said(console)
 
 
-async def test_what_is_too_large_is_asked_in_parts(world: Cluster, relay: tuple[Relay, str], tmp_path: Path) -> None:
+async def test_what_is_too_large_is_asked_in_parts(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
     """By halves of the time, at last by namespaces; a Prometheus that is old enough gives all that was asked for."""
     relayed, url = relay
 
@@ -489,9 +511,7 @@ async def test_what_is_too_large_is_asked_in_parts(world: Cluster, relay: tuple[
     assert_usage(trace)
 
 
-async def test_what_cannot_be_made_smaller_is_an_error(
-    world: Cluster, relay: tuple[Relay, str], tmp_path: Path
-) -> None:
+async def test_what_cannot_be_made_smaller_is_an_error(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
     """It names the namespace, and what Prometheus said."""
     relayed, url = relay
 
@@ -505,7 +525,7 @@ async def test_what_cannot_be_made_smaller_is_an_error(
 
 
 async def test_containers_are_added_up_where_pods_are_not_measured(
-    world: Cluster, relay: tuple[Relay, str], tmp_path: Path
+    world: World, relay: tuple[Relay, str], tmp_path: Path
 ) -> None:
     """A Prometheus with cAdvisor's metrics only."""
     relayed, url = relay
@@ -523,7 +543,7 @@ async def test_containers_are_added_up_where_pods_are_not_measured(
 
 
 async def test_two_series_of_every_pod_end_the_recording(
-    world: Cluster, relay: tuple[Relay, str], tmp_path: Path
+    world: World, relay: tuple[Relay, str], tmp_path: Path
 ) -> None:
     """Two clusters in one Prometheus: it is said at the first part what to choose by."""
     _, url = relay
@@ -542,7 +562,7 @@ async def test_two_series_of_every_pod_end_the_recording(
             )
 
 
-async def test_an_api_server_that_is_away_is_named(world: Cluster, tmp_path: Path) -> None:
+async def test_an_api_server_that_is_away_is_named(world: World, tmp_path: Path) -> None:
     """With what has to be readable."""
     away = Kubernetes(kubeconfig=str(tmp_path / "nothing"))
     with pytest.raises(RecordError, match=r"the API server: .*list nodes and pods"):
@@ -551,25 +571,25 @@ async def test_an_api_server_that_is_away_is_named(world: Cluster, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-async def test_a_step_too_short_for_a_rate_is_an_error(world: Cluster, tmp_path: Path) -> None:
+async def test_a_step_too_short_for_a_rate_is_an_error(world: World, tmp_path: Path) -> None:
     """Of what is scraped every two seconds, a second holds one sample."""
-    settings = PrometheusSettings(url=world.prometheus_url, matchers={"job": "slow"})
+    settings = PrometheusSettings(url=world.url, matchers={"job": "slow"})
     asked = RecordOptions(prometheus=settings, out=tmp_path / "out", step=1, days=A_FEW_STEPS)
     with pytest.raises(RecordError, match="ask for longer steps"):
         await record(asked, a_console(), without_waiting())
 
 
-async def test_matchers_choose_the_series(world: Cluster, tmp_path: Path) -> None:
+async def test_matchers_choose_the_series(world: World, tmp_path: Path) -> None:
     """Only what has the label is looked for, and the error says so."""
-    settings = PrometheusSettings(url=world.prometheus_url, matchers={"cluster": "other"})
+    settings = PrometheusSettings(url=world.url, matchers={"cluster": "other"})
     asked = RecordOptions(prometheus=settings, out=tmp_path / "out", step=STEP, days=A_FEW_STEPS)
     with pytest.raises(RecordError, match=r"no CPU and memory of pods.*only cluster=other"):
         await record(asked, a_console(), without_waiting())
 
 
-async def usage_of(world: Cluster, metrics: str, matchers: dict[str, str], least: int) -> dict[str, list[float]]:
+async def usage_of(world: World, metrics: str, matchers: dict[str, str], least: int) -> dict[str, list[float]]:
     """By resource the values of the last minute: milli cores and MiB."""
-    settings, clock, found = PrometheusSettings(url=world.prometheus_url), SystemClock(), {}
+    settings, clock, found = PrometheusSettings(url=world.url), SystemClock(), {}
     async with connect_prometheus(settings, clock) as prometheus:
         at = await prometheus.time()
         for resource, scale in SCALES.items():
@@ -580,22 +600,21 @@ async def usage_of(world: Cluster, metrics: str, matchers: dict[str, str], least
 
 
 @pytest.mark.parametrize("metrics", METRICS)
-async def test_a_step_that_samples_do_not_cover_is_unknown(world: Cluster, metrics: str) -> None:
+async def test_a_step_that_samples_do_not_cover_is_unknown(world: World, metrics: str) -> None:
     """A minute of which there are a dozen seconds would read as a fifth of the usage."""
     running = {"instance": "alpha"}
-    some, none = await usage_of(world, metrics, running, 30), await usage_of(world, metrics, running, 200)
+    some, none = await usage_of(world, metrics, running, 20), await usage_of(world, metrics, running, 400)
 
     assert some["cpu"]
     assert len(some["cpu"]) == len(some["memory"])
     assert {"cpu": [], "memory": []} == none
 
 
-async def test_a_container_that_starts_anew_counts_once(world: Cluster) -> None:
+async def test_a_container_that_starts_anew_counts_once(world: World) -> None:
     """Its memory before and after is no sum; the pod's own cgroup and its sandbox are no containers."""
-    found = await usage_of(world, "containers", {"namespace": "anew"}, 30)
+    found = await usage_of(world, "containers", {"namespace": "anew"}, 20)
 
     assert [256] == found["memory"]
-    assert 100 < found["cpu"][0] < 1_000
     assert 1 == len(found["cpu"])
 
 

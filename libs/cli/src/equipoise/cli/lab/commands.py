@@ -102,6 +102,40 @@ def compare(
 
 
 @lab.command()
+@click.option("--prometheus", "prometheus_url", help="URL of the Prometheus that scrapes the kubelets.")
+@click.option("--kubeconfig", default="", help="Files, parted by colons; default: what KUBECONFIG names.")
+@click.option("--context", default="", help="Of the kubeconfig; default: the current one.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=7.0, show_default=True)
+@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds that a value spans.")
+@click.option(
+    "--config",
+    "configuration",
+    envvar="EQUIPOISE_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Says how to reach Prometheus and the API server (TLS, tokens).  [env: EQUIPOISE_CONFIG]",
+)
+@click.option("--out", "out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
+@output_option
+def record(
+    prometheus_url: str | None,
+    kubeconfig: str,
+    context: str,
+    days: float,
+    step: int,
+    configuration: Path | None,
+    out: Path,
+    output: str,
+) -> None:
+    """Record a week of a running cluster as a trace: reads only, and goes on where it was cut off."""
+    from equipoise.cli.lab.recording import run_record
+
+    run_record(
+        _document(configuration), prometheus_url=prometheus_url, kubeconfig=kubeconfig, context=context, days=days,
+        step=step, out=out, as_json=output == "json",
+    )  # fmt: skip
+
+
+@lab.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @descheduler_option
 @configuration_option

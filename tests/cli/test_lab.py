@@ -1,0 +1,103 @@
+"""`equipoise lab`: what people type, and what they get."""
+
+import csv
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from equipoise.cli.main import main
+
+
+def lab(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["lab", *arguments], catch_exceptions=False)
+
+
+def test_compare_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
+    """Of the example, without being told more; stock stands beside what was asked for."""
+    done = lab(
+        "compare", "--scenario", "fresh", "--policy", "profile", "--descheduler", "without", "--processes", "1",
+        "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+
+    assert done.exit_code == 0, done.output
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[row.index("fresh") + 1] for row in rows if "fresh" in row] == ["stock", "profile"]
+    assert "311 pods" in done.stderr
+    assert "nothing in it was measured" in done.stderr
+    assert (tmp_path / "out" / "index.html").stat().st_size > 10_000
+
+
+def test_json_is_one_object_per_run() -> None:
+    """With the figures that programs look at, and nothing else on standard output."""
+    done = lab(
+        "compare", "--scenario", "fresh", "--policy", "profile", "--descheduler", "without", "--processes", "1",
+        "-o", "json",
+    )  # fmt: skip
+
+    runs = json.loads(done.stdout)
+    assert {"stock", "profile"} == {run["policy"] for run in runs}
+    wanted = (
+        "scenario policy descheduler arrival_seed peak_spread median_spread p90_spread peak_std hours_above_90 "
+        "moved_share moves_per_hour moves_executable unplaced violations"
+    )
+    assert all(set(wanted.split()) <= run.keys() for run in runs)
+
+
+def test_a_folder_that_is_no_trace_says_what_a_trace_is(tmp_path: Path) -> None:
+    """Exit code 2: the input is wrong."""
+    done = lab("compare", "--trace", str(tmp_path))
+
+    assert done.exit_code == 2
+    assert "is no trace folder" in done.stderr
+
+
+def test_a_policy_that_nobody_has_is_named() -> None:
+    """With those that there are."""
+    done = lab("compare", "--policy", "best")
+
+    assert done.exit_code == 2
+    assert "no such policy: best" in done.stderr
+    assert "profile" in done.stderr
+
+
+def test_a_sweep_reads_paths_of_the_configuration(tmp_path: Path) -> None:
+    """A row for each combination; the second time there is nothing left to do."""
+    file = tmp_path / "sweep.csv"
+    arguments = (
+        "sweep", "--scenario", "fresh", "--descheduler", "without", "--processes", "1", "--out", str(file),
+        "--set", "scorer.policy.name=profile", "--set", "scorer.policy.resourceWeights.memory=0,1",
+    )  # fmt: skip
+
+    first, second = lab(*arguments), lab(*arguments)
+
+    assert (first.exit_code, second.exit_code) == (0, 0), first.output
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert ["0", "1"] == [row["scorer.policy.resourceWeights.memory"] for row in rows]
+    assert rows[0]["peak_spread"] != rows[1]["peak_spread"]
+
+
+def test_a_path_that_the_configuration_does_not_have_is_wrong_input(tmp_path: Path) -> None:
+    """Named as in any configuration."""
+    done = lab("sweep", "--set", "scorer.leastSpred=1", "--out", str(tmp_path / "sweep.csv"))
+
+    assert done.exit_code == 2
+    assert "leastSpred" in done.stderr
+
+
+def test_whatif_writes_its_report_beside_the_recording(tmp_path: Path) -> None:
+    """The week as it was and with its workloads rolled out, with every policy."""
+    from lab.traces import a_trace
+
+    from equipoise.lab.formats.folder import write
+
+    trace = a_trace(nodes=3, curves=((2_000.0,) * 96, (100.0,) * 96), replicas=(2, 4), placed=(0, 0, 1, 1, 2, 2))
+    write(trace, tmp_path)
+
+    done = lab("whatif", str(tmp_path), "--descheduler", "without", "--processes", "1")
+
+    assert done.exit_code == 0, done.output
+    assert "given" in done.stdout
+    assert "churn" in done.stdout
+    assert (tmp_path / "report" / "index.html").exists()
