@@ -48,4 +48,3 @@ def run_record(
         click.echo(msgspec.json.encode(summary, enc_hook=str))
     else:
         click.echo(f"{summary}\nnext: equipoise lab whatif {summary.folder}")
-
