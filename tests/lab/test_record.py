@@ -244,7 +244,7 @@ def all_settled(seen: Any) -> bool:
     return len(phases) == 11 and phases.count("Running") == 10 and phases.count("Succeeded") == 1
 
 
-SETTLED_SECONDS = 8
+SETTLED_SECONDS = 10
 
 
 class World(msgspec.Struct):
@@ -269,11 +269,11 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
         ]
     )
     await cluster.apply(MANIFESTS)
-    await cluster.wait("/api/v1/pods", all_settled)
+    await cluster.wait("/api/v1/pods", all_settled)  # until then kwok says that they use nothing
     counts = (
         f'count_over_time(pod_cpu_usage_seconds_total{{namespace=~"default|other",pod!~"once.*"}}[{SETTLED_SECONDS}s])'
     )
-    whole = f"min({counts}) >= {SETTLED_SECONDS / SCRAPE - 1}"
+    whole = f"min({counts}) >= {SETTLED_SECONDS / SCRAPE - 1} and vector(time()) > {time.time() + SETTLED_SECONDS}"  # noqa: TID251
     async with aiohttp.ClientSession() as session, asyncio.timeout(60):
         while True:
             async with session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": whole}) as response:
@@ -419,7 +419,7 @@ def test_the_summary_counts_what_the_folder_holds(recorded: Recorded) -> None:
 
     assert (3, 5, len(recorded.trace.pods)) == (summary.nodes, summary.workloads, summary.pods)
     assert recorded.trace.steps * STEP / 3600 == summary.hours
-    assert summary.missing < 0.2
+    assert 0 <= summary.missing < 0.5
     assert sum(file.stat().st_size for file in files) == summary.bytes
     assert all(file.is_file() for file in files)
     assert str(summary) in recorded.said
