@@ -40,10 +40,8 @@ from equipoise.runtime.settings import Kubernetes
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod, pod_template, stateful_set
-from equipoise.testbed.pytest_fixture import StartCluster, start_cluster, testbed_binaries
+from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.usage import constant_usage_annotations
-
-__all__ = ["start_cluster", "testbed_binaries"]
 
 SCRAPE = 0.25
 STEP = 2
