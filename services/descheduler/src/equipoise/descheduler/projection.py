@@ -3,7 +3,7 @@
 import msgspec
 
 from equipoise.contracts.fit import FitNode, Neighbours, neighbour_refusal, neighbours, node_refusal
-from equipoise.contracts.load import plus
+from equipoise.contracts.load import RESOURCES, known, plus
 from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Resource, shares
 
 
@@ -21,7 +21,13 @@ class Projection:
 
     def load_with(self, node: FleetNode, pod: MovablePod) -> dict[Resource, float]:
         """Expected load with one more pod."""
-        return shares(plus(self._usage[node.name], pod.usage), node.base)
+        # Asked for every target of every pod: written out, it takes a quarter of the time.
+        usage = self._usage[node.name]
+        return {
+            name: (used + (known(getattr(pod.usage, name)) or 0.0)) / whole
+            for name in RESOURCES
+            if (used := known(getattr(usage, name))) is not None and (whole := known(getattr(node.base, name)))
+        }
 
     def around(self, pod: MovablePod) -> Neighbours:
         """What the other pods mean to this one: gathered once, asked for every target."""

@@ -12,8 +12,13 @@ Document = dict[str, Any]
 
 EXTENDER_WEIGHT = 5
 
+PATIENT = "1s"
+"""httpTimeout of the demo, five times that of the shipped entry: here a whole cluster shares two cores with the scorer,
+and a pod that is placed without its answer may go home.
+"""
 
-def scheduler_configuration(extender_url: str | None) -> Document:
+
+def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms") -> Document:
     """The stock kube-scheduler, with Equipoise as an extender once it has joined."""
     if extender_url is None:
         return {}
@@ -23,7 +28,7 @@ def scheduler_configuration(extender_url: str | None) -> Document:
         "weight": EXTENDER_WEIGHT,
         "nodeCacheCapable": True,
         "ignorable": True,
-        "httpTimeout": "200ms",
+        "httpTimeout": timeout,
     }
     return {"extenders": [extender]}
 

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import (
+    PATIENT,
     compressed_document,
     equipoise_document,
     limits_in_force,
@@ -275,7 +276,7 @@ class Demo:
             async with asyncio.TaskGroup() as group:
                 for service in self.options.services:
                     group.create_task(supervisor.ready(service))
-            extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}")
+            extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=PATIENT)
             await asyncio.to_thread(self.cluster.restart_scheduler, extender)
             self.screen.say("Equipoise has joined")
             yield supervisor
