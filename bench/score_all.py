@@ -15,8 +15,8 @@ from equipoise.scorer.demand import expected_demand
 from equipoise.scorer.picture import Picture
 from equipoise.scorer.policies import ScoringPolicy
 from equipoise.scorer.policies.mix import Mix, Part
+from equipoise.scorer.policies.profile import Profile
 from equipoise.scorer.policies.single import SINGLE
-from equipoise.scorer.policies.water_level import WaterLevel
 from equipoise.scorer.wire import read_question, write_priorities
 
 NOW = 1_800_000_000.0
@@ -73,7 +73,7 @@ def main() -> None:
         taken = milliseconds(partial(policy.score, nodes, demand))
         say("score_all", taken, "ms", target=("<=", 1.0), policy=name)
         say("refresh_all", 1_000 * refresh, "ms", target=("<=", 20.0), policy=name)
-        if isinstance(policy, WaterLevel):
+        if isinstance(policy, Profile):
             prioritize_cpu(picture, names)
 
 

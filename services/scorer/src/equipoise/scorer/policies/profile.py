@@ -63,14 +63,13 @@ class Profile(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         base = nodes.base.T
         with np.errstate(over="ignore", invalid="ignore"):
             booked = days.booked[:, days.rows]
+            few = len(days.rows) * 4 < days.share.shape[1]
             # along[r][p]: over the day, how far a node is from the fleet in resource r while the pod uses p of it.
-            along = [
-                [
-                    ((days.share[row] @ pod)[days.rows] - days.mean[row] @ pod + booked[row] * pod.sum()) / base[column]
-                    for column, pod in enumerate(day)
-                ]
-                for row in range(len(RESOURCES))
-            ]
+            along = []
+            for row in range(len(RESOURCES)):
+                together = days.share[row][days.rows] @ day.T if few else (days.share[row] @ day.T)[days.rows]
+                promised = np.outer(booked[row], day.sum(axis=1))
+                along.append((together - day @ days.mean[row] + promised).T / base)
             alone = (day @ day.T)[:, :, np.newaxis] / base / base[:, np.newaxis]
             weights = self.resource_weights
             # (d + p)² − d² = 2dp + p², with d the distance to the fleet's mean and p the pod, as shares.
