@@ -6,6 +6,7 @@ from lab.traces import a_trace
 from equipoise.lab.compare import Question, beside_stock, compare, plans, policies_of
 from equipoise.lab.replay import GREEDY, STOCK, Settings
 from equipoise.lab.running import on_processes
+from equipoise.scorer.policies.mix import Mix, Part
 from equipoise.scorer.policies.single import SINGLE
 from equipoise.scorer.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ScorerSettings
@@ -45,6 +46,15 @@ def test_the_configured_policy_keeps_its_parameters() -> None:
     found = policies_of(("water_level", "profile", STOCK), own)
 
     assert {"water_level": own, "profile": SINGLE["profile"](), STOCK: None} == found
+
+
+def test_the_configured_policy_is_among_all() -> None:
+    """Also when it is a mix, which no other list holds."""
+    mix = Mix(parts=(Part(policy=WaterLevel()),))
+
+    found = plans(Question(scenarios=("fresh",), descheduler=(False,)), Settings(scorer=ScorerSettings(policy=mix)))
+
+    assert [mix] == [plan.scoring for plan in found if plan.policy == "mix"]
 
 
 def test_a_policy_that_nobody_has_is_named() -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 from lab.traces import a_trace
 
@@ -147,3 +148,35 @@ def test_work_beyond_a_nodes_cores_is_lost() -> None:
 
     assert math.isclose(0.2, figures.work_lost, abs_tol=1e-4)
     assert (24, 24) == (figures.hours_above_80, figures.hours_above_90)
+
+
+@pytest.mark.parametrize("policy", [STOCK, "profile"])
+def test_roll_outs_of_a_full_fleet_leave_no_pod_too_many(policy: str) -> None:
+    """A new pod that waits for room is no reason to make another, and what is scaled down stays down for its time."""
+    trace = a_trace(curves=(IDLE, IDLE), replicas=(8, 7), placed=[0, 0, 1, 1, 2, 2, 3, 3, 0, 1, 2, 3, 0, 1, 2],
+                    request_cpu_milli=2_000)  # fmt: skip
+
+    run = replayed(trace, "churn", policy)
+
+    assert 0 == run.figures.unplaced
+    total = run.after.sum(axis=0) / 100.0 * 8.0
+    assert pytest.approx([15 * 0.05] * 24, rel=1e-3) == total.tolist()
+
+
+@pytest.mark.parametrize(("days", "sample"), [(1, "in"), (2, "in"), (2.5, "in"), (3, "out")])
+def test_only_days_that_were_not_learned_are_out_of_sample(days: float, sample: str) -> None:
+    """One to learn, one to act, and one to judge: a shorter trace comes round to what was learned."""
+    curve = [IDLE[0] + step % 96 for step in range(round(96 * days))]
+
+    run = replayed(a_trace(curves=(curve,), placed=(0, 1, 2, 3)), "given")
+
+    assert sample == run.figures.sample
+    assert 24 == len(run.spread)
+
+
+def test_steps_that_do_not_divide_a_day_are_refused() -> None:
+    """Their hours would not be the day's."""
+    trace = msgspec.structs.replace(a_trace(), seconds_per_step=7_000.0)
+
+    with pytest.raises(ValueError, match="do not divide a day"):
+        replayed(trace, "given")

@@ -4,13 +4,14 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.replay import STOCK, Plan, Settings
 from equipoise.lab.run import Run
 from equipoise.lab.running import Job, on_dask, on_processes
-from equipoise.lab.sweep import Point, SweepError, combinations, sweep
+from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 from equipoise.lab.trace import Trace
 
 TRACE = a_trace(replicas=(3,))
@@ -62,6 +63,19 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
 
     assert ["5"] == [point.parameters["scorer.leastSpread"] for point in swept(points("2", "5"), file)]
     assert 2 == len(rows(file))
+
+
+def test_another_trace_is_another_sweep(tmp_path: Path) -> None:
+    """The same parameters on other input are not done yet."""
+    file, other = tmp_path / "out.csv", a_trace(replicas=(4,))
+    named = [
+        msgspec.structs.replace(point, inputs=digest(trace, Settings()))
+        for trace in (TRACE, other)
+        for point in points("2")
+    ]
+
+    assert [1, 1] == [len(swept([point], file)) for point in named]
+    assert 2 == len({row["inputs"] for row in rows(file)})
 
 
 def test_a_row_that_was_cut_off_is_made_again(tmp_path: Path) -> None:

@@ -196,7 +196,10 @@ class Collector:
         """Mean, and statistics where they are kept: nodes × (cores, bytes). Empty when samples do not cover it."""
         sampled, newest = self._rounds[-1]
         begin = sampled - window.length
-        before, older = self._early.get(window.name) or next(each for each in self._rounds if each[0] >= begin)
+        # Where no round was taken at its begin, the window reaches back to the one before.
+        before, older = self._early.get(window.name) or next(
+            (each for each in reversed(self._rounds) if each[0] <= begin), self._rounds[0]
+        )
         if (length := sampled - before) < _COVERED * window.length:
             return {}
         told = {"mean": (newest - older) / length}

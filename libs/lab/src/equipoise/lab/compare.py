@@ -19,8 +19,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be compared. Without a word on it, everything."""
 
     scenarios: tuple[Scenario, ...] = tuple(SCENARIOS)
-    policies: tuple[str, ...] = (STOCK, GREEDY, *SINGLE)
-    """Names of policies, STOCK, GREEDY; the configured policy counts under its name."""
+    policies: tuple[str, ...] = ()
+    """Names of policies, STOCK, GREEDY; the configured policy counts under its name. None: all, that one among them."""
 
     descheduler: tuple[bool, ...] = (False, True)
     arrivals: tuple[int, ...] = (1,)
@@ -51,7 +51,8 @@ def plans(question: Question, settings: Settings) -> list[Plan]:
     Where a trace's own placement is all that happens (`given` without the descheduler) one replay says it all, and the
     greedy reference places afresh only. Raises ValueError for a policy that nobody has.
     """
-    policies = {STOCK: None} | policies_of(question.policies, settings.scorer.policy)
+    names = question.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE, policy_name(settings.scorer.policy))))
+    policies = {STOCK: None} | policies_of(names, settings.scorer.policy)
     found = []
     for scenario in question.scenarios:
         for name, policy in policies.items():

@@ -1,6 +1,6 @@
 """The life of pods in a replay: created, given a node, started, evicted, gone. Times are seconds of the trace."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -79,13 +79,19 @@ class Kubernetes:
         self._alive: dict[int, dict[str, LivingPod]] = defaultdict(dict)
         """By workload and UID, oldest first."""
 
+        self._desired: Counter[int] = Counter()
+        """By workload: how many pods it should have."""
+
         self.pods: dict[str, LivingPod] = {}
         self._pending: deque[LivingPod] = deque()
 
     @property
     def unplaced(self) -> int:
-        """Pods that no node has room for."""
-        return len(self._pending)
+        """Pods that workloads should have and that are on no node."""
+        return sum(
+            max(0, desired - sum(pod.node >= 0 for pod in self._staying(workload)))
+            for workload, desired in self._desired.items()
+        )
 
     @property
     def placed(self) -> list[tuple[int, int]]:
@@ -96,10 +102,12 @@ class Kubernetes:
 
     def run_on(self, workload: int, node: str, now: float) -> None:
         """A pod that has been running there for long, wherever requests would have put it."""
+        self._desired[workload] += 1
         self._run(self._new(workload, now - _LONG_AGO), self._nodes[node], now)
 
     def create_alone(self, workload: int, now: float) -> None:
         """A pod that kube-scheduler gave its node long ago, before anybody watched."""
+        self._desired[workload] += 1
         pod = self._new(workload, now - _LONG_AGO)
         node = self._scheduling.choose_alone(pod.kind)
         if node is None:
@@ -116,7 +124,12 @@ class Kubernetes:
 
     # what happens
 
-    def create(self, workload: int, now: float) -> LivingPod:
+    def scale_up(self, workload: int, now: float) -> None:
+        """The workload should have one pod more."""
+        self._desired[workload] += 1
+        self._create(workload, now)
+
+    def _create(self, workload: int, now: float) -> LivingPod:
         """A new pod, which is given a node at once if there is one."""
         pod = self._new(workload, now)
         self._schedule(pod, now)
@@ -128,22 +141,30 @@ class Kubernetes:
         self._kinds[workload] = pod_kind(self._trace.workloads[workload], workload, revision=kind.revision + 1)
 
     def replace_oldest(self, workload: int, now: float) -> None:
-        """One step of a roll-out: a new pod, and when it runs the oldest one leaves."""
-        old = next((pod for pod in self._alive[workload].values() if not pod.terminating and pod.node >= 0), None)
-        new = self.create(workload, now)
-        if old is not None:
-            new.when_running.append(lambda then: self.remove(old, then))
+        """One step of a roll-out: a new pod, and when it runs the oldest one leaves, if there is one too many."""
+        new = self._create(workload, now)
+        new.when_running.append(lambda then: self._shrink(workload, then))
+
+    def _staying(self, workload: int) -> list[LivingPod]:
+        return [pod for pod in self._alive[workload].values() if not pod.terminating]
+
+    def _shrink(self, workload: int, now: float) -> None:
+        staying = self._staying(workload)
+        if len(staying) > self._desired[workload]:
+            self.remove(staying[0], now)
 
     def remove_youngest(self, workload: int, now: float) -> None:
         """The workload is scaled down by one."""
-        pods = [pod for pod in self._alive[workload].values() if not pod.terminating]
-        if pods:
-            self.remove(pods[-1], now)
+        self._desired[workload] -= 1
+        if staying := self._staying(workload):
+            self.remove(staying[-1], now)
 
-    def evict(self, pod: LivingPod, now: float) -> LivingPod:
-        """The pod leaves; its controller creates another at once, which is returned."""
+    def evict(self, pod: LivingPod, now: float) -> None:
+        """The pod leaves; its controller creates another at once where one is missing then."""
         self.remove(pod, now)
-        return self.create(pod.kind.workload, now)
+        workload = pod.kind.workload
+        if len(self._staying(workload)) < self._desired[workload]:
+            self._create(workload, now)
 
     def remove(self, pod: LivingPod, now: float) -> None:
         """The pod is asked to leave; it is gone when its grace is over."""

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -39,6 +40,9 @@ GREEDY = "greedy"
 _HOUR = 3_600.0
 _UNDATED = 1_767_225_600.0
 """Where traces without dates begin: 2026-01-01T00:00Z."""
+
+_LEARNED_AND_ACTED = 2
+"""Days before the judged ones. A shorter trace is repeated, so that what is judged was learned before."""
 
 _FINEST_TICK = 300.0
 _LAG = 20.0
@@ -81,8 +85,11 @@ class Replay:
     """Runs once."""
 
     def __init__(self, trace: Trace, plan: Plan, settings: Settings | None = None) -> None:
+        """Raises ValueError for a trace whose steps do not divide a day."""
+        if DAY % trace.seconds_per_step:
+            raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
         settings = settings or Settings()
-        self._trace = trace = _shuffled(trace)
+        self._trace = trace = _shuffled(_whole_days(trace))
         self._plan = plan
         self._origin = trace.starts_at or _UNDATED
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
@@ -108,10 +115,11 @@ class Replay:
             origin=self._origin,
         )  # fmt: skip
         self._levelling = self._leveller(settings, load) if plan.descheduler else None
-        days = max(1, round(self._curves.length / DAY))
+        days = int(self._curves.length // DAY)
         self._begin = DAY
         self._judged_from = 2 * DAY
-        self._end = max(3.0, float(days)) * DAY
+        self._end = max(3, days) * DAY
+        self._sample: Literal["in", "out"] = "out" if days > _LEARNED_AND_ACTED else "in"
         self._hours: list[Array] = []
 
     def run(self) -> Run:
@@ -240,12 +248,12 @@ class Replay:
             policy=plan.policy,
             descheduler=plan.descheduler,
             arrival_seed=plan.seed,
-            sample="in" if self._curves.length <= DAY else "out",
+            sample=self._sample,
             nodes=len(self._trace.nodes),
             pods=len(self._trace.pods),
             work_lost=round(world.lost / done, 6) if done else 0.0,
             moved=moved,
-            moved_share=round(moved / len(self._trace.pods), 4),
+            moved_share=round(moved / max(1, len(self._trace.pods)), 4),
             moves_per_hour=round(moved / hours, 2),
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
             refused=dict(refused),
@@ -262,6 +270,14 @@ class Replay:
             after=after,
             spread=tuple(round(float(value), 2) for value in spread(load[:, :, 0])),
         )
+
+
+def _whole_days(trace: Trace) -> Trace:
+    """Without the part of a day at its end: repeated, it would shift the hours."""
+    steps = trace.steps - trace.steps % round(DAY / trace.seconds_per_step)
+    if not steps:
+        return trace
+    return msgspec.structs.replace(trace, cpu_milli=trace.cpu_milli[:, :steps], memory_mib=trace.memory_mib[:, :steps])
 
 
 def _shuffled(trace: Trace) -> Trace:

@@ -41,7 +41,7 @@ def fresh(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.R
     order = [pod.workload for pod in trace.pods]
     chance.shuffle(order)
     for number, workload in enumerate(order):
-        agenda.at(begin + number * _PAUSE_BETWEEN_ARRIVALS, partial(kubernetes.create, workload))
+        agenda.at(begin + number * _PAUSE_BETWEEN_ARRIVALS, partial(kubernetes.scale_up, workload))
     return begin + len(order) * _PAUSE_BETWEEN_ARRIVALS
 
 
@@ -63,7 +63,7 @@ def churn(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.R
             away = begin + chance.uniform(0.0, DAY - 2 * _SCALED_FOR)
             for _ in range(replicas // 4):
                 agenda.at(away, partial(kubernetes.remove_youngest, workload))
-                agenda.at(away + _SCALED_FOR, partial(kubernetes.create, workload))
+                agenda.at(away + _SCALED_FOR, partial(kubernetes.scale_up, workload))
     return begin + DAY
 
 

@@ -1,12 +1,14 @@
 """Many settings on one trace; a row of a CSV file for each, written as it is known, so that a cut loses nothing."""
 
 import csv
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
 import msgspec
 
+from equipoise.contracts.settings import Section
 from equipoise.lab.run import Figures, Run
 from equipoise.lab.running import Job, Runner
 from equipoise.lab.trace import Trace
@@ -19,13 +21,23 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """By path in the configuration: the value as it was written."""
 
     job: Job
+    inputs: str = ""
+    """Of trace and configuration, a digest: the same parameters on another trace are another replay."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """Tells the replays of a sweep apart: parameters, scenario, policy, descheduler, order of arrivals, weight."""
         plan = self.job.plan
         words = (plan.scenario, plan.policy, str(plan.descheduler), str(plan.seed), str(plan.weight))
-        return (*self.parameters.values(), *words)
+        return (*self.parameters.values(), *words, self.inputs)
+
+
+def digest(trace: Trace, settings: Section) -> str:
+    """Twelve letters that change with the trace or with any setting."""
+    found = hashlib.sha256(msgspec.json.encode([trace.nodes, trace.workloads, trace.pods, trace.rules]))
+    found.update(trace.cpu_milli.tobytes() + trace.memory_mib.tobytes())
+    found.update(repr(settings).encode())
+    return found.hexdigest()[:12]
 
 
 class SweepError(ValueError):
@@ -37,7 +49,7 @@ def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
-_OWN = ("scenario", "policy", "descheduler", "arrival_seed", "weight")
+_OWN = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "inputs")
 _FIGURES = tuple(name for name in Figures.__struct_fields__ if name not in (*_OWN, "refused"))
 
 

@@ -194,11 +194,13 @@ def sweep(
     """Replay a trace under many settings of the configured policy. What the file holds already is not done again."""
     from equipoise.cli.lab.sweeping import run_sweep
 
-    values = dict(_assignment(assignment) for assignment in assignments)
-    try:
-        wanted = [int(weight) for weight in weights.split(",")]
-    except ValueError:
-        raise click.UsageError(f"--weight: {weights!r} is no list of whole numbers") from None
+    given = [_assignment(assignment) for assignment in assignments]
+    values = dict(given)
+    if len(values) < len(given):
+        raise click.UsageError("--set names a path twice: give all of its values at once, parted by commas")
+    if not all(weight.isdecimal() and int(weight) for weight in weights.split(",")):
+        raise click.UsageError(f"--weight: {weights!r} is no list of whole numbers from 1 on")
+    wanted = [int(weight) for weight in weights.split(",")]
     run_sweep(
         _trace(folder, nodes, seed),
         values,
@@ -236,9 +238,14 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     from equipoise.lab.formats import TraceError, load_trace
 
     try:
-        return load_trace(folder or FOLDER, nodes=nodes, seed=seed)
+        trace = load_trace(folder or FOLDER, nodes=nodes, seed=seed)
     except TraceError as error:
         raise WrongInput(str(error)) from error
+    if 86_400 % trace.seconds_per_step:
+        raise WrongInput(f"{trace.name}: steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
+    if not trace.pods:
+        raise WrongInput(f"{trace.name}: the trace has no pod whose usage is known, so there is nothing to replay")
+    return trace
 
 
 def _document(configuration: Path | None) -> dict[str, Any]:

@@ -42,5 +42,8 @@ def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
                 raise WrongInput(f"--set {path}: {parent} is no section of the configuration")
-        section[name] = yaml.safe_load(value)
+        try:
+            section[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise WrongInput(f"--set {path}: {value!r} is no YAML value") from error
     return copy

@@ -12,7 +12,7 @@ from equipoise.cli.lab.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
 from equipoise.lab.replay import Plan, policy_name
 from equipoise.lab.running import Job, on_dask, on_processes
-from equipoise.lab.sweep import Point, SweepError, combinations, sweep
+from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 from equipoise.lab.trace import Trace
 
 
@@ -36,12 +36,14 @@ def run_sweep(
     for parameters in combinations(values):
         settings = settings_of(changed(document, parameters))
         policy = settings.scorer.policy
+        inputs = digest(trace, settings)
         for scenario in wanted:
             for levelled in descheduler:
                 for weight in weights:
                     points += [
                         Point(
                             parameters=parameters,
+                            inputs=inputs,
                             job=Job(
                                 settings=settings,
                                 plan=Plan(
@@ -63,6 +65,10 @@ def run_sweep(
                 report(f"{title(run.figures)} {' '.join(point.parameters.values())}")
     except SweepError as error:
         raise WrongInput(str(error)) from error
+    except OSError as error:
+        if address is None:
+            raise
+        raise WrongInput(f"--dask {address}: no scheduler answers there ({error})") from error
     except ModuleNotFoundError as error:
         raise WrongInput(f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})") from error
     click.echo(f"{len(points)} replays are in {out}")
