@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from equipoise.lab.replay import GREEDY, STOCK, Plan, Settings, policy_name
+from equipoise.lab.replay import GREEDY, STOCK, Plan, Settings
 from equipoise.lab.run import Run, Scenario
 from equipoise.lab.running import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.lab.trace import Trace
-from equipoise.scorer.policies import ScoringPolicy
+from equipoise.scorer.policies import ScoringPolicy, name_of
 from equipoise.scorer.policies.single import SINGLE
 
 REFERENCES = (STOCK, GREEDY)
@@ -31,7 +31,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 def policies_of(names: Sequence[str], configured: ScoringPolicy) -> dict[str, ScoringPolicy | None]:
     """Each name's policy, with the configured one's own parameters. Raises ValueError for a name that nobody has."""
-    own = policy_name(configured)
+    own = name_of(configured)
     found: dict[str, ScoringPolicy | None] = {}
     for name in names:
         if name in REFERENCES:
@@ -51,7 +51,7 @@ def plans(question: Question, settings: Settings) -> list[Plan]:
     Where a trace's own placement is all that happens (`given` without the descheduler) one replay says it all, and the
     greedy reference places afresh only. Raises ValueError for a policy that nobody has.
     """
-    names = question.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE, policy_name(settings.scorer.policy))))
+    names = question.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE, name_of(settings.scorer.policy))))
     policies = {STOCK: None} | policies_of(names, settings.scorer.policy)
     found = []
     for scenario in question.scenarios:

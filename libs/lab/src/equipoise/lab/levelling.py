@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger import Entry, Ledger, entry_of
 from equipoise.binder.limits import Limits, Refusal
 from equipoise.binder.limits import Move as LimitedMove
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
-from equipoise.contracts.load import RESOURCES, Stay, compensated, is_fresh, plus, usable_window
+from equipoise.contracts.load import Stay, compensated, is_fresh, plus, usable_window
 from equipoise.contracts.messages import (
     EvictionIntent,
     EvictionOutcome,
@@ -25,18 +26,16 @@ from equipoise.contracts.messages import (
     PlacedPod,
     Resources,
 )
-from equipoise.contracts.requests import Amounts
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.cool_downs import resting
-from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
 from equipoise.descheduler.flights import Arrival
 from equipoise.descheduler.intents import intent_of
 from equipoise.descheduler.later import Later
 from equipoise.descheduler.memory import Memory
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies import Strategy, name_of
+from equipoise.descheduler.strategies import name_of, readings
 
 _EPOCH = LeaseEpoch(lease_uid="lab", transitions=0, holder="lab")
 
@@ -110,7 +109,7 @@ class Levelling:
         fleet = self._fleet(now)
         for strategy in self._settings.strategies:
             name = name_of(strategy)
-            self._memory.count(name, _readings(strategy, fleet), now)
+            self._memory.count(name, readings(strategy, fleet, strategy.verdicts(fleet)), now)
             plan = strategy.plan(fleet, self._memory.abnormal(name))
             for move in plan.moves:
                 intent = intent_of(move, strategy=name, now=now, life=self._settings.intent_life, epoch=_EPOCH)
@@ -124,37 +123,23 @@ class Levelling:
     def _settle(self, intent: EvictionIntent, now: float) -> None:
         self.tally.proposed += 1
         refusal = self._refusal(intent, now)
-        outcome, detail, limit, room_at = Outcome.EVICTED, "", "", None
+        verdict = Verdict(outcome=Outcome.EVICTED)
         if refusal is not None:
-            outcome, detail, limit, room_at = Outcome.REJECTED_LIMIT, refusal.why, refusal.limit, refusal.room_at
+            verdict = Verdict(
+                outcome=Outcome.REJECTED_LIMIT, detail=refusal.why, limit=refusal.limit, room_at=refusal.room_at
+            )
         else:
             entry = entry_of(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
             self._ledger = self._ledger.reserve(entry, epoch=_EPOCH)
             if self._evict(intent):
-                self._ledger = self._ledger.settle(intent.id, outcome, now)
+                self._ledger = self._ledger.settle(intent.id, verdict.outcome, now)
                 self.tally.evicted += 1
             else:
                 self._ledger = self._ledger.release(intent.id)
-                outcome, detail = Outcome.REJECTED_FIT, "no node has room for the replacement"
-        if outcome is not Outcome.EVICTED:
-            self.tally.refused[limit or detail] += 1
-        told = EvictionOutcome(
-            intent_id=intent.id,
-            outcome=outcome,
-            detail=detail,
-            pod_uid=intent.pod_uid,
-            namespace=intent.namespace,
-            pod=intent.pod,
-            node=intent.node,
-            workload=intent.workload,
-            target=intent.target,
-            reason=intent.reason,
-            relief=intent.relief,
-            decided_at=intent.decided_at,
-            settled_at=now,
-            limit=limit,
-            room_at=room_at,
-        )
+                verdict = Verdict(outcome=Outcome.REJECTED_FIT, detail="no node has room for the replacement")
+        if verdict.outcome is not Outcome.EVICTED:
+            self.tally.refused[verdict.limit or verdict.detail] += 1
+        told = verdict.on(intent, now)
         self._memory.settled(told, now)
         self._say(told)
 
@@ -235,7 +220,12 @@ class Levelling:
             sampled_at={window: heard.windows[window].sampled_at for window in usage},
             coming=coming,
             leaving=leaving,
-            pods=Later(lambda: [self._movable(pod, name, heard, now) for pod in placement.pods]),
+            pods=Later(
+                lambda: [
+                    self._movable(pod, name, heard, fits, now)
+                    for pod, fits in zip(placement.pods, fit.pods, strict=True)
+                ]
+            ),
             fit=fit,
         )
 
@@ -272,7 +262,7 @@ class Levelling:
             leaving += flight.node == placement.node
         return coming, leaving
 
-    def _movable(self, pod: PlacedPod, node: str, heard: NodeUtilization, now: float) -> MovablePod:
+    def _movable(self, pod: PlacedPod, node: str, heard: NodeUtilization, fit: FitPod, now: float) -> MovablePod:
         return MovablePod(
             uid=pod.uid,
             namespace=pod.namespace,
@@ -284,7 +274,7 @@ class Levelling:
             qos=pod.qos,
             created_at=pod.placed_at,
             protection=self._protection(pod, node, now),
-            fit=FitPod(uid=pod.uid, namespace=pod.namespace, name=pod.name, requests=_amounts(pod.requests)),
+            fit=fit,
         )
 
     def _protection(self, pod: PlacedPod, node: str, now: float) -> str:
@@ -323,20 +313,3 @@ def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:
         consecutive_abnormalities=max(1, round(settings.consecutive_abnormalities / factor)),
         max_intents_per_evaluation=round(settings.max_intents_per_evaluation * factor),
     )
-
-
-def _amounts(requests: Resources) -> Amounts:
-    return {name: amount for name in RESOURCES if (amount := getattr(requests, name)) is not None}
-
-
-def _readings(strategy: Strategy, fleet: Fleet) -> list[Reading]:
-    windows = strategy.windows_of(fleet)
-    nodes = {node.name: node for node in fleet.nodes}
-    return [
-        Reading(
-            node=verdict.node,
-            abnormal=None if verdict.state == "unknown" else verdict.state == "hot",
-            sampled_at=nodes[verdict.node].oldest_sample(windows),
-        )
-        for verdict in strategy.verdicts(fleet)
-    ]

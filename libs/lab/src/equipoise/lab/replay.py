@@ -28,7 +28,7 @@ from equipoise.lab.scheduling import Extended, Fractional, Plain
 from equipoise.lab.trace import Array, Trace
 from equipoise.lab.world import Curves, World
 from equipoise.scorer.picture import Picture as Knowledge
-from equipoise.scorer.policies import POLICIES, ScoringPolicy
+from equipoise.scorer.policies import ScoringPolicy
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"
@@ -287,11 +287,6 @@ def _shuffled(trace: Trace) -> Trace:
     nodes = list(trace.nodes)
     random.Random(0).shuffle(nodes)
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
-
-
-def policy_name(policy: ScoringPolicy) -> str:
-    """The name that a configuration calls it by."""
-    return next(name for name, kind in POLICIES.items() if isinstance(policy, kind))
 
 
 def _knowledge(plan: Plan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> Knowledge:

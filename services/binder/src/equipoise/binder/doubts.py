@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from equipoise.contracts.load import is_fresh
-from equipoise.contracts.messages import EvictionIntent, LeaseEpoch, Outcome, UtilizationCycle
+from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, LeaseEpoch, Outcome, UtilizationCycle
 from equipoise.contracts.objects import Lease
 from equipoise.contracts.settings import LoadSettings
 
@@ -23,6 +23,26 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     room_at: float | None = None
     """When that limit may have room again, as far as time alone decides."""
+
+    def on(self, intent: EvictionIntent, settled_at: float) -> EvictionOutcome:
+        """The intent's outcome."""
+        return EvictionOutcome(
+            intent_id=intent.id,
+            outcome=self.outcome,
+            detail=self.detail,
+            pod_uid=intent.pod_uid,
+            namespace=intent.namespace,
+            pod=intent.pod,
+            node=intent.node,
+            workload=intent.workload,
+            target=intent.target,
+            reason=intent.reason,
+            relief=intent.relief,
+            decided_at=intent.decided_at,
+            settled_at=settled_at,
+            limit=self.limit,
+            room_at=self.room_at,
+        )
 
 
 def _stale(detail: str) -> Verdict:

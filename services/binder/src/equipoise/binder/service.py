@@ -21,7 +21,6 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.contracts import subjects
 from equipoise.contracts.messages import (
     EvictionIntent,
-    EvictionOutcome,
     NodePlacement,
     NodeUtilization,
     Outcome,
@@ -240,23 +239,7 @@ class Binder:
 
     async def _publish(self, intent: EvictionIntent, verdict: Verdict, settled_at: float) -> None:
         """Exactly one outcome per intent: the bus drops a second one with the same id."""
-        outcome = EvictionOutcome(
-            intent_id=intent.id,
-            outcome=verdict.outcome,
-            detail=verdict.detail,
-            pod_uid=intent.pod_uid,
-            namespace=intent.namespace,
-            pod=intent.pod,
-            node=intent.node,
-            workload=intent.workload,
-            target=intent.target,
-            reason=intent.reason,
-            relief=intent.relief,
-            decided_at=intent.decided_at,
-            settled_at=settled_at,
-            limit=verdict.limit,
-            room_at=verdict.room_at,
-        )
+        outcome = verdict.on(intent, settled_at)
         subject = subjects.eviction_outcome(intent.namespace, intent.pod)
         await self._bus.publish(subject, outcome, message_id=intent.id)
         self._outcomes.labels(verdict.outcome.value).inc()

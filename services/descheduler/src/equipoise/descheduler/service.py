@@ -14,7 +14,6 @@ from equipoise.contracts.messages import (
     EvictionOutcome,
     LeaseEpoch,
     NodeUtilization,
-    NodeVerdict,
     UtilizationCycle,
     WorkloadUtilization,
 )
@@ -22,7 +21,6 @@ from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.coverage import blindness, skew_of
-from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, IntentLimits, Move, Plan
 from equipoise.descheduler.heard import Heard
 from equipoise.descheduler.intents import decision_of, intent_of
@@ -31,7 +29,7 @@ from equipoise.descheduler.memory import Memory
 from equipoise.descheduler.misread import misread_annotations
 from equipoise.descheduler.picture import Picture, Remembered, Watched, arrivals_of, pods_of
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies import Strategy, name_of
+from equipoise.descheduler.strategies import name_of, readings
 from equipoise.descheduler.telemetry import Telemetry
 from equipoise.descheduler.watching import Watching
 from equipoise.runtime.bus import Bus, BusError, Delivery, Refused
@@ -182,7 +180,7 @@ class Descheduler:
             name = name_of(strategy)
             verdicts = strategy.verdicts(fleet)
             self._telemetry.saw(name, verdicts)
-            counts = self._memory.count(name, _readings(strategy, fleet, verdicts), now)
+            counts = self._memory.count(name, readings(strategy, fleet, verdicts), now)
             plan = Plan(why=blind) if blind else strategy.plan(fleet, self._memory.abnormal(name))
             moves = [move for move in plan.moves if move.pod.uid not in taken]
             taken |= {move.pod.uid for move in moves}
@@ -296,17 +294,3 @@ class Descheduler:
                         f"descheduler.strategies: {name_of(strategy)} asks for window {window!r}, "
                         f"load.windows has {', '.join(known)}"
                     )
-
-
-def _readings(strategy: Strategy, fleet: Fleet, verdicts: Sequence[NodeVerdict]) -> list[Reading]:
-    """The verdicts as they count."""
-    windows = strategy.windows_of(fleet)
-    samples = {node.name: node.oldest_sample(windows) for node in fleet.nodes}
-    return [
-        Reading(
-            node=verdict.node,
-            abnormal=None if verdict.state == "unknown" else verdict.state == "hot",
-            sampled_at=samples[verdict.node],
-        )
-        for verdict in verdicts
-    ]

@@ -42,7 +42,7 @@ from equipoise.scorer.extender import Extender
 from equipoise.scorer.fleet_review import HOUR, Reviewer
 from equipoise.scorer.metrics import ScorerMetrics
 from equipoise.scorer.picture import Picture, Prioritized
-from equipoise.scorer.policies import POLICIES, ScoringPolicy
+from equipoise.scorer.policies import name_of
 from equipoise.scorer.sampling import Sampler
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shadow import Shadow
@@ -77,11 +77,11 @@ class Scorer:
         self._health = health
         self._metrics = ScorerMetrics(metrics)
         policy, shadow = settings.policy, settings.shadow
-        self._shadow = None if shadow is None else Shadow(shadow, _name_of(shadow), least_spread=settings.least_spread)
+        self._shadow = None if shadow is None else Shadow(shadow, name_of(shadow), least_spread=settings.least_spread)
         self._picture = Picture(
             load=load,
             policy=policy,
-            policy_name=_name_of(policy),
+            policy_name=name_of(policy),
             least_spread=settings.least_spread,
             reservation=settings.reservation,
             after_eviction=settings.after_eviction,
@@ -301,7 +301,3 @@ class Scorer:
             if missing and len(missing) == len(wanted):
                 text = f"the {key} looks at windows {', '.join(missing)}, load.windows has {', '.join(configured)}"
             self._health.problem(key, text)
-
-
-def _name_of(policy: ScoringPolicy) -> str:
-    return next(name for name, kind in POLICIES.items() if isinstance(policy, kind))

@@ -18,16 +18,16 @@ class Report(Protocol):
 
 
 @contextmanager
-def progress(total: int, done: int = 0) -> Iterator[Report]:
-    """`done` of `total` replays are there already."""
+def progress(total: int) -> Iterator[Report]:
+    """Of `total` replays."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("replaying", total=total, completed=done)
+            task = bar.add_task("replaying", total=total)
             yield lambda what: bar.update(task, advance=1, description=what)
         return
-    last, count = time.monotonic(), done
+    last, count = time.monotonic(), 0
 
     def line(what: str) -> None:
         nonlocal last, count

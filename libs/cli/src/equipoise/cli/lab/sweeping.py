@@ -10,10 +10,11 @@ from equipoise.cli.endings import WrongInput
 from equipoise.cli.lab.comparing import title
 from equipoise.cli.lab.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
-from equipoise.lab.replay import Plan, policy_name
+from equipoise.lab.replay import Plan
 from equipoise.lab.running import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 from equipoise.lab.trace import Trace
+from equipoise.scorer.policies import name_of
 
 
 def run_sweep(
@@ -48,7 +49,7 @@ def run_sweep(
                                 settings=settings,
                                 plan=Plan(
                                     scenario=scenario,
-                                    policy=policy_name(policy),
+                                    policy=name_of(policy),
                                     scoring=policy,
                                     descheduler=levelled,
                                     seed=seed,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from equipoise.contracts.messages import NodeVerdict
+from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, Plan
 from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 
@@ -37,3 +38,17 @@ STRATEGIES: Mapping[str, type[Strategy]] = {"low_node_load": LowNodeLoad}
 def name_of(strategy: Strategy) -> str:
     """The name that configuration, subjects and intents call it by."""
     return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))
+
+
+def readings(strategy: Strategy, fleet: Fleet, verdicts: Sequence[NodeVerdict]) -> list[Reading]:
+    """The verdicts as they count."""
+    windows = strategy.windows_of(fleet)
+    samples = {node.name: node.oldest_sample(windows) for node in fleet.nodes}
+    return [
+        Reading(
+            node=verdict.node,
+            abnormal=None if verdict.state == "unknown" else verdict.state == "hot",
+            sampled_at=samples[verdict.node],
+        )
+        for verdict in verdicts
+    ]
