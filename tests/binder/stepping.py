@@ -49,6 +49,9 @@ class SteppingKube:
     async def get(self, resource: Resource[Any], name: str, namespace: str = "") -> Any:
         return await self._steps.around(f"get {resource.plural}", lambda: self._kube.get(resource, name, namespace))
 
+    async def find_scalable(self, group: str, kind: str) -> Any:
+        return await self._steps.around("discover", lambda: self._kube.find_scalable(group, kind))
+
     async def create(self, resource: Resource[Any], value: Any) -> Any:
         return await self._steps.around(f"create {resource.plural}", lambda: self._kube.create(resource, value))
 

@@ -20,10 +20,10 @@ NO_RIGHT = 'pods "a" is forbidden: User "b" cannot create resource "pods/evictio
         (404, "", {}, "refused", Outcome.ALREADY_GONE),
         (409, WRONG_UID, {}, "refused", Outcome.UID_CHANGED),
         (409, "the object has been modified", {}, "later", None),
-        (429, "needs 2 healthy pods", {"disruption_budget": True}, "refused", Outcome.BLOCKED_PDB),
+        (429, "needs 2 healthy pods", {"disruption_budget": True}, "blocked", Outcome.BLOCKED_PDB),
         (429, "still being processed", {"disruption_budget": True, "retry_after": 10.0}, "later", None),
-        (429, "Too many requests, please try again later.", {"retry_after": 1.0}, "later", None),
-        (429, "", {}, "later", None),
+        (429, "Too many requests, please try again later.", {"retry_after": 1.0}, "throttled", None),
+        (429, "", {}, "throttled", None),
         (403, "forbidden", {}, "refused", Outcome.FAILED),
         (403, NO_RIGHT, {}, "refused", Outcome.FAILED),
         (403, NO_RIGHT, {"dry_run": True}, "done", Outcome.DRY_RUN),
@@ -34,6 +34,8 @@ NO_RIGHT = 'pods "a" is forbidden: User "b" cannot create resource "pods/evictio
         (500, "etcd", {}, "unknown", None),
         (504, "", {}, "unknown", None),
         (0, "connection reset", {}, "unknown", None),
+        (302, "elsewhere", {}, "strange", None),
+        (202, "", {}, "strange", None),
     ],
 )
 def test_every_answer(

@@ -1,6 +1,7 @@
 """A binder may die, or fall asleep, at any point of its way: one outcome, at most one eviction, no limit broken."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -9,15 +10,17 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from binder.stepping import SteppingBus, SteppingKube, Steps
 from binder.worlds import GENEROUS, OWN, World
-from builders import an_intent
+from builders import NOW, a_workload, an_intent
+from kube_objects import a_pod, owned_by
 
 from equipoise.binder.books import Books, Taken
 from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger_store import pause
 from equipoise.binder.limits import EvictionsPerWorkload, Limits
-from equipoise.contracts import subjects
+from equipoise.contracts import objects, subjects
 from equipoise.contracts.messages import Outcome
 from equipoise.runtime.bus import Again, Delivery
+from equipoise.runtime.kube import BUDGETS, PODS, Resource, scale_of
 
 STEPS = 60
 """More points than the longest way has."""
@@ -37,23 +40,52 @@ async def _stopped(world: World, stop_at: int, **how: Any) -> tuple[Steps, async
     return steps, task
 
 
+def _nothing(world: World) -> None:
+    """The world as it is."""
+
+
+def _another_move_under_way(world: World) -> None:
+    """Its replacement is looked after before anything else goes."""
+    entry = an_entry("db-1", workload=a_workload("db"))
+    world.write_ledger(msgspec.json.encode(a_ledger(entry, started_at=NOW - 9_000)).decode())
+    world.kube.remove(PODS, "db-1", "shop")
+
+
+def _of_a_custom_kind(world: World) -> None:
+    """Both pods belong to a workload that is asked for its scale."""
+    etcd = Resource(group="coreos.com", version="v1", plural="etcds", kind="Etcd", model=objects.CustomWorkload)
+    world.kube.scalable["coreos.com", "Etcd"] = etcd
+    for name in ("web-1", "web-2"):
+        world.kube.put(PODS, a_pod(name, metadata={"owner_references": owned_by("Etcd", "main", "coreos.com")}))
+    named = {"name": "main", "namespace": "shop", "uid": "uid-main"}
+    status = objects.CustomStatus(ready_replicas=10)
+    world.kube.put(etcd, objects.CustomWorkload(metadata=objects.ObjectMeta(**named), status=status))
+    counts = {"spec": objects.ScaleSpec(replicas=10), "status": objects.ScaleStatus(replicas=10)}
+    world.kube.put(scale_of(etcd), objects.Scale(metadata=objects.ObjectMeta(**named), **counts))
+
+
 @pytest.mark.parametrize(
-    ("evict", "limits", "leaves", "expected"),
+    ("evict", "limits", "leaves", "prepare", "expected"),
     [
-        (True, ONE_PER_WORKLOAD, False, Outcome.EVICTED),
-        (True, ONE_PER_WORKLOAD, True, Outcome.EVICTED),
-        (False, ONE_PER_WORKLOAD, False, Outcome.DRY_RUN),
-        (True, NONE_PER_WORKLOAD, False, Outcome.REJECTED_LIMIT),
+        (True, ONE_PER_WORKLOAD, False, _nothing, Outcome.EVICTED),
+        (True, ONE_PER_WORKLOAD, True, _nothing, Outcome.EVICTED),
+        (False, ONE_PER_WORKLOAD, False, _nothing, Outcome.DRY_RUN),
+        (True, NONE_PER_WORKLOAD, False, _nothing, Outcome.REJECTED_LIMIT),
+        (True, ONE_PER_WORKLOAD, False, _another_move_under_way, Outcome.EVICTED),
+        (True, ONE_PER_WORKLOAD, False, _of_a_custom_kind, Outcome.EVICTED),
     ],
-    ids=["evicted", "terminating", "dry run", "refused"],
+    ids=["evicted", "terminating", "dry run", "refused", "another move", "custom kind"],
 )
-async def test_death_at_every_point(evict: bool, limits: Limits, leaves: bool, expected: Outcome) -> None:
+async def test_death_at_every_point(
+    evict: bool, limits: Limits, leaves: bool, prepare: Callable[[World], None], expected: Outcome
+) -> None:
     """Another binder takes the intent over: the same single outcome as without a death, and the limits hold."""
     points = 0
     for stop_at in range(1, STEPS):
         world = World()
         world.kube.terminating_first = leaves
         await world.populate()
+        prepare(world)
         steps, task = await _stopped(world, stop_at, evict=evict, limits=limits)
         await world.propose("web-1")
         if not steps.stopped_at:
@@ -68,6 +100,57 @@ async def test_death_at_every_point(evict: bool, limits: Limits, leaves: bool, e
         assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
         await world.propose("web-2")
         assert world.outcomes[-1].outcome == Outcome.REJECTED_LIMIT, steps.stopped_at
+        await world.stop()
+    else:
+        pytest.fail("the way is longer than the test goes")
+    await world.stop()
+    assert points >= 16
+
+
+def _budget_that_allows_nothing(world: World) -> None:
+    selector = objects.LabelSelector(match_labels={"app": "web"})
+    spec = objects.PodDisruptionBudgetSpec(selector=selector)
+    meta = objects.ObjectMeta(name="none", namespace="shop")
+    world.kube.put(BUDGETS, objects.PodDisruptionBudget(metadata=meta, spec=spec))
+
+
+def _flow_control(world: World) -> None:
+    world.kube.fail_next("evict", status=429, times=None, retry_after=1.0)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        (_budget_that_allows_nothing, {Outcome.BLOCKED_PDB}),
+        (_flow_control, {Outcome.FAILED, Outcome.REJECTED_STALE}),
+    ],
+    ids=["blocked", "throttled"],
+)
+async def test_death_at_every_point_of_what_is_put_off(
+    prepare: Callable[[World], None], expected: set[Outcome]
+) -> None:
+    """Whoever comes after asks again within the intent's life, and then tells one outcome; nothing is evicted."""
+    points = 0
+    for stop_at in range(1, STEPS):
+        world = World()
+        await world.populate()
+        prepare(world)
+        steps, task = await _stopped(world, stop_at)
+        await world.propose("web-1")
+        if not steps.stopped_at:
+            break
+        points += 1
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await world.start(world.binder())
+        for sequence in range(2, 10):
+            await world.clock.advance(25)
+            await world.say_fleet(sequence)
+        (outcome,) = world.outcomes
+        assert outcome.outcome in expected, steps.stopped_at
+        assert world.evicted == [], steps.stopped_at
+        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
         await world.stop()
     else:
         pytest.fail("the way is longer than the test goes")

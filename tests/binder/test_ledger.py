@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from equipoise.binder.admission import admit
-from equipoise.binder.ledger import CLOCK_TOLERANCE, IN_TRANSIT, Ledger, entry_of
+from equipoise.binder.ledger import CLOCK_TOLERANCE, IN_TRANSIT, Ledger, Replacement, entry_of
 from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerNamespace, EvictionsPerWorkload, Limits, Move, Pace
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import Outcome
@@ -95,6 +95,61 @@ def test_survives_a_newer_writer() -> None:
     document["later"] = 1
     document["entries"][0]["later"] = 1
     assert msgspec.convert(document, Ledger) == a_ledger(an_entry())
+
+
+def test_what_is_usual() -> None:
+    """Every eviction is counted once in its hour, dry runs apart; what is older than a day is forgotten."""
+    ledger = a_ledger()
+    for number in range(6):
+        name, at = f"pod-{number}", NOW + number * 1_800
+        outcome = Outcome.DRY_RUN if number == 0 else Outcome.EVICTED
+        ledger = msgspec.structs.replace(ledger, entries=(an_entry(name, settled_at=None, outcome=None),))
+        ledger = ledger.settle(f"intent-{name}", outcome, at).settle(f"intent-{name}", outcome, at)
+    assert [(hour.evictions, hour.dry_runs) for hour in ledger.hours] == [(1, 1), (2, 0), (2, 0)]
+    assert ledger.usual(NOW + 9_000, dry_run=False) == 5 / 86_400
+    assert ledger.usual(NOW + 9_000, dry_run=True) == 1 / 86_400
+    assert ledger.usual(NOW + 86_400 + 3_601, dry_run=False) == 2 / 86_400
+    later = msgspec.structs.replace(ledger, entries=(an_entry("last", settled_at=None, outcome=None),))
+    later = later.settle("intent-last", Outcome.EVICTED, NOW + 10 * 86_400)
+    assert len(later.hours) == 1
+    refused = msgspec.structs.replace(ledger, entries=(an_entry("no", settled_at=None, outcome=None),))
+    assert refused.settle("intent-no", Outcome.BLOCKED_PDB, NOW, counted=False).hours == ledger.hours
+
+
+def test_grace_begins_anew_after_an_outage() -> None:
+    """Whichever of start and outage was last."""
+    ledger = a_ledger(started_at=NOW - 5_000)
+
+    def halved(ledger: Ledger) -> bool:
+        return ledger.view(NOW, dry_run=False, migration_timeout=600, grace=3_600).halved
+
+    assert not halved(ledger)
+    assert halved(ledger.after_outage("the bus was away for 90 s", NOW - 3_599))
+    assert not halved(ledger.after_outage("the bus was away for 90 s", NOW - 3_600))
+    assert halved(msgspec.structs.replace(ledger, started_at=NOW - 10).after_outage("it", NOW - 4_000))
+
+
+def test_what_a_look_finds() -> None:
+    """Back ends a move, failing marks it until another look says otherwise, unknown changes nothing."""
+    ledger = a_ledger(an_entry("a"), an_entry("b"))
+    failing = ledger.seen({"intent-a": Replacement(state="failing", why="a quota")}, NOW + 5)
+    assert (failing.entries[0].failing_since, failing.entries[0].failing) == (NOW + 5, "a quota")
+    assert failing.entries[1] == ledger.entries[1]
+    again = failing.seen({"intent-a": Replacement(state="failing", why="a webhook")}, NOW + 9)
+    assert (again.entries[0].failing_since, again.entries[0].failing) == (NOW + 5, "a webhook")
+    assert failing.seen({"intent-a": Replacement(state="unknown")}, NOW + 9) == failing
+    assert failing.seen({"intent-a": Replacement(state="coming")}, NOW + 9) == ledger
+    back = failing.seen({"intent-a": Replacement(state="back")}, NOW + 9).entries[0]
+    assert (back.recovered_at, back.failing_since) == (NOW + 9, None)
+
+
+def test_what_fails_is_not_forgotten() -> None:
+    """Neither by age nor by a migration that took too long."""
+    ledger = a_ledger(an_entry("a", failing_since=NOW), an_entry("b"))
+    assert [entry.pod for entry in ledger.pruned(NOW + 9_000, memory=600).entries] == ["a"]
+    view = ledger.view(NOW + 9_000, dry_run=False, migration_timeout=600)
+    assert [entry.pod for entry in view.awaited()] == ["a"]
+    assert ledger.resume(NOW).pruned(NOW + 9_000, memory=600).entries == ()
 
 
 LIMITS = Limits(

@@ -2,28 +2,38 @@
 
 import json
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 from binder.ledgers import a_move, an_entry
 from builders import NOW, a_workload
+from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.ledger import CLOCK_TOLERANCE, Entry, View
 from equipoise.binder.limits import (
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
+    FailingReplacements,
     InMigrationPerNode,
     InMigrationPerWorkload,
     LateReplacements,
     Limits,
+    Maintenance,
     Move,
     Pace,
+    Preemptions,
     UnavailablePerWorkload,
+    UnusualRate,
 )
 from equipoise.binder.limits.count import amount, of_replicas
+from equipoise.binder.limits.maintenance import Times
+from equipoise.contracts import objects
 from equipoise.contracts.duration import Duration
+from equipoise.contracts.protection import EVICTION_COST, Candidate, Rules, protection
+from equipoise.contracts.settings import Namespaces, Protection
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "migration_limit_cases.json").read_text())
 
@@ -79,6 +89,41 @@ def test_unavailable_filter_as_elsewhere(case: dict[str, int]) -> None:
 def test_share_of_a_workload(setting: int | str | None, replicas: int, expected: float) -> None:
     """A tenth, rounded down; two of four to ten; never the last replica; 0 is nothing."""
     assert of_replicas(setting, replicas) == expected
+
+
+@pytest.mark.parametrize("case", CASES["expected_replicas"], ids=lambda case: case["id"])
+def test_expected_replicas_as_elsewhere(case: dict[str, int]) -> None:
+    """A workload may move when its limits are below its replicas; ours never are all of them, so nothing is skipped."""
+    limits = Limits(
+        in_migration_per_workload=InMigrationPerWorkload(most=case["max_migrating"]),
+        unavailable_per_workload=UnavailablePerWorkload(most=case["max_unavailable"]),
+    )
+    move = a_move(replicas=case["replicas"])
+    assert (limits.refusal(move, a_view()) is None) == case["allowed"]
+    assert of_replicas(case["max_unavailable"], case["max_unavailable"]) == case["max_unavailable"] - 1
+
+
+@pytest.mark.parametrize("case", CASES["eviction_cost"], ids=lambda case: case["id"])
+def test_eviction_cost_as_elsewhere(case: dict[str, int]) -> None:
+    """An ordinary cost protects nobody, the highest one does; none overrides a protection."""
+    annotated = {"annotations": {EVICTION_COST: str(case["eviction_cost"])}}
+    dearest = {"annotations": {EVICTION_COST: "2147483647"}}
+
+    def stays(metadata: dict[str, object]) -> str:
+        pod = a_pod(metadata=metadata)
+        candidate = Candidate(pod=pod, namespace=objects.Namespace(), workload=a_workload(), owners=(a_deployment(),))
+        rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
+        return protection(candidate, rules, NOW)
+
+    assert (stays(annotated) == "") == case["allowed"]
+    assert EVICTION_COST in stays(dearest)
+
+
+def test_no_case_is_left_out() -> None:
+    """As many as there are of each feature."""
+    ran = [len(CASES[key]) for key in ("most", "filter", "expected_replicas", "eviction_cost")]
+    assert ran == list(CASES["features"].values())
+    assert sum(ran) == 10
 
 
 def test_share_of_a_cluster() -> None:
@@ -138,6 +183,113 @@ def test_late_replacements_stop_everything() -> None:
     assert LateReplacements().refusal(move, a_view(*late[:2])) == ""
     dry = [msgspec.structs.replace(entry, dry_run=True) for entry in late]
     assert LateReplacements().refusal(move, a_view(*dry)) == ""
+
+
+def test_one_replacement_that_cannot_be_created_stops_everything() -> None:
+    """Wherever it is, and for as long as it is so; a replica that came after all stops nothing."""
+    limit = FailingReplacements()
+    failing = an_entry("one", failing_since=NOW - 5, failing="its controller cannot create pods (FailedCreate)")
+    elsewhere = a_move(namespace="bank", node="node-z", workload=a_workload("ledger"))
+    assert "FailedCreate" in limit.refusal(elsewhere, a_view(failing))
+    assert limit.refusal(elsewhere, a_view(failing, now=NOW + 86_400))
+    assert limit.refusal(elsewhere, a_view(an_entry("one"))) == ""
+    assert limit.refusal(elsewhere, a_view(msgspec.structs.replace(failing, recovered_at=NOW))) == ""
+
+
+def test_a_preemption_stops_the_workload_that_caused_it() -> None:
+    """For an hour; the workload of the preempted pod has lost one, as if we had evicted it."""
+    victim = an_entry("batch-1", workload=a_workload("batch"), stops=(a_workload("web"),))
+    assert Preemptions().refusal(a_move(), a_view(victim))
+    assert Preemptions().refusal(a_move(), a_view(victim, now=NOW + 3_599))
+    assert Preemptions().refusal(a_move(), a_view(victim, now=NOW + 3_601)) == ""
+    assert Preemptions().refusal(a_move(workload=a_workload("db")), a_view(victim)) == ""
+    assert EvictionsPerWorkload().refusal(a_move(workload=a_workload("batch")), a_view(victim))
+
+
+def test_three_times_the_usual_is_unusual() -> None:
+    """Three in ten minutes while nothing is usual; three times the mean of a day otherwise."""
+    entries = [an_entry(f"pod-{number}", workload=a_workload(f"w{number}")) for number in range(9)]
+    assert UnusualRate().refusal(a_move(), a_view(*entries[:2])) == ""
+    assert "1 are usual" in UnusualRate().refusal(a_move(), a_view(*entries[:3]))
+    assert UnusualRate().refusal(a_move(), a_view(*entries[:3], now=NOW + 600.1)) == ""
+
+    def on_busy_days(*entries: Entry) -> View:
+        return msgspec.structs.replace(a_view(*entries), usual=3 / 600)
+
+    assert UnusualRate().refusal(a_move(), on_busy_days(*entries[:8])) == ""
+    assert "9 of 9" in UnusualRate().refusal(a_move(), on_busy_days(*entries))
+
+
+TUESDAY = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC).timestamp()
+NIGHTS = Times(begin="22:00", end="06:00", time_zone="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("maintenance", "hours", "allowed"),
+    [
+        (Maintenance(), 0, True),
+        (Maintenance(only=(NIGHTS,)), 0, True),  # 23:13 in Berlin
+        (Maintenance(only=(NIGHTS,)), 6.7, True),  # 05:55
+        (Maintenance(only=(NIGHTS,)), 6.8, False),  # 06:01
+        (Maintenance(never=(NIGHTS,)), 0, False),
+        (Maintenance(only=(NIGHTS,), never=(NIGHTS,)), 0, False),
+        (Maintenance(only=(Times(days=("Mon",), begin="22:00", end="23:30"),)), 0, False),
+        (Maintenance(only=(Times(days=("Tue",), begin="22:00", end="23:30"),)), 0, True),
+        (Maintenance(only=(Times(days=("Tue",), begin="20:00", end="06:00"),)), 5, True),  # Wednesday 03:13
+        (Maintenance(only=(Times(days=("Wed",), begin="20:00", end="06:00"),)), 5, False),
+        (Maintenance(only=(Times(days=("Tue",)),)), 0, True),  # a whole day
+        (Maintenance(only=(Times(days=("Tue",)),)), 1.8, False),
+    ],
+)
+def test_maintenance(maintenance: Maintenance, hours: float, allowed: bool) -> None:
+    """Only inside, never inside, by the clock of a place; a night belongs to the day on which it begins."""
+    view = a_view(now=TUESDAY + hours * 3_600)
+    assert (maintenance.refusal(a_move(), view) == "") == allowed
+
+
+def test_maintenance_follows_the_clocks_of_its_place() -> None:
+    """22:00 in Berlin is 21:00 UTC in winter and 20:00 UTC in summer, 29 and 30 hours of the change included."""
+    summer = datetime(2024, 7, 1, 20, 30, tzinfo=UTC).timestamp()
+    assert NIGHTS.hold(summer)
+    assert not NIGHTS.hold(summer - 3_600)
+    changing = Times(days=("Sat",), begin="22:00", end="06:00", time_zone="Europe/Berlin")
+    first, last = (datetime(2024, 3, 30, 21, tzinfo=UTC), datetime(2024, 3, 31, 4, tzinfo=UTC))
+    assert (first.timestamp(), last.timestamp()) in list(changing.around(first.timestamp()))
+
+
+def test_maintenance_tells_when_it_opens() -> None:
+    """The refusal's room is the next moment at which evictions may happen."""
+    limits = Limits(maintenance=Maintenance(only=(Times(days=("Sun",), begin="03:00", end="05:00"),)))
+    refusal = limits.refusal(a_move(), a_view(now=TUESDAY))
+    assert refusal is not None
+    assert (refusal.limit, refusal.room_at) == ("maintenance", datetime(2023, 11, 19, 3, tzinfo=UTC).timestamp())
+    never = Maintenance(never=(Times(),))
+    assert never.refusal(a_move(), a_view())
+    assert never.opens_at(TUESDAY) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"only": [{"timeZone": "Europe/Atlantis"}]}',
+        '{"only": [{"timeZone": "../etc/passwd"}]}',
+        '{"only": [{"days": ["Monday"]}]}',
+        '{"only": [{"days": []}]}',
+        '{"only": [{"from": "24:00"}]}',
+        '{"only": [{"begin": "22:00"}]}',
+    ],
+)
+def test_maintenance_of_nonsense_is_refused(text: str) -> None:
+    """At the reading of the configuration, not at night."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(text, type=Maintenance)
+
+
+def test_maintenance_is_written_with_from_and_to() -> None:
+    """As people say it."""
+    text = '{"never": [{"days": ["Fri"], "from": "16:00", "to": "20:00", "timeZone": "America/New_York"}]}'
+    (times,) = msgspec.json.decode(text, type=Maintenance).never
+    assert str(times) == "Fri 16:00-20:00 America/New_York"
 
 
 def test_pace_says_how_long_to_wait() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from binder.worlds import GENEROUS, LEADER, OWN, World, a_cycle
-from builders import NOW, a_node_utilization, a_placement
+from builders import NOW, a_node_utilization, a_placement, an_intent
 from kube_objects import a_deployment, a_pod, a_replica_set
 
 from equipoise.binder.ledger_store import NAME, pause, resume
@@ -16,6 +16,7 @@ from equipoise.binder.limits import EvictionsPerWorkload, Limits, Pace
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import LeaseEpoch, Outcome
+from equipoise.runtime.bus import Again, Delivery
 from equipoise.runtime.kube import BUDGETS, CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, REPLICA_SETS
 
 
@@ -24,7 +25,7 @@ async def test_evicts_within_all_rules(world: World) -> None:
     assert await world.outcome_of("web-1") == "evicted"
     (eviction,) = world.evicted
     assert (eviction.namespace, eviction.name, eviction.uid) == ("shop", "web-1", "uid-web-1")
-    (event,) = world.kube.events
+    event, of_workload = world.kube.events
     assert event.note == (
         'Pod evicted from node "node-a" by the reason "node is overutilized, cpu usage(68.53%)>threshold(50.00%)"'
     )
@@ -34,6 +35,9 @@ async def test_evicts_within_all_rules(world: World) -> None:
     assert event.regarding.uid == "uid-web-1"
     assert event.event_time is not None
     assert event.event_time.microsecond
+    assert (of_workload.regarding.kind, of_workload.regarding.uid) == ("Deployment", "uid-web")
+    assert of_workload.regarding.api_version == "apps/v1"
+    assert of_workload.note.startswith("Pod web-1 evicted from node")
 
 
 async def test_observes_by_default(world: World) -> None:
@@ -201,6 +205,13 @@ async def test_blind(world: World, fields: dict[str, Any]) -> None:
     assert await world.outcome_of("web-1") == "rejected_stale"
 
 
+async def test_nothing_moves_while_many_nodes_are_away(world: World) -> None:
+    """One of three is more than a fifth."""
+    await world.bus.publish(subjects.node_placement("node-c"), a_placement("node-c", ready=False, sequence=2))
+    assert await world.outcome_of("web-1") == "rejected_stale"
+    assert "2 of 3 nodes are Ready" in world.outcomes[0].detail
+
+
 async def test_no_target_that_stays_below_its_mark(world: World) -> None:
     """A pod that fits everywhere by its requests stays when every other node would become hot or is unknown."""
     await world.bus.publish(
@@ -216,7 +227,6 @@ async def test_no_target_that_stays_below_its_mark(world: World) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"ready": False},
         {"ready_since": NOW - 10},
         {"created_at": NOW - 10},
         {"cordoned": True},
@@ -224,41 +234,112 @@ async def test_no_target_that_stays_below_its_mark(world: World) -> None:
     ],
 )
 async def test_unfit_targets(world: World, fields: dict[str, Any]) -> None:
-    """A node that is unready, new, cordoned or gone is no target."""
+    """A node that came back a moment ago, is new, cordoned or gone is no target."""
     for node in ("node-b", "node-c"):
         await world.bus.publish(subjects.node_placement(node), a_placement(node, sequence=2, **fields))
     assert await world.outcome_of("web-1") == "rejected_fit"
 
 
-async def test_answers_of_the_api_server(world: World) -> None:
-    """A budget that allows nothing blocks, two budgets are a policy error, a missing right is a problem to see."""
+def _forbid(world: World, budget: str, *, app: str = "web") -> None:
+    """A disruption budget that allows nothing."""
+    selector = objects.LabelSelector(match_labels={"app": app})
+    world.kube.put(
+        BUDGETS,
+        objects.PodDisruptionBudget(
+            metadata=objects.ObjectMeta(name=budget, namespace="shop"),
+            spec=objects.PodDisruptionBudgetSpec(selector=selector),
+        ),
+    )
 
-    def budget(name: str) -> None:
-        selector = objects.LabelSelector(match_labels={"app": "web"})
-        world.kube.put(
-            BUDGETS,
-            objects.PodDisruptionBudget(
-                metadata=objects.ObjectMeta(name=name, namespace="shop"),
-                spec=objects.PodDisruptionBudgetSpec(selector=selector),
-            ),
-        )
 
+async def test_definite_refusals(world: World) -> None:
+    """Two budgets are a policy error, a missing right is a problem to see; neither counts."""
     await world.start(world.binder())
-    budget("one")
+    _forbid(world, "one")
+    _forbid(world, "two")
     await world.propose("web-1", id="first")
-    budget("two")
-    await world.propose("web-1", id="second")
     world.kube.fail_next("evict", status=403)
-    await world.propose("web-1", id="third")
+    await world.propose("db-1", id="second")
     assert "pods/eviction" in world.health.problems[0]
-    assert [outcome.outcome for outcome in world.outcomes] == [
-        Outcome.BLOCKED_PDB,
-        Outcome.REJECTED_POLICY,
-        Outcome.FAILED,
-    ]
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_POLICY, Outcome.FAILED]
     assert world.evicted == []
-    # Each was definitely refused, so none counts.
     assert not any(entry.counted for entry in world.ledger.entries)
+
+
+async def test_two_budgets_are_told_to_the_owner_of_the_workload(world: World) -> None:
+    """Nobody but him can put that right: a warning on the workload."""
+    _forbid(world, "one")
+    _forbid(world, "two")
+    assert await world.outcome_of("web-1") == "rejected_policy"
+    (event,) = world.kube.events
+    assert (event.type, event.regarding.kind, event.regarding.name) == ("Warning", "Deployment", "web")
+    assert "more than one PodDisruptionBudget" in event.note
+
+
+async def _let_pass(world: World, seconds: float, sequence: int) -> None:
+    """Time passes while the collector speaks."""
+    await world.clock.advance(seconds)
+    await world.say_fleet(sequence)
+
+
+async def test_a_blocking_budget_is_asked_again_while_the_intent_is_good(world: World) -> None:
+    """A pod that its budget did not allow at first is evicted once it does; until then nothing is reserved for it."""
+    _forbid(world, "one")
+    await world.start(world.binder())
+    await world.propose("web-1")
+    assert world.outcomes == []
+    assert world.ledger.entries == ()
+    world.kube.remove(BUDGETS, "one", "shop")
+    await world.clock.advance(37)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+async def test_a_budget_that_never_allows_ends_as_blocked(world: World) -> None:
+    """Before its samples are too old to be acted upon, so that the outcome tells of the budget and not of their age."""
+    _forbid(world, "one")
+    await world.start(world.binder())
+    await world.propose("web-1")
+    for sequence in range(2, 6):
+        await _let_pass(world, 30, sequence)
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.BLOCKED_PDB
+    assert "one" in outcome.detail
+    assert not any(entry.counted for entry in world.ledger.entries)
+
+
+async def test_a_blocking_budget_holds_up_its_own_pods_only(world: World) -> None:
+    """While a budget is left alone no pod of its workload is tried; others go at once."""
+    _forbid(world, "one")
+    await world.start(world.binder())
+    await world.propose("web-1", "web-2", "db-1", "web-3")
+    assert [eviction.name for eviction in world.evicted] == ["db-1"]
+    tried = [eviction.name for eviction in world.kube.evictions]
+    await world.propose("web-4", sampled_at=world.clock.now() - 110)
+    assert world.outcomes[-1].outcome == Outcome.BLOCKED_PDB
+    assert "shop/one" in world.outcomes[-1].detail
+    assert tried == [eviction.name for eviction in world.kube.evictions]
+
+
+async def test_throttling_stops_every_intent_of_the_process(world: World) -> None:
+    """After a 429 that is no budget's, of whatever request, nothing is asked of the API server for a while."""
+    world.kube.fail_next("get", resource="pods", status=429, retry_after=20.0)
+    await world.start(world.binder())
+    await world.propose("web-1")
+    assert any("left alone" in problem for problem in world.health.problems)
+    before = len(world.kube.calls)
+    await world.propose("db-1")
+    assert len(world.kube.calls) == before
+    assert world.outcomes == []
+    await world.clock.advance(37)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED] * 2
+    assert world.health.problems == []
+
+
+async def test_a_strange_answer_ends_an_intent_and_counts(world: World) -> None:
+    """An answer that the API server never gives is not tried again, and nobody knows what it did."""
+    world.kube.fail_next("evict", status=302)
+    assert await world.outcome_of("web-1") == "failed"
+    assert world.ledger.entries[0].counted
 
 
 async def test_flow_control_is_waited_for(world: World) -> None:
@@ -392,15 +473,9 @@ async def test_nothing_is_given_back_after_an_unanswered_post(world: World) -> N
     world.kube.fail_next("evict", status=504)
     await world.start(world.binder())
     await world.propose("web-1")
-    selector = objects.LabelSelector(match_labels={"app": "web"})
-    world.kube.put(
-        BUDGETS,
-        objects.PodDisruptionBudget(
-            metadata=objects.ObjectMeta(name="one", namespace="shop"),
-            spec=objects.PodDisruptionBudgetSpec(selector=selector),
-        ),
-    )
-    await world.clock.advance(37)
+    _forbid(world, "one")
+    for sequence in range(2, 6):
+        await _let_pass(world, 30, sequence)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.BLOCKED_PDB]
     assert world.ledger.entries[0].counted
 
@@ -534,3 +609,19 @@ async def test_no_post_outlives_its_intent(world: World) -> None:
     (entry,) = world.ledger.entries
     assert entry.counted
     assert entry.latest > NOW + 30
+
+
+async def test_the_last_delivery_of_an_intent_has_an_outcome(world: World) -> None:
+    """However often binders died over it before: who gets it for the last time tells what became of it."""
+    binder = world.binder()
+    await world.start(binder)
+    world.kube.fail_next("evict", status=504, times=None)
+    intent = an_intent("web-1", epoch=LEADER)
+    subject = subjects.eviction_intent("shop", "web-1")
+    again = await binder.on_eviction_intent(Delivery(subject=subject, message=intent))
+    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, final=True))
+    await world.bus.settled()
+    assert isinstance(again, Again)
+    assert last is None
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.FAILED]
+    assert world.ledger.entries[0].counted

@@ -83,6 +83,13 @@ def test_autoscalers_are_left_their_nodes(key: str, source: bool, target: bool) 
     assert bool(refusal(node)) == target
 
 
+def test_an_unready_node_is_no_target() -> None:
+    """Nor a source."""
+    node = a_node(placement=a_placement("node-b", ready=False))
+    assert "not Ready" in unsettled(node, LoadSettings(), NOW)
+    assert "not Ready" in refusal(node)
+
+
 def test_another_node_of_the_same_name() -> None:
     """Utilization of a node that was replaced under its name is not that of the new one."""
     assert "unknown" in refusal(a_node(placement=a_placement("node-b", uid="new")))

@@ -18,6 +18,7 @@ from equipoise.binder.limits import (
     InMigrationPerNode,
     Limits,
     Pace,
+    UnusualRate,
 )
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
@@ -48,6 +49,7 @@ GENEROUS = Limits(
     evictions_per_workload=EvictionsPerWorkload(most="unlimited"),
     evictions_per_namespace=EvictionsPerNamespace(most="unlimited"),
     evictions_per_cluster=EvictionsPerCluster(most="unlimited", at_most="unlimited"),
+    unusual_rate=UnusualRate(most="unlimited"),
     pace=Pace(most="unlimited"),
     start_up_grace=Duration(0),
 )
@@ -136,6 +138,7 @@ class World:
             health=self.health,
             metrics=metrics,
             identity="binder-1",
+            chance=lambda: 0.0,
         )
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:

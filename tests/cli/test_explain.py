@@ -4,7 +4,6 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 from builders import (
@@ -18,7 +17,7 @@ from builders import (
     a_workload_utilization,
 )
 from bus_worlds import NatsWorld, free_port
-from cli.programs import run
+from cli.buses import Bus
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from scorer.fleets import a_cycle, a_picture, a_pod
@@ -33,34 +32,13 @@ from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.health import Health
-from equipoise.runtime.permissions import USERS, User, permission_file
+from equipoise.runtime.permissions import USERS, permission_file
 from equipoise.runtime.settings import Nats
 from equipoise.runtime.streams import setup_streams
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
-
-
-class Bus:
-    """A nats-server with our permission file."""
-
-    def __init__(self, directory: Path, url: str) -> None:
-        self._directory = directory
-        self.url = url
-
-    def password_file(self, user: User) -> str:
-        file = self._directory / user
-        file.write_text(f"secret of {user}")
-        return str(file)
-
-    def settings(self, user: User) -> Nats:
-        return Nats(url=self.url, user=user, password_file=self.password_file(user))
-
-    async def explain(self, *arguments: str, **variables: str) -> tuple[int, str]:
-        """As a person asks: exit code, and what is said."""
-        access = ("--nats", self.url, "--user", "tap", "--password-file", self.password_file("tap"))
-        return await run("explain", *arguments, *access, **variables)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +86,7 @@ async def scored(bus: Bus) -> AsyncIterator[Bus]:
 
 async def test_nobody_who_could_answer_is_exit_code_1(bus: Bus) -> None:
     """On stderr, with what to look at; this comes before the scorer of this file begins."""
-    code, said = await bus.explain("pod", "shop/web-1")
+    code, said = await bus.ask("explain", "pod", "shop/web-1")
 
     assert code == 1
     assert said == f"equipoise: no scorer answers at {bus.url}: is one running, and ready (its /readyz)?\n"
@@ -125,7 +103,7 @@ async def test_no_bus_at_all_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_a_pod_is_explained_to_who_may_watch(scored: Bus) -> None:
     """As the user tap; a table without colours on a pipe, the best node first and marked."""
-    code, said = await scored.explain("pod", "shop/web-1")
+    code, said = await scored.ask("explain", "pod", "shop/web-1")
     lines = said.splitlines()
     ranking = next(number for number, line in enumerate(lines) if line.split()[:1] == ["node"])
 
@@ -143,7 +121,7 @@ async def test_a_pod_is_explained_to_who_may_watch(scored: Bus) -> None:
 
 async def test_json_is_the_whole_explanation(scored: Bus) -> None:
     """One object on standard output, also of a single node."""
-    code, said = await scored.explain("node", "node-c", "-o", "json")
+    code, said = await scored.ask("explain", "node", "node-c", "-o", "json")
     told = json.loads(said)
 
     assert code == 0
@@ -153,7 +131,7 @@ async def test_json_is_the_whole_explanation(scored: Bus) -> None:
 
 async def test_an_unknown_pod_is_exit_code_1(scored: Bus) -> None:
     """It says what to do."""
-    code, said = await scored.explain("pod", "shop/web-7", "-o", "json")
+    code, said = await scored.ask("explain", "pod", "shop/web-7", "-o", "json")
 
     assert code == 1
     assert said == (

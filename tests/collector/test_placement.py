@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from builders import GIB, NOW
 
@@ -96,6 +97,28 @@ def pods_of(fleet: Fleet, node: str = "a") -> dict[str, PlacedPod]:
     placement = fleet.placement(node)
     assert placement is not None
     return {pod.name: pod for pod in placement.pods}
+
+
+def test_a_preempted_pod_is_told_as_such() -> None:
+    """Since when, while it ends and once it is gone; another kind of disruption is no preemption."""
+    pod = a_pod()
+    marks = {
+        reason: Condition(type="DisruptionTarget", status="True", reason=reason, last_transition_time=at(NOW - 3))
+        for reason in ("PreemptionByScheduler", "EvictionByEvictionAPI")
+    }
+    told = []
+    for mark in marks.values():
+        status = msgspec.structs.replace(pod.status, conditions=[*pod.status.conditions, mark])
+        marked = trimmed(msgspec.structs.replace(pod, status=status))
+        fleet = a_fleet(pod)
+        fleet.on_pod(pod, marked, NOW)
+        before = pods_of(fleet)["web-1"].preempted_at
+        fleet.on_pod(marked, None, NOW + 1)
+        placement = fleet.placement("a")
+        assert placement is not None
+        told.append((before, placement.gone[0].preempted_at))
+
+    assert [(NOW - 3, NOW - 3), (None, None)] == told
 
 
 def test_a_node_is_told_whole() -> None:

@@ -84,6 +84,7 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
     "karpenter": (_meta(annotations={"karpenter.sh/do-not-disrupt": "true"}), "do-not-disrupt"),
     "karpenter nonsense": (_meta(annotations={"karpenter.sh/do-not-disrupt": "soon"}), "do-not-disrupt"),
     "karpenter for a while": (_meta(annotations={"karpenter.sh/do-not-disrupt": "1000h"}), "do-not-disrupt"),
+    "dearest": (_meta(annotations={"scheduling.koordinator.sh/eviction-cost": "2147483647"}), "eviction-cost"),
     "excluded namespace": (_meta(namespace="kube-system"), "excluded"),
     "our own": (_meta(namespace=OWN), "itself"),
 }
@@ -96,11 +97,39 @@ def test_protected_pods(name: str) -> None:
     assert expected in why(a_candidate(pod))
 
 
+@pytest.mark.parametrize("cost", ["0", "-5", "2147483646", "+2147483647", "many", ""])
+def test_an_ordinary_eviction_cost_protects_nobody(cost: str) -> None:
+    """Only the highest one does, as in Koordinator."""
+    assert why(a_candidate(_meta(annotations={"scheduling.koordinator.sh/eviction-cost": cost}))) == ""
+
+
 def test_karpenter_protection_ends() -> None:
     """A protection for a while is over after that while."""
     pod = _meta(annotations={"karpenter.sh/do-not-disrupt": "5m"})
     assert why(a_candidate(pod)) == ""
     assert why(a_candidate(pod), now=NOW - 90_000 + 299)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "replicas", "stays"),
+    [
+        (10, (10, 10), 10, False),
+        (12, (10, 10), 12, True),  # grown
+        (8, (10, 10), 8, True),  # shrunk
+        (9, (10, 10), 10, False),  # one is on its way
+        (10, (11, 11), 10, True),  # shrunk by one
+        (10, (9, 10), 10, False),  # one was about to end then
+        (10, (10, 11), 10, False),
+        (30, (30, 30), 10, False),  # nothing happened of late
+        (None, None, 10, False),  # not known
+    ],
+)
+def test_a_workload_is_left_alone_for_a_while_after_scaling(
+    now: int | None, before: tuple[int, int] | None, replicas: int, stays: bool
+) -> None:
+    """More pods than five minutes ago, or fewer because fewer are wanted; a missing one is no scaling."""
+    candidate = a_candidate(owners=(a_deployment(replicas=replicas),), pods_now=now, pods_before=before)
+    assert ("scaled lately" in why(candidate)) == stays
 
 
 WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
@@ -152,6 +181,17 @@ WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "pods left over": ({"owners": (a_deployment(replicas=10, spec_replicas=9),)}, "scaled down"),
     "none ready": ({"owners": (a_deployment(ready_replicas=0),)}, "no ready replica"),
+    "one ready": ({"owners": (a_deployment(ready_replicas=1),)}, "1 ready replica"),
+    "cannot create": (
+        {
+            "owners": (
+                a_deployment(
+                    conditions=[objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
+                ),
+            )
+        },
+        "cannot create pods (FailedCreate)",
+    ),
 }
 
 
@@ -188,6 +228,7 @@ def test_options() -> None:
         [
             "equipoise.dev/evict",
             "descheduler.alpha.kubernetes.io/evict",
+            "scheduling.koordinator.sh/eviction-cost",
             "cluster-autoscaler.kubernetes.io/safe-to-evict",
             "karpenter.sh/do-not-disrupt",
         ]

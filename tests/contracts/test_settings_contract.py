@@ -45,6 +45,27 @@ def test_low_above_high_is_refused() -> None:
         Thresholds(high=Marks(cpu=40), low=Marks(cpu=50))
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"low": Marks(cpu=61)}, r"low\.cpu \(61\) must be at least 5 points below high\.cpu \(65\)"),
+        ({"high": Marks(pods=50), "low": Marks(pods=50)}, r"low\.pods"),
+        ({"prod_high": Marks(cpu=40), "prod_low": Marks(cpu=36)}, r"prodLow\.cpu \(36\).*prodHigh\.cpu"),
+        ({"prod_high": Marks(cpu=70)}, r"prodHigh\.cpu \(70\) must not be above high\.cpu \(65\)"),
+    ],
+)
+def test_marks_that_contradict_one_another_are_refused(fields: dict[str, Marks], told: str) -> None:
+    """Five points must lie between what is filled and what is emptied."""
+    with pytest.raises(ValueError, match=told):
+        Thresholds(**fields)
+
+
+def test_a_mark_may_stand_alone() -> None:
+    """One of two needs no gap."""
+    assert Thresholds(high=Marks(cpu=65), low=Marks(memory=64), prod_low=Marks(pods=90)).high == Marks(cpu=65)
+    assert Thresholds(low=Marks(cpu=60)).low.cpu == 60
+
+
 def test_namespaces_are_included_or_excluded() -> None:
     """By default all but the system's and our own; include names the only ones; both is an error."""
     assert Namespaces().allow("shop", "equipoise-system")

@@ -32,7 +32,8 @@ def _overlay() -> Document:
     del kept["descheduler"]["health"]
     # Seconds of Leases are not compressed; a replica that was killed must be missed sooner than in a day of minutes.
     kept["descheduler"]["leaderElection"] = {"leaseDuration": 4, "renewDeadline": 3, "retryPeriod": 0.5}
-    kept["binder"] = {"limits": {"evictionsPerCluster": {"most": "2%"}}}  # or most of the time is spent waiting
+    # Or most of the time is spent waiting.
+    kept["binder"] = {"limits": document["binder"]["limits"] | {"evictionsPerCluster": {"most": "2%"}}}
     return kept
 
 

@@ -100,8 +100,13 @@ class Cluster:
 
         self.health = Health(configuration_hash="", metrics=CollectorRegistry())
         self.registry = CollectorRegistry()
-        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        self.add_namespace()
         self._sequence = 0
+        self.last_descheduler: Descheduler
+        """That a test has started."""
+
+    def add_namespace(self, name: str = "shop") -> None:
+        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name=name)))
 
     def add_node(self, name: str, **fields: Any) -> None:
         self.kube.put(NODES, a_node_object(name, self.clock.now(), **fields))

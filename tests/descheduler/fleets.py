@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 from builders import GIB, NOW, a_workload
 
+from equipoise.contracts.day import SLOTS
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.load import plus
+from equipoise.contracts.load import amounts, plus
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.settings import Marks, Thresholds
+from equipoise.descheduler.days import Days
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod, Move
 
 THRESHOLDS = Thresholds(high=Marks(cpu=65, memory=80), low=Marks(cpu=45, memory=60))
@@ -64,12 +67,15 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
 
 
 def a_fleet(*nodes: FleetNode, **fields: Any) -> Fleet:
+    """Without other `days` every pod and every node goes on all day as it is."""
+    flat = {node.name: np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1) for node in nodes}
     defaults: dict[str, Any] = {
         "now": NOW,
         "nodes": nodes,
         "thresholds": THRESHOLDS,
         "windows": WINDOWS,
         "limits": UNLIMITED,
+        "days": Days({}, flat.get),
     }
     return Fleet(**(defaults | fields))
 

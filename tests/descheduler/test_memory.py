@@ -30,8 +30,8 @@ def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields:
     return EvictionOutcome(**({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW, **told} | fields))
 
 
-def an_arrival(uid: str = "uid-new", node: str = "node-b", created_at: float = NOW + 1) -> Arrival:
-    return Arrival(uid=uid, workload=a_workload(), node=node, created_at=created_at)
+def an_arrival(uid: str = "uid-new", node: str = "node-b", created_at: float = NOW + 1, name: str = "") -> Arrival:
+    return Arrival(uid=uid, workload=a_workload(), node=node, created_at=created_at, name=name)
 
 
 def rests(
@@ -126,7 +126,9 @@ def test_an_eviction_stays_under_way_until_its_replacement_is_seen() -> None:
     for arrivals in ([], [an_arrival("uid-web-2")], [an_arrival(node="")]):
         assert memory.tidied(lambda _, told=arrivals: told, NOW + 1) == []
         assert memory.flights
-    assert memory.tidied(lambda _: [an_arrival()], NOW + 1) == []
+    (landing,) = memory.tidied(lambda _: [an_arrival(name="web-9")], NOW + 1)
+    assert (landing.pod, landing.node, landing.target) == ("web-1", "node-a", "node-b")
+    assert (landing.replacement, landing.landed_on) == ("web-9", "node-b")
     assert not memory.flights
 
 
@@ -137,7 +139,7 @@ def test_a_replacement_on_the_source_is_a_return() -> None:
 
     (back,) = memory.tidied(lambda _: [an_arrival(node="node-a")], NOW + 1)
 
-    assert (back.workload, back.node) == (a_workload(), "node-a")
+    assert back.landed_on == back.node == "node-a"
     assert "came back to node-a" in rests(memory.cool_downs, NOW + 1_000)
 
 
@@ -173,7 +175,7 @@ def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
 
     assert (flight.target, flight.relief.cpu, flight.fit) == ("node-b", 1.0, None)
     assert landed(memory.flights, [an_arrival(created_at=NOW - 5)]) == {}
-    assert landed(memory.flights, [an_arrival(created_at=NOW)]) == {flight.id: "node-b"}
+    assert landed(memory.flights, [an_arrival(created_at=NOW)]) == {flight.id: an_arrival(created_at=NOW)}
 
 
 def test_old_outcomes_are_no_moves_under_way() -> None:

@@ -9,14 +9,14 @@ from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload
 
 from equipoise.contracts import objects
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle
+from equipoise.contracts.messages import EvictionOutcome, NodeUtilization, Outcome, Resources, UtilizationCycle
 from equipoise.contracts.objects import NodeTaint, ObjectMeta, Pod
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.coverage import blindness
 from equipoise.descheduler.fleet import FleetNode
-from equipoise.descheduler.flights import Flight
+from equipoise.descheduler.flights import Flight, after_outcome
 from equipoise.descheduler.heard import Heard
 from equipoise.descheduler.measures import Measures
 from equipoise.descheduler.node_conditions import source_refusal, target_refusal
@@ -95,6 +95,13 @@ def test_a_young_pod_is_added_and_stays() -> None:
     assert node.pods[0].usage == Resources()
 
 
+def test_a_pod_measured_in_part_is_not_measured() -> None:
+    """Nobody is moved on half a measurement."""
+    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=1.5)})
+
+    assert picture(a_pod(placed_at=NOW - 200_000), utilization=utilization)["node-a"].pods[0].usage == Resources()
+
+
 def test_a_terminating_pod_is_taken_off() -> None:
     """It is about to leave, so its share of the mean will too."""
     node = picture(terminating(a_pod(placed_at=NOW - 200_000), NOW))["node-a"]
@@ -169,6 +176,85 @@ def test_what_left_is_not_taken_off_twice() -> None:
     assert leaving["node-a"].projected("5m").cpu == pytest.approx(6.0)
     assert gone["node-a"].projected("5m").cpu == pytest.approx(8.0)
     assert gone["node-b"].projected("5m").cpu == pytest.approx(3.0)
+
+
+def test_a_refused_move_sets_its_target_free() -> None:
+    """What was kept for a replacement is kept no longer once the eviction was refused."""
+    kept = {"intent": a_flight()}
+    refused = after_outcome(kept, an_outcome(intent_id="intent"), patience=600, now=NOW)
+
+    pod = a_pod(placed_at=NOW - 200_000)
+    before = picture(pod, flights=list(kept.values()))["node-b"]
+    after = picture(pod, flights=list(refused.values()))["node-b"]
+
+    assert (before.projected("5m").cpu, len(before.fit.pods)) == (pytest.approx(3.0), 1)
+    assert (after.projected("5m").cpu, len(after.fit.pods)) == (pytest.approx(1.0), 0)
+
+
+def an_outcome(**fields: Any) -> EvictionOutcome:
+    defaults: dict[str, Any] = {
+        "outcome": Outcome.REJECTED_LIMIT,
+        "namespace": "shop",
+        "pod": "web-1",
+        "pod_uid": "uid-web-1",
+        "node": "node-a",
+        "target": "node-b",
+        "relief": Resources(cpu=2.0, memory=GIB),
+        "reason": "node is overutilized",
+        "decided_at": NOW,
+        "settled_at": NOW,
+    }
+    return EvictionOutcome(**(defaults | fields))
+
+
+def with_metadata(pod: Pod, **fields: Any) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **fields))
+
+
+def test_what_decides_the_order_is_read() -> None:
+    """Costs and Koordinator's labels; a cost that is no number is none."""
+    costs = {
+        "controller.kubernetes.io/pod-deletion-cost": "7",
+        "scheduling.koordinator.sh/eviction-cost": "-3",
+    }
+    labels = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
+    (pod,) = picture(with_metadata(a_pod(), annotations=costs, labels=labels))["node-a"].pods
+    (plain,) = picture(with_metadata(a_pod(), annotations=dict.fromkeys(costs, "much")))["node-a"].pods
+
+    assert (pod.deletion_cost, pod.eviction_cost, pod.tier) == (7, -3, "batch")
+    assert (plain.deletion_cost, plain.eviction_cost) == (0, 0)
+
+
+def test_what_production_uses() -> None:
+    """Production pods that stay, measured or not, and whatever is on its way here; those on their way out do not."""
+    usage = Resources(cpu=1.5, memory=GIB)
+    utilization = a_node_utilization(cpu=8.0, pods={f"uid-{name}": usage for name in ("web-1", "web-2", "web-3")})
+    old = NOW - 200_000
+    batch = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
+    nodes = picture(
+        with_metadata(a_pod("web-1", placed_at=old)),
+        with_metadata(a_pod("web-2", placed_at=old), labels=batch),
+        terminating(a_pod("web-3", placed_at=old), NOW),
+        a_pod("web-4", placed_at=NOW - 10),
+        a_pod("web-5", placed_at=old),
+        utilization=utilization,
+        flights=[a_flight(pod_uid="uid-web-5")],
+    )
+
+    assert list(nodes["node-a"].production_usages()) == [usage, Resources()]
+    assert list(nodes["node-b"].production_usages()) == [Resources(cpu=2.0, memory=GIB)]
+    assert nodes["node-a"].going == 1
+    assert nodes["node-a"].pod_count() == 3
+    assert nodes["node-b"].pod_count() == 1
+
+
+def test_daemons_go_with_their_node() -> None:
+    """A node may be emptied though they are there."""
+    owner = objects.OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
+    (daemon,) = picture(with_metadata(a_pod(), owner_references=[owner]))["node-a"].pods
+    (web,) = picture(a_pod())["node-a"].pods
+
+    assert (daemon.belongs_to_node, web.belongs_to_node) == (True, False)
 
 
 def test_nominated_pods_take_room() -> None:

@@ -1,7 +1,8 @@
 """From what is measured to what is proposed, in one process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -10,11 +11,17 @@ import pytest
 from descheduler.cluster import Cluster, a_node_object
 from prometheus_client import CollectorRegistry
 
+from equipoise.contracts import subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import LeaseEpoch, Outcome
+from equipoise.contracts.messages import DRY_RUN, REAL, Heartbeat, LeaseEpoch, Outcome, PlanQuestion, PlanShown
 from equipoise.contracts.objects import LabelSelector, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
+from equipoise.descheduler import leading, looking, preview
+from equipoise.descheduler.fleet import Fleet, Plan
+from equipoise.descheduler.heard import Heard
 from equipoise.descheduler.settings import CoolDown
+from equipoise.descheduler.strategies.bin_pack import BinPack
 from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.runtime.bus import NoAnswer
 from equipoise.runtime.kube import BUDGETS, LEASES, NODES, PODS, KubeError
 from equipoise.runtime.settings import ConfigurationError
 
@@ -32,7 +39,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 @asynccontextmanager
 async def running(cluster: Cluster, **settings: Any) -> AsyncIterator[None]:
     """A descheduler at work, leading."""
-    descheduler = cluster.descheduler(**settings)
+    descheduler = cluster.last_descheduler = cluster.descheduler(**settings)
     await descheduler.attach()
     await cluster.measure()
     task = asyncio.create_task(descheduler.run())
@@ -296,3 +303,272 @@ async def test_unknown_windows_are_refused_at_once(cluster: Cluster) -> None:
     """A strategy that asks for a window nobody measures would never see anything."""
     with pytest.raises(ConfigurationError, match="asks for window '7m'"):
         cluster.descheduler(strategies=(LowNodeLoad(windows=("7m",)),))
+
+
+# what becomes of moves
+
+
+async def test_where_a_replacement_landed_is_told(cluster: Cluster) -> None:
+    """Once, by the decision after it was seen, beside what the intent had asked for."""
+    cluster.hot_and_idle()
+    async with running(cluster, max_intents_per_node=1):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        (intent,) = cluster.intents
+        (move,) = cluster.last_decision.moves
+        await cluster.settle(intent, Outcome.EVICTED)
+        cluster.kube.remove(PODS, intent.pod, "shop")
+        cluster.add_pod("app0-new", "node-c", 1.0, app="app0")
+        await cluster.pass_time(360)
+
+    assert (move.intent_id, move.pod, move.target) == (intent.id, intent.pod, intent.target)
+    assert (move.relief, move.expires_at, move.sampled_at) == (intent.relief, intent.expires_at, intent.sampled_at)
+    (landing,) = [landing for decision in cluster.decisions for landing in decision.landings]
+    assert (landing.intent_id, landing.replacement, landing.landed_on) == (intent.id, "app0-new", "node-c")
+
+
+async def test_a_node_that_gets_no_better_is_left_alone(cluster: Cluster) -> None:
+    """Each time the others use what was set free: after the second time it rests, and that is said everywhere."""
+    cluster.hot_and_idle()
+    async with running(cluster, max_intents_per_node=1):
+        for number in range(2):
+            await cluster.pass_time(FIVE_EVALUATIONS + 120)
+            intent = cluster.intents[number]
+            await cluster.settle(intent, Outcome.EVICTED)
+            cluster.kube.remove(PODS, intent.pod, "shop")
+            cluster.add_pod(f"{intent.pod}-new", "node-b", 0.1, app=intent.pod.removesuffix("-x"))
+            left = [pod.metadata.uid for pod in cluster.kube.stored(PODS) if pod.spec.node_name == "node-a"]
+            cluster.usage |= dict.fromkeys(left, 8.0 / len(left))
+        await cluster.pass_time(1_200)
+
+        assert len(cluster.intents) == 2
+        decision = cluster.last_decision
+        assert [each.node for each in decision.resting] == ["node-a"]
+        assert "it did not get better, 2 times in a row: cpu should have fallen by" in decision.resting[0].why
+        assert any(entry.node == "node-a" and "did not get better" in entry.why for entry in decision.refused)
+        assert any(problem.startswith("nodes are left alone: node-a for ") for problem in cluster.health.problems)
+        assert cluster.registry.get_sample_value("equipoise_descheduler_resting_nodes") == 1.0
+        told = [relief for each in cluster.decisions for relief in each.reliefs]
+        assert [(relief.node, relief.better) for relief in told] == [("node-a", False)] * 2
+        await cluster.pass_time(1_800)
+        assert len(cluster.intents) > 2
+        assert not cluster.health.problems
+
+
+async def test_who_leads_no_more_says_nothing_of_the_evaluations(cluster: Cluster) -> None:
+    """A problem that only evaluations see would stay on its /readyz for ever."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.measure(expected=4)
+        cluster.kube.bookmark()
+        await cluster.clock.advance(120)
+        assert cluster.health.problems
+        cluster.kube.refuse("replace", status=500, resource="leases")
+        await cluster.pass_time(30, step=5)
+        assert cluster.health.leading is False
+        assert not cluster.health.problems
+
+
+async def test_a_dry_run_is_assumed_until_evictions_are_real(cluster: Cluster) -> None:
+    """Its pods are not proposed again; when a binder says that it really evicts, they are."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        first = cluster.intents
+        for intent in first:
+            await cluster.settle(intent, Outcome.DRY_RUN)
+        await beat(cluster, DRY_RUN)
+        await cluster.pass_time(2 * FIVE_EVALUATIONS)
+
+        assert cluster.intents == first
+        decision = cluster.last_decision
+        assert {each.pod for each in decision.assumed} == {intent.pod for intent in first}
+        assert [(each.node, each.load.cpu) for each in decision.nodes if each.node == "node-a"] == [("node-a", 0.6)]
+        await beat(cluster, REAL)
+        await cluster.pass_time(FIVE_EVALUATIONS + 120)
+    assert {intent.pod for intent in cluster.intents[2:]} == {intent.pod for intent in first}
+    assert cluster.last_decision.assumed == []
+
+
+async def beat(cluster: Cluster, evictions: str) -> None:
+    """What a binder says of itself."""
+    heartbeat = Heartbeat(
+        service="binder", id="binder-1", version="1", ready=True, evictions=evictions, at=cluster.clock.now()
+    )
+    await cluster.bus.publish(subjects.health("binder", "binder-1"), heartbeat)
+    await cluster.clock.advance(0.0)
+
+
+# what would move
+
+
+async def shown(cluster: Cluster) -> PlanShown:
+    return await cluster.bus.request(subjects.PLAN_SHOW, PlanQuestion(), PlanShown, timeout=5.0)
+
+
+async def test_a_plan_is_shown_before_anything_is_abnormal(cluster: Cluster) -> None:
+    """Which pods, from where to where and why, what loads become, and how many evaluations are missing."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(150)
+        await beat(cluster, DRY_RUN)
+        plan = await shown(cluster)
+
+    assert [(move.pod, move.node, move.target) for move in plan.moves] == [
+        ("app0-x", "node-a", "node-b"),
+        ("app1-x", "node-a", "node-c"),
+    ]
+    assert plan.moves[0].reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
+    nodes = {node.node: node for node in plan.nodes}
+    assert (nodes["node-a"].before.cpu, nodes["node-a"].after.cpu) == pytest.approx((0.8, 0.6))
+    assert (nodes["node-b"].before.cpu, nodes["node-b"].after.cpu) == pytest.approx((0.0, 0.1))
+    assert (nodes["node-a"].abnormal_evaluations, nodes["node-a"].missing_evaluations) == (2, 3)
+    assert (plan.evictions, plan.interval, plan.considered) == ("dry run", 120.0, 3)
+    assert plan.leader.holder == "descheduler-1"
+    assert not cluster.intents
+
+
+def test_what_binders_do_is_known_while_they_are_heard() -> None:
+    """By our own clock, for 30 s; where they differ, one that really evicts decides."""
+    heard = Heard()
+
+    def says(binder: str, evictions: str, at: float) -> None:
+        heard.heartbeat(
+            Heartbeat(service="binder", id=binder, version="1", ready=True, evictions=evictions, at=0.0), at
+        )
+
+    assert heard.evictions(100.0) == ""
+    says("one", DRY_RUN, 100.0)
+    says("two", "paused: upgrade", 105.0)
+    assert heard.evictions(106.0) == DRY_RUN
+    says("three", REAL, 110.0)
+    assert heard.evictions(111.0) == REAL
+    says("three", "", 112.0)
+    assert heard.evictions(131.0) == REAL
+    assert heard.evictions(141.0) == ""
+
+
+async def test_showing_plans_changes_nothing(cluster: Cluster) -> None:
+    """However often one is asked for, the evaluations say and do the same."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        for _ in range(round(FIVE_EVALUATIONS / 30)):
+            await cluster.pass_time(30)
+            before = vars(cluster.last_descheduler._memory).copy()
+            for _ in range(3):
+                await shown(cluster)
+            assert vars(cluster.last_descheduler._memory) == before
+
+    assert [decision.nodes[0].abnormal_evaluations for decision in cluster.decisions] == [1, 2, 3, 4, 5]
+    assert len(cluster.intents) == 2
+
+
+async def test_only_the_leader_shows_plans(cluster: Cluster) -> None:
+    """A standby leaves the answer to it; when the leader goes, nobody answers until there is one again."""
+    cluster.hot_and_idle()
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(running(cluster))
+        cluster.registry = CollectorRegistry()
+        async with running(cluster, identity="descheduler-2"):
+            await cluster.pass_time(60)
+            assert (await shown(cluster)).leader.holder == "descheduler-1"
+            await first.aclose()
+            with pytest.raises(NoAnswer):
+                await shown(cluster)
+            await cluster.pass_time(60)
+            assert (await shown(cluster)).leader.holder == "descheduler-2"
+
+
+async def test_moves_under_way_are_in_the_plan(cluster: Cluster) -> None:
+    """They are named, and what they bring is in the loads that follow."""
+    cluster.hot_and_idle()
+    async with running(cluster, intent_life=Duration(3_600)):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        plan = await shown(cluster)
+
+    assert [(move.pod, move.node) for move in plan.under_way] == [("app0-x", "node-a"), ("app1-x", "node-a")]
+    assert plan.moves == []
+    (node,) = plan.nodes
+    assert (node.before.cpu, node.after.cpu) == pytest.approx((0.8, 0.6))
+    assert plan.evictions == ""
+    assert plan.why["low_node_load"]
+
+
+class LooksOn(BinPack, frozen=True, kw_only=True, tag_field="name", tag="looks_on"):
+    """Plans nothing, and remembers what it was shown."""
+
+    def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
+        SEEN.append(fleet)
+        return Plan(why="it only looks on")
+
+
+SEEN: list[Fleet] = []
+
+
+async def test_many_questions_need_few_plans(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks while a plan is made waits for the next one, which is for all who asked before it was begun."""
+    cluster.hot_and_idle()
+    monkeypatch.setattr(looking, "AT_ONCE", 0)
+    made = []
+    decide = preview.preview
+
+    def counted(*given: Any, **named: Any) -> PlanShown:
+        made.append(1)
+        return decide(*given, **named)
+
+    monkeypatch.setattr(leading, "preview", counted)
+    async with running(cluster):
+        plans = await asyncio.gather(*(shown(cluster) for _ in range(20)))
+        assert len(made) <= 2
+        await shown(cluster)
+
+    assert {len(plan.moves) for plan in plans} == {2}
+    assert 2 <= len(made) <= 3
+
+
+async def test_strategies_go_on_from_one_another(cluster: Cluster) -> None:
+    """What the first one proposes is under way for the next, at evaluations as in plans."""
+    cluster.hot_and_idle()
+    SEEN.clear()
+    both = (LowNodeLoad(), LooksOn())
+    async with running(cluster, strategies=both, consecutive_abnormalities=5):
+        await shown(cluster)
+        planned = SEEN[-1]
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        proposed = SEEN[-1]
+
+    assert len(cluster.intents) == 2
+    for fleet in (planned, proposed):
+        assert fleet.in_flight == 2
+        assert [node.projected("5m").cpu for node in fleet.nodes] == pytest.approx([6.0, 1.0, 1.0])
+
+
+async def test_a_blind_descheduler_shows_why(cluster: Cluster) -> None:
+    """No plan is made of too little, and the answer says so."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.measure(expected=4)
+        plan = await shown(cluster)
+
+    assert plan.moves == []
+    assert plan.why == {"low_node_load": "load is known of 3 of 4 nodes, 75% of 80% needed"}
+
+
+async def test_a_big_cluster_is_judged_beside_the_loop(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a thread, and with the same result."""
+    cluster.hot_and_idle()
+    monkeypatch.setattr(looking, "AT_ONCE", 0)
+    threads: set[int] = set()
+    decide = preview.preview
+
+    def watched(*given: Any, **named: Any) -> PlanShown:
+        threads.add(threading.get_ident())
+        return decide(*given, **named)
+
+    monkeypatch.setattr(leading, "preview", watched)
+    async with running(cluster):
+        asking = asyncio.create_task(shown(cluster))
+        plan = await asking
+
+    assert [move.pod for move in plan.moves] == ["app0-x", "app1-x"]
+    assert threads
+    assert threading.get_ident() not in threads

@@ -44,6 +44,8 @@ class Fleet:
             minimum_replicas=minimum_replicas,
             replicas={WEB: 2, API: 2},
             usage_of=lambda workload: Resources(cpu=1.8, memory=GIB),
+            days=dict,
+            closed=lambda workload: (),
             evict=self._evict,
             say=self.said.append,
             begin=NOW - 86_400.0,

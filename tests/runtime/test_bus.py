@@ -28,6 +28,7 @@ from equipoise.runtime.bus import (
     Refused,
     TooLarge,
 )
+from equipoise.runtime.bus.reading import MAX_DELIVERIES
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
 QUESTION = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=["a", "b"])
@@ -254,11 +255,15 @@ async def test_a_worker_that_fails_is_asked_again(world: World) -> None:
 
 
 async def test_hopeless_work_is_removed_and_blocks_its_pod_no_longer(world: World) -> None:
-    """A message that was delivered five times in vain is removed, so that the pod may have another intent."""
-    workers = Workers(*(Again(after=0.01) for _ in range(5)))
+    """A message that was often delivered in vain is removed, so that the pod may have another intent.
+
+    Its worker is told that a delivery is the last one.
+    """
+    workers = Workers(*(Again(after=0.01) for _ in range(MAX_DELIVERIES)))
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
     await intend(world)
-    await workers.tried.until(5)
+    await workers.tried.until(MAX_DELIVERIES)
+    assert [delivery.final for delivery in workers.tried.deliveries] == [False] * (MAX_DELIVERIES - 1) + [True]
     await eventually(lambda: world.bus.troubles.errors("delivered_too_often") == 1)
     async with asyncio.timeout(5):
         while True:
@@ -267,8 +272,8 @@ async def test_hopeless_work_is_removed_and_blocks_its_pod_no_longer(world: Worl
                 break
             except Refused:
                 await asyncio.sleep(0.01)
-    await workers.tried.until(6)
-    assert workers.pods == ["web-1"] * 6
+    await workers.tried.until(MAX_DELIVERIES + 1)
+    assert workers.pods == ["web-1"] * (MAX_DELIVERIES + 1)
     working.cancel()
 
 
@@ -347,6 +352,21 @@ async def test_a_question_is_answered(world: World) -> None:
     )
     answer = await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=2)
     assert answer == Ranking(scores={"a": 10, "b": 9})
+
+
+async def test_who_stops_serving_is_asked_no_more(world: World) -> None:
+    """From then on nobody answers, or the next one to serve does; the bus itself goes on."""
+    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)
+    stop = await world.bus.serve("scorer", [endpoint])
+    await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=2)
+    await stop()
+    async with asyncio.timeout(5):
+        with pytest.raises(NoAnswer):
+            await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=60)
+
+    await world.bus.serve("scorer", [endpoint])
+    await stop()
+    assert await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=2)
 
 
 async def test_a_question_to_nobody_is_told_at_once(world: World) -> None:

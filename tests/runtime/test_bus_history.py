@@ -52,6 +52,19 @@ async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> N
     assert await read(world.settings, before + 60) == []
 
 
+async def test_a_pattern_reads_only_its_subjects(world: NatsWorld) -> None:
+    """Of a big stream nobody has to read all."""
+    await setup_streams(world.settings, intent_life=60)
+    async with connect(world.settings, "scorer") as bus:
+        for hour in range(3):
+            await bus.publish(subjects.fleet_review(hour, hour * 3_600), a_review(hour))
+    found = history(
+        world.settings, "tap", ADVICE, since=0, clock=SystemClock(), pattern=subjects.fleet_review(1, 3_600)
+    )
+
+    assert [subject async for subject, _ in found] == [subjects.fleet_review(1, 3_600)]
+
+
 async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:
     """And one that was never made is an error that says what makes it."""
     with pytest.raises(BusError, match="equipoise setup"):

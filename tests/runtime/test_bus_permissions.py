@@ -141,7 +141,7 @@ async def test_the_tap_hears_everything_and_only_asks(users: Users) -> None:
         await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
         await heard.until(1)
         for channel in CHANNELS:
-            asked = channel.pattern == subjects.SCORE_EXPLAIN
+            asked = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_SHOW)
             assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == asked, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
                 read = await may(tap.follow(channel.pattern, Anything, Heard()))
@@ -201,11 +201,11 @@ async def test_a_user_without_its_password_is_not_let_in(users: Users, tmp_path:
 
 
 def test_only_one_service_may_say_what_evicts() -> None:
-    """Intents come from the descheduler alone, outcomes from the binder alone, answers from the scorer alone."""
+    """Intents come from the descheduler alone, outcomes from the binder alone, answers from who is asked."""
     intents = {user for user in USERS if "equipoise.eviction.intent.*.*" in permissions_of(user).publish}
     outcomes = {user for user in USERS if "equipoise.eviction.outcome.*.*" in permissions_of(user).publish}
     answers = {user for user in USERS if permissions_of(user).answers}
-    assert (intents, outcomes, answers) == ({"descheduler"}, {"binder"}, {"scorer"})
+    assert (intents, outcomes, answers) == ({"descheduler"}, {"binder"}, {"scorer", "descheduler"})
 
 
 def test_a_password_may_be_a_variable_of_the_servers_environment() -> None:

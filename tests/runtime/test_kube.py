@@ -28,6 +28,7 @@ from equipoise.runtime.kube import (
     NotFound,
     Resource,
     connect_kube,
+    scale_of,
 )
 from equipoise.runtime.settings.sections import Kubernetes
 
@@ -259,6 +260,7 @@ async def test_an_eviction_against_a_disruption_budget(world: World) -> None:
     confused = await evict(world, pod)
 
     assert [(429, True, None)] * 2 == [(a.status, a.disruption_budget, a.retry_after) for a in blocked]
+    assert ["one"] * 2 == [answer.budget for answer in blocked]
     assert (500, False) == (confused.status, confused.disruption_budget)
     assert "more than one PodDisruptionBudget" in confused.message
     assert None is (await world.kube.get(PODS, pod.metadata.name, NAMESPACE)).metadata.deletion_timestamp
@@ -272,6 +274,26 @@ async def test_everything_that_may_be_read_can_be_read(real: RealWorld) -> None:
             await real.kube.list(resource)
         except NotFound:
             assert "." in resource.group, resource
+
+
+async def test_how_many_pods_a_workload_of_any_kind_should_have(real: RealWorld) -> None:
+    """Discovery finds its resource, the scale subresource its numbers; kinds without it are not found."""
+    await real.run_pod("scaled")
+    found = await real.kube.find_scalable("apps", "Deployment")
+    assert found is not None
+    assert "deployments" == found.plural
+
+    async with asyncio.timeout(10):
+        # Its controller counts a moment after the pod is ready.
+        while (custom := await real.kube.get(found, "scaled", NAMESPACE)).status.ready_replicas != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    scale = await real.kube.get(scale_of(found), "scaled", NAMESPACE)
+
+    assert (1, 1) == (custom.status.ready_replicas, custom.status.observed_generation)
+    assert (1, 1) == (scale.spec.replicas, scale.status.replicas)
+    assert None is await real.kube.find_scalable("", "ConfigMap")
+    with pytest.raises(NotFound):
+        await real.kube.find_scalable("nobody.example.com", "Nothing")
 
 
 async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path: Path) -> None:

@@ -156,6 +156,21 @@ async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
     assert (429, False, 7) == (answer.status, answer.disruption_budget, answer.retry_after)
 
 
+async def test_a_budget_is_named_by_its_cause(kube: Kube, api: Server) -> None:
+    """The message proper does not name it."""
+    said = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    cause = {
+        "reason": "DisruptionBudget",
+        "message": "The disruption budget web needs 2 healthy pods and has 2 currently",
+    }
+    api.says(as_json(429, said | {"details": {"causes": [cause]}}))
+
+    answer = await kube.evict("shop", "web-1", uid="u", dry_run=False)
+
+    assert (True, "web") == (answer.disruption_budget, answer.budget)
+    assert "needs 2 healthy pods" in answer.message
+
+
 async def test_a_rehearsal_is_marked_twice(kube: Kube, api: Server) -> None:
     """In the query, where an audit log shows it, and in the body, where no proxy drops it."""
     bodies = []

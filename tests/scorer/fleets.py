@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placement
 
+from equipoise.contracts.day import SLOTS
 from equipoise.contracts.messages import PlacedPod, PodDemand, Resources, UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
-from equipoise.scorer.loads import SLOTS, Array, Days, Demand, FleetLoads, NodeLoads, Statistic
+from equipoise.scorer.loads import Array, Days, Demand, FleetLoads, NodeLoads, Statistic
 from equipoise.scorer.picture import Picture
 from equipoise.scorer.policies.water_level import WaterLevel
 

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 
+from equipoise.contracts.day import SLOTS
 from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
-from equipoise.scorer.day import LEAST_SLOTS, FleetDays, beyond_pods, workload_day
+from equipoise.scorer.day import FleetDays
 from equipoise.scorer.hotspot import UsageOf, pod_usage
-from equipoise.scorer.loads import SLOTS
 
 WEB = Workload(kind="Deployment", group="apps", namespace="shop", name="web")
 USAGE: UsageOf = pod_usage({}, load=LoadSettings(), chain=("measured", "request", "limit", "default"), now=NOW)
@@ -21,24 +21,6 @@ def a_workload(cpu: list[float | None], memory: list[float | None] | None = None
         windows={"5m": WindowUsage(sampled_at=NOW, mean=Resources(cpu=1.0, memory=GIB))},
         profile={"cpu": cpu, "memory": memory if memory is not None else [GIB] * SLOTS},
     )  # fmt: skip
-
-
-def test_an_unknown_hour_is_the_mean_of_the_known_ones() -> None:
-    """It neither makes a peak nor hides one."""
-    day = workload_day(a_workload([1.0, 3.0] * 11 + [None, None]))
-
-    assert day is not None
-    assert day[0].tolist() == [1.0, 3.0] * 11 + [2.0, 2.0]
-
-
-def test_a_few_hours_are_no_day() -> None:
-    """Then the workload is taken to use all day what it uses now."""
-    known: list[float | None] = [1.0] * (LEAST_SLOTS - 1)
-
-    assert workload_day(a_workload(known)) is None
-    assert workload_day(a_workload([*known, 1.0])) is not None
-    assert workload_day(a_workload([1.0] * SLOTS, [])) is None
-    assert workload_day(None) is None
 
 
 def the_day_of(pods: list[str], *, workload: WorkloadUtilization | None, leaving: str = "") -> list[float]:
@@ -86,15 +68,3 @@ def test_the_mean_is_that_of_the_known_nodes() -> None:
     assert np.allclose(days.of(np.array([0]), None, NOW).mean[0], 0.3)
     days.drop(1)
     assert np.allclose(days.of(np.array([0]), None, NOW + 10).mean[0], 0.2)
-
-
-def test_what_a_node_uses_beyond_its_pods_counts_all_day() -> None:
-    """As told; where nobody tells, what its shortest window has more than all of its pods together, never below 0."""
-    pods = {"one": Resources(cpu=1.0, memory=1.0), "two": Resources(cpu=0.5, memory=2.0)}
-    silent = msgspec.structs.replace(a_node_utilization("a", 4.0, pods=pods), system=Resources())
-    told = msgspec.structs.replace(silent, system=Resources(cpu=0.25, memory=8.0))
-    more = {"three": Resources(cpu=9.0, memory=0.0)}
-
-    assert [0.25, 8.0] == beyond_pods(told).tolist()
-    assert 2.5 == beyond_pods(silent)[0]
-    assert 0.0 == beyond_pods(msgspec.structs.replace(silent, pods=pods | more))[0]

@@ -290,7 +290,16 @@ def test_measured_siblings_come_before_the_estimate() -> None:
 @pytest.mark.parametrize(("percent", "refused"), [(65.4, False), (65.5, True), (66.0, True)])
 def test_percent_are_rounded_before_they_are_compared(percent: float, refused: bool) -> None:
     """Half a percent above the threshold still passes, as in Koordinator."""
-    assert bool(LoadAware().refuse(node_loads(evenly([percent])), POD)) == refused
+    policy = LoadAware(usage_thresholds=Marks(cpu=65))
+
+    assert bool(policy.refuse(node_loads(evenly([percent])), POD)) == refused
+
+
+def test_without_thresholds_of_its_own_the_shared_ones_count() -> None:
+    """One place for thresholds: what the filter lets in is what the descheduler leaves alone."""
+    assert LoadAware().refuse(node_loads(evenly([99.0])), POD) is None
+    with pytest.raises(ValueError, match="must not name pods"):
+        LoadAware(usage_thresholds=Marks(pods=50))
 
 
 @pytest.mark.parametrize("thresholds", [Marks(cpu=0, memory=0), Marks()])
@@ -301,7 +310,9 @@ def test_thresholds_of_nothing_refuse_nobody(thresholds: Marks) -> None:
 
 def test_a_production_pod_is_filtered_by_what_production_uses() -> None:
     """Then no other threshold counts; other pods are filtered by all of the node's usage."""
-    policy = LoadAware(prod_usage_thresholds=Marks(cpu=40), prod_usage_include_system=True)
+    policy = LoadAware(
+        usage_thresholds=Marks(cpu=65), prod_usage_thresholds=Marks(cpu=40), prod_usage_include_system=True
+    )
     nodes = node_loads(
         evenly([70, 70, 30]), statistics={"production": evenly([35, 45, 35]), "system": evenly([4, 0, 10])}
     )
@@ -365,9 +376,8 @@ def test_pods_of_daemonsets_are_never_refused() -> None:
 
 def test_the_reason_says_what_would_be_and_what_may_be() -> None:
     """With the pod, and the first resource that is above."""
-    assert LoadAware().refuse(node_loads(evenly([60.0])), a_demand(40.0)) == {
-        "node-0": "cpu load would be 100%, above 65%"
-    }
+    policy = LoadAware(usage_thresholds=Marks(cpu=65, memory=95))
+    assert policy.refuse(node_loads(evenly([60.0])), a_demand(40.0)) == {"node-0": "cpu load would be 100%, above 65%"}
 
 
 def test_an_unknown_resource_has_nothing_left() -> None:
@@ -376,7 +386,7 @@ def test_an_unknown_resource_has_nothing_left() -> None:
     load[0, :, 1] = np.nan
 
     assert LoadAware().score(node_loads(load), POD) == pytest.approx([40.0])
-    assert not LoadAware().refuse(node_loads(load), POD)
+    assert not LoadAware(usage_thresholds=Marks(cpu=65, memory=95)).refuse(node_loads(load), POD)
 
 
 def test_a_window_that_nobody_configured_is_unknown() -> None:

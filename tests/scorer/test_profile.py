@@ -4,7 +4,8 @@ import msgspec
 import numpy as np
 from scorer.fleets import a_demand, days_of, evenly, node_loads
 
-from equipoise.scorer.loads import SLOTS, Array, NodeLoads
+from equipoise.contracts.day import SLOTS
+from equipoise.scorer.loads import Array, NodeLoads
 from equipoise.scorer.policies.profile import DayWeights, Profile
 
 DAY = np.where(np.arange(SLOTS) < 12, 1.0, 0.0)

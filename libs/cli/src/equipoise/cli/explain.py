@@ -1,7 +1,6 @@
 """Why a pod goes where: asks the scorer, and shows what its answer stands on."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 
 import msgspec
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.endings import WrongInput
+from equipoise.cli.telling import UNIT, amount, console, percent
 from equipoise.contracts.messages import (
     Correction,
     ExplainQuestion,
@@ -28,19 +28,20 @@ TIMEOUT = 5.0
 """Seconds for the bus and the scorer together; an answer takes milliseconds."""
 
 _SHOWN = 10
-_ON_PIPES = 400
-"""Columns where nobody looks: no line is folded."""
-
-_UNIT = {"cpu": "cores", "memory": "GiB"}
-_BYTES = 2.0**30
 
 
 def question_about_pod(name: str, node: str) -> ExplainQuestion:
     """`name` is NAMESPACE/NAME, `node` may be empty. Raises WrongInput."""
+    namespace, pod = pod_named(name)
+    return ExplainQuestion(namespace=namespace, name=pod, node=node)
+
+
+def pod_named(name: str) -> tuple[str, str]:
+    """Namespace and name of a pod as people write it: NAMESPACE/NAME. Raises WrongInput."""
     namespace, _, pod = name.partition("/")
     if not namespace or not pod or "/" in pod:
         raise WrongInput(f"{name!r} names no pod: NAMESPACE/NAME, as in shop/web-5d8f7")
-    return ExplainQuestion(namespace=namespace, name=pod, node=node)
+    return namespace, pod
 
 
 async def run_explain(question: ExplainQuestion, server: Nats, *, as_json: bool) -> str:
@@ -52,7 +53,7 @@ async def run_explain(question: ExplainQuestion, server: Nats, *, as_json: bool)
     if as_json:
         print(msgspec.json.encode(explanation).decode())
     else:
-        show(explanation, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES), question.node)
+        show(explanation, console(), question.node)
     return ""
 
 
@@ -69,24 +70,24 @@ async def answer_of(question: ExplainQuestion, server: Nats) -> Explanation:
         raise NoAnswer(f"no scorer answers at {server.url}: is one running, and ready (its /readyz)?") from None
 
 
-def show(explanation: Explanation, console: Console, asked_node: str = "") -> None:
+def show(explanation: Explanation, to: Console, asked_node: str = "") -> None:
     """For people: the pod, its nodes from the best down, and of the best, its own and the one asked about all."""
     for line in _headline(explanation):
-        console.print(line)
+        to.print(line)
     if explanation.pod is not None:
-        console.print()
-        console.print(_ranking(explanation, asked_node))
+        to.print()
+        to.print(_ranking(explanation, asked_node))
     best = explanation.nodes[0].node if explanation.pod is not None and explanation.nodes else ""
     for node in explanation.nodes:
         if node.node in (best, explanation.runs_on, asked_node):
-            console.print()
+            to.print()
             for part in _details(node, explanation):
-                console.print(part)
+                to.print(part)
     if explanation.overtaking is not None and explanation.pod is not None:
-        console.print()
-        console.print(Text.assemble(("What would change the order: ", "bold"), explanation.overtaking.why))
+        to.print()
+        to.print(Text.assemble(("What would change the order: ", "bold"), explanation.overtaking.why))
     for note in explanation.notes:
-        console.print(Text(f"Note: {note}", style="dim"))
+        to.print(Text(f"Note: {note}", style="dim"))
 
 
 def _headline(explanation: Explanation) -> Iterator[Text]:
@@ -96,7 +97,7 @@ def _headline(explanation: Explanation) -> Iterator[Text]:
         runs_on = f", scored without itself on {explanation.runs_on}" if explanation.runs_on else ""
         yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"{workload}{runs_on}")
     expected = ", ".join(
-        f"{_amount(explanation.demand, resource)} {_UNIT[resource]} ({source})"
+        f"{_amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
         for resource, source in explanation.demand_sources.items()
     )
     who = "expects" if pod is not None else "scored for a pod that asks for nothing:"
@@ -132,7 +133,7 @@ def _ranking(explanation: Explanation, asked_node: str) -> Table:
             f"{node.score:.1f}",
             *(f"{node.parts.get(part, 0.0):.1f}" for part in parts),
             "" if window is None else window.window,
-            *("?" if window is None else _then(window, resource) for resource in _UNIT),
+            *("?" if window is None else _then(window, resource) for resource in UNIT),
             _seconds(node.age),
             node.why,
             style=_style(node, best="best" in marks),
@@ -152,7 +153,7 @@ def _details(node: NodeExplanation, explanation: Explanation) -> Iterator[Text |
     yield Text.assemble((node.node, "bold"), f": {place}{'; ' if node.why else ''}{node.why}")
     table = _table("window", "", "measured>", "+ arrived>", "− left>", "+ booked>", "of>", "= load", "sample")
     for window in node.windows:
-        for resource, unit in _UNIT.items():
+        for resource, unit in UNIT.items():
             first = resource == "cpu"
             table.add_row(
                 _label(window, explanation) if first else "",
@@ -209,22 +210,15 @@ def _label(window: WindowExplanation, explanation: Explanation) -> str:
 
 def _then(window: WindowExplanation, resource: str) -> str:
     """Load now, and with the pod."""
-    return f"{_percent(getattr(window.load, resource))} → {_percent(getattr(window.load_with_pod, resource))}"
+    return f"{percent(getattr(window.load, resource))} → {percent(getattr(window.load_with_pod, resource))}"
 
 
 def _both(load: Resources) -> str:
-    return ", ".join(f"{resource} {_percent(getattr(load, resource))}" for resource in _UNIT)
-
-
-def _percent(share: float | None) -> str:
-    return "?" if share is None else f"{share:.1%}"
+    return ", ".join(f"{resource} {percent(getattr(load, resource))}" for resource in UNIT)
 
 
 def _amount(resources: Resources, resource: str, *, nothing: str = "?") -> str:
-    value: float | None = getattr(resources, resource)
-    if value is None:
-        return nothing
-    return f"{value if resource == 'cpu' else value / _BYTES:.2f}"
+    return nothing if getattr(resources, resource) is None else amount(resources, resource)
 
 
 def _corrected(correction: Correction, resource: str) -> str:

@@ -131,9 +131,25 @@ def tap(subject: str, url: str, user: str | None, password_file: str | None, out
     asyncio.run(run_tap(subject, _nats(url, user, password_file), as_json=output == "json"))
 
 
+@main.command()
+@click.option("--diff", "only_changes", is_flag=True, help="Only what is new since the last plan that was shown.")
+@nats_option
+@user_option
+@password_option
+@output_option
+def plan(only_changes: bool, url: str, user: str | None, password_file: str | None, output: str) -> None:
+    """Show which pods would move now, from where to where and why, and who stays. It proposes nothing."""
+    import asyncio
+
+    from equipoise.cli.plan import run_plan
+
+    server = _nats(url, user, password_file)
+    asyncio.run(run_plan(server, os.environ, as_json=output == "json", only_changes=only_changes))
+
+
 @main.group()
 def explain() -> None:
-    """Ask the scorer why: where a pod should go, how a node looks to it."""
+    """Ask why: where a pod should go, how a node looks to the scorer, what became of an eviction."""
 
 
 @explain.command(name="pod")
@@ -161,6 +177,23 @@ def explain_node(node: str, url: str, user: str | None, password_file: str | Non
     from equipoise.contracts.messages import ExplainQuestion
 
     _explain(ExplainQuestion(node=node), _nats(url, user, password_file), output)
+
+
+@explain.command(name="eviction")
+@click.argument("pod", metavar="NAMESPACE/NAME")
+@nats_option
+@user_option
+@password_option
+@output_option
+def explain_eviction(pod: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
+    """Tell why a pod was evicted, or was not, from the samples to its replacement. Kept are 24 hours."""
+    import asyncio
+
+    from equipoise.cli.eviction.run import run_explain_eviction
+
+    server = _nats(url, user, password_file)
+    if problem := asyncio.run(run_explain_eviction(pod, server, as_json=output == "json")):
+        raise click.ClickException(problem)
 
 
 @main.command()
@@ -297,6 +330,23 @@ def resume(configuration: Path | None, kubeconfig: str | None, context: str | No
     from equipoise.cli.pausing import resumed
 
     click.echo(asyncio.run(resumed(_cluster(configuration, kubeconfig, context))))
+
+
+@main.command()
+@configuration_option
+@kubeconfig_option
+@context_option
+@output_option
+def status(configuration: Path | None, kubeconfig: str | None, context: str | None, output: str) -> None:
+    """Show whether anything may be evicted, what is under way and how much of each limit is used."""
+    import asyncio
+
+    from equipoise.cli.status import limits_of, run_status
+
+    limits = limits_of(configuration, os.environ)
+    measured_by = f"the limits of {configuration}" if configuration else "the default limits (others: --config FILE)"
+    cluster = _cluster(configuration, kubeconfig, context)
+    asyncio.run(run_status(cluster, limits, as_json=output == "json", measured_by=measured_by))
 
 
 def _cluster(configuration: Path | None, kubeconfig: str | None, context: str | None) -> "Kubernetes":

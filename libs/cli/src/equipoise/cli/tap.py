@@ -206,6 +206,7 @@ def _review(message: messages.FleetReview) -> str:
 def _deschedule(message: messages.DescheduleDecision) -> str:
     hot = [f"{node.node} ({_percent(node.load)})" for node in message.nodes if node.state == "hot"]
     said = f"{len(message.intents)} intents" if message.intents else message.why
+    said += f"; {len(message.assumed)} moves assumed in dry run" if message.assumed else ""
     return f"hot: {', '.join(hot[:8]) or 'none'}; {said}; {len(message.refused)} moves refused"
 
 

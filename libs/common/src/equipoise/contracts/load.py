@@ -26,6 +26,11 @@ def known(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value >= 0 else None
 
 
+def amounts(resources: Resources) -> list[float]:
+    """One value per resource, NaN for what is unknown."""
+    return [math.nan if (value := known(getattr(resources, name))) is None else value for name in RESOURCES]
+
+
 def load_of(usage: Resources, base: Resources) -> Resources:
     """Usage as a share (0..1, above 1 when overcommitted) of the base; unknown where either is."""
     return Resources(cpu=_share(usage.cpu, base.cpu), memory=_share(usage.memory, base.memory))

@@ -130,6 +130,9 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
     running_since: float | None = None
     terminating: bool = False
+    preempted_at: float | None = None
+    """When kube-scheduler took its place for a pod of higher priority."""
+
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "BestEffort"
     priority: int = 0
     requests: Resources = Resources()
@@ -145,6 +148,7 @@ class GonePod(Value, frozen=True, kw_only=True):
     workload: Workload | None = None
     running_since: float
     gone_at: float
+    preempted_at: float | None = None
     requests: Resources = Resources()
     limits: Resources = Resources()
     usage: Resources = Resources()
@@ -600,21 +604,113 @@ class FleetReview(Message, frozen=True, kw_only=True):
     """Placements that got no advice, because they came faster than `scorer.advice.perSecond`."""
 
 
+NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
+
+
 class NodeVerdict(Value, frozen=True, kw_only=True):
     """What an evaluation said of one node."""
 
     node: str
-    state: Literal["hot", "idle", "between", "unknown"]
+    state: NodeState
+    """sparse: with so little on it that it may be emptied."""
+
     load: Resources
     """0..1 of the base."""
 
     abnormal_evaluations: int = 0
     why: str = ""
+    over: list[str] = []
+    """The resources in which a hot node is over its mark."""
+
+    sampled_at: float = 0.0
+    """The oldest sample that was looked at; 0 where none was."""
+
+    @property
+    def abnormal(self) -> bool:
+        """Does it count towards a move away from the node?"""
+        return self.state in ("hot", "sparse")
 
 
 class RefusedMove(Value, frozen=True, kw_only=True):
     pod: str
     node: str
+    why: str
+
+
+class ProposedMove(Value, frozen=True, kw_only=True):
+    """A move as it was decided: what an intent says of it, kept when the intent itself is done."""
+
+    intent_id: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    workload: Workload | None = None
+    node: str
+    target: str
+    reason: str
+    relief: Resources
+    sampled_at: float
+    """Oldest sample the decision stands on."""
+
+    expires_at: float
+
+
+class AssumedMove(Value, frozen=True, kw_only=True):
+    """A move that was a dry run: its pod counts on the target, and is proposed no more, until then."""
+
+    namespace: str
+    pod: str
+    workload: Workload | None = None
+    node: str
+    target: str
+    since: float
+    until: float
+
+
+class Landing(Value, frozen=True, kw_only=True):
+    """Where the replacement of an evicted pod was seen."""
+
+    intent_id: str
+    namespace: str
+    pod: str
+    """The one that was evicted."""
+
+    node: str
+    """Which it had left."""
+
+    target: str
+    """Where its replacement was expected."""
+
+    replacement: str
+    landed_on: str
+
+
+class Relief(Value, frozen=True, kw_only=True):
+    """What the load of a node did after evictions from it, once its shortest window shows nothing of their pods."""
+
+    node: str
+    intents: list[str]
+    """Those whose evictions it tells of."""
+
+    over: list[str]
+    """The resources that are judged."""
+
+    before: Resources
+    """Usage when the first of them was proposed, cores and bytes."""
+
+    after: Resources
+    expected: Resources
+    """What all of them together should have taken away."""
+
+    better: bool
+    """By at least half of what was expected."""
+
+
+class RestingNode(Value, frozen=True, kw_only=True):
+    """A node that nothing is moved away from until then, and why."""
+
+    node: str
+    until: float
     why: str
 
 
@@ -633,6 +729,100 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     why: str = ""
     """Why nothing was proposed; empty when something was."""
 
+    moves: list[ProposedMove] = []
+    """What the intents asked for."""
+
+    assumed: list[AssumedMove] = []
+    """Moves assumed in dry run: the loads of `nodes` are with them. At most 50, the newest."""
+
+    landings: list[Landing] = []
+    """Replacements seen since the last evaluation. As `reliefs`, told by the first strategy only."""
+
+    reliefs: list[Relief] = []
+    resting: list[RestingNode] = []
+    """Nodes that did not get better and are left alone."""
+
+
+class PlanQuestion(Message, frozen=True, kw_only=True):
+    """Asked on `plan.show`: what would move now? It proposes nothing and changes nothing."""
+
+
+class PlannedMove(Value, frozen=True, kw_only=True):
+    """A pod that would move now, were its node abnormal for long enough."""
+
+    strategy: str
+    namespace: str
+    pod: str
+    workload: Workload | None = None
+    node: str
+    target: str
+    reason: str
+    relief: Resources
+    """Cores and bytes."""
+
+    sampled_at: float
+    later: bool = False
+    """It has no room yet: other moves make it, and it is proposed once it is there."""
+
+
+class PlannedNode(Value, frozen=True, kw_only=True):
+    """A node that is abnormal, or that planned moves leave or come to."""
+
+    strategy: str
+    node: str
+    state: NodeState
+    before: Resources
+    """Load (0..1 of the base) over the strategy's first window, with assumed moves, without those under way."""
+
+    after: Resources
+    """Once the moves under way and the planned ones are done."""
+
+    abnormal_evaluations: int = 0
+    missing_evaluations: int = 0
+    """Abnormal evaluations that are still needed until something is really proposed; 0 for a node that is well."""
+
+    why: str = ""
+
+
+class MoveUnderWay(Value, frozen=True, kw_only=True):
+    """Proposed and not settled yet, or evicted with no replacement seen."""
+
+    namespace: str
+    pod: str
+    workload: Workload | None = None
+    node: str
+    target: str
+    evicted_at: float | None = None
+
+
+class PlanShown(Message, frozen=True, kw_only=True):
+    """Answer to a plan question, by the leading descheduler. Every list holds at most 500."""
+
+    moves: list[PlannedMove] = []
+    nodes: list[PlannedNode] = []
+    refused: list[RefusedMove] = []
+    why: dict[str, str] = {}
+    """By strategy that would move nothing: why not."""
+
+    under_way: list[MoveUnderWay] = []
+    assumed: list[AssumedMove] = []
+    resting: list[RestingNode] = []
+    evictions: str = ""
+    """What binders do with intents at present: `real`, `dry run`, or why nothing; empty when no binder was heard."""
+
+    considered: int = 0
+    """Nodes looked at."""
+
+    interval: float = 0.0
+    """Seconds between two evaluations."""
+
+    leader: LeaseEpoch
+    planned_at: float
+
+
+REAL, DRY_RUN = "real", "dry run"
+"""What binders say of their evictions while nothing keeps them from any."""
+
 
 class Heartbeat(Message, frozen=True, kw_only=True):
     """`health.<service>.<id>`, every 10 s."""
@@ -643,4 +833,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     ready: bool
     leading: bool | None = None
     problems: list[str] = []
+    evictions: str = ""
+    """Of a binder: `real`, `dry run`, or why it carries out nothing."""
+
     at: float

@@ -227,6 +227,7 @@ class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
     observed_generation: int = 0
     current_revision: str = ""
     update_revision: str = ""
+    conditions: list[Condition] = []
 
 
 class WorkloadObject(Object, frozen=True, kw_only=True):
@@ -234,6 +235,35 @@ class WorkloadObject(Object, frozen=True, kw_only=True):
 
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
+
+
+class ScaleSpec(ApiValue, frozen=True, kw_only=True):
+    replicas: int = 0
+    """The API server leaves a 0 out."""
+
+
+class ScaleStatus(ApiValue, frozen=True, kw_only=True):
+    replicas: int = 0
+
+
+class Scale(Object, frozen=True, kw_only=True):
+    """autoscaling/v1: how many pods a workload of any kind should have, and has."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+class CustomStatus(ApiValue, frozen=True, kw_only=True):
+    """What kinds of workloads that we do not know tell by convention."""
+
+    ready_replicas: int | None = None
+    observed_generation: int | None = None
+
+
+class CustomWorkload(Object, frozen=True, kw_only=True):
+    """A workload of a kind that we do not know."""
+
+    status: CustomStatus = CustomStatus()
 
 
 class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):

@@ -18,6 +18,10 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+
+_NEVER = str(2**31 - 1)
+"""The eviction cost at which Koordinator evicts nothing (`koordinator.md` 2.3)."""
 
 MOVED_KINDS = frozenset(
     {
@@ -29,7 +33,8 @@ MOVED_KINDS = frozenset(
         ("apps.kruise.io", "CloneSet"),
     }
 )
-"""(group, kind) of the workloads that are known to bring an evicted pod back."""
+"""(group, kind) of the workloads that are known to bring an evicted pod back. Any other kind must tell through its
+scale subresource how many pods it should have, else its pods stay."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +52,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     unreadable: str = ""
     """What could not be read of all this, and why."""
+
+    pods_now: int | None = None
+    """The workload's pods on nodes, those that are terminating left out; None: not known."""
+
+    pods_before: tuple[int, int] | None = None
+    """The same `protection.replicasSettling` ago: at least and at most, as one that was about to end may count."""
 
     @property
     def top(self) -> WorkloadObject | None:
@@ -111,10 +122,12 @@ def misread(metadata: ObjectMeta) -> bool:
 
 
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
-    """What people wrote for cluster-autoscaler and karpenter holds here too."""
+    """What people wrote for cluster-autoscaler, Koordinator and karpenter holds here too."""
     annotations = candidate.pod.metadata.annotations
     if annotations.get(SAFE_TO_EVICT) == "false":
         return f'annotation {SAFE_TO_EVICT}="false"'
+    if annotations.get(EVICTION_COST) == _NEVER:
+        return f'annotation {EVICTION_COST}="{_NEVER}"'
     wanted = annotations.get(DO_NOT_DISRUPT, "false")
     if wanted == "false":
         return ""
@@ -188,10 +201,10 @@ def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
     workload = candidate.workload
     if workload is None:
         return "its workload is not known"
-    if (workload.group, workload.kind) not in MOVED_KINDS:
-        return f"{workload}: nothing is known of this kind ({workload.group or 'core'}), so its pods stay"
     if candidate.top is None:
-        return f"{workload} was not read"
+        known = (workload.group, workload.kind) in MOVED_KINDS
+        unknown = f"{workload}: nothing is known of this kind ({workload.group or 'core'}), so its pods stay"
+        return f"{workload} was not read" if known else unknown
     ending = any(owner.metadata.deletion_timestamp is not None for owner in candidate.owners)
     return f"{workload} is being deleted" if ending else ""
 
@@ -205,6 +218,42 @@ def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
     if candidate.replicas < least:
         return f"{candidate.workload} has {candidate.replicas} replica(s), {least} needed (protection.minReplicas)"
     return ""
+
+
+def scaled_lately(candidate: Candidate, rules: Rules, now: float) -> str:
+    """Somebody adds or removes pods: an autoscaler, most of the time. A pod that is missing for now is neither."""
+    before, settling = candidate.pods_before, rules.protection.replicas_settling
+    if before is None or candidate.pods_now is None:
+        return ""
+    least, most = before
+    grown = candidate.pods_now > most
+    shrunk = candidate.pods_now < least and candidate.replicas < least
+    if not grown and not shrunk:
+        return ""
+    what = f"{candidate.pods_now} pods, {most if grown else least} {settling} ago"
+    return f"{candidate.workload} was scaled lately: {what} (protection.replicasSettling)"
+
+
+def cannot_create(owner: WorkloadObject) -> str:
+    """ "" unless the workload's controller says that it cannot create the pods that it should."""
+    failure = next((condition for condition in owner.status.conditions if condition.type == "ReplicaFailure"), None)
+    if failure is None or failure.status != "True":
+        return ""
+    return f"its controller cannot create pods ({failure.reason or failure.type})"
+
+
+def failing_to_create(candidate: Candidate, rules: Rules, now: float) -> str:
+    """An admission webhook or a quota would refuse the replacement as well."""
+    return next((f"{candidate.workload}: {why}" for owner in candidate.owners if (why := cannot_create(owner))), "")
+
+
+def few_ready(candidate: Candidate, rules: Rules, now: float) -> str:
+    if candidate.top is None:
+        return ""
+    ready, least = candidate.top.status.ready_replicas, rules.protection.min_replicas
+    if ready >= least:
+        return ""
+    return f"{candidate.workload} has {ready} ready replica(s), {least} needed (protection.minReplicas)"
 
 
 def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -244,6 +293,9 @@ PROTECTIONS: Mapping[str, Rule] = {
     "unknown owner": unknown_owner,
     "few replicas": few_replicas,
     "rollout": rolling_out,
+    "scaled lately": scaled_lately,
+    "failing to create": failing_to_create,
+    "few ready replicas": few_ready,
 }
 
 

@@ -128,22 +128,66 @@ class Marks(Section, frozen=True, kw_only=True):
 
     cpu: Percent | None = None
     memory: Percent | None = None
+    pods: Percent | None = None
+    """Number of pods, of those that the node allows. Looked at by the descheduler only."""
+
+
+MARKED = ("cpu", "memory", "pods")
+"""What marks may be set for."""
+
+LEAST_GAP = 5.0
+"""Points that must lie between where a node is filled to and where it is emptied from.
+
+A pod or two of load: with less between them, what one move fills the next one empties.
+"""
+
+
+def too_close(low: Marks, high: Marks, *, low_name: str = "low", high_name: str = "high") -> str:
+    """ "" when every mark of `low` is LEAST_GAP below that of `high`, else which is not, and what to change.
+
+    A resource that has only one of the two is fine.
+    """
+    for resource in MARKED:
+        lower, upper = getattr(low, resource), getattr(high, resource)
+        if lower is not None and upper is not None and lower + LEAST_GAP > upper:
+            return (
+                f"{low_name}.{resource} ({lower}) must be at least {LEAST_GAP:g} points below {high_name}.{resource} "
+                f"({upper}), or what one move fills the next one empties: lower the one or raise the other"
+            )
+    return ""
 
 
 class Thresholds(Section, frozen=True, kw_only=True):
-    """Read by scorer and descheduler alike, so that what one fills the other does not empty."""
+    """Read by scorer, descheduler and binder alike, so that what one fills the other does not empty."""
 
     high: Marks = Marks(cpu=65, memory=80)
     """Above it in any resource a node is too hot."""
 
     low: Marks = Marks(cpu=45, memory=60)
-    """At or below it in every resource a node is idle."""
+    """At or below it in every resource a node is idle. Must be at least 5 points below `high`."""
+
+    prod_high: Marks = Marks()
+    """As `high`, of what the node's production pods use (Koordinator's class, else priority, else QoS tells which)."""
+
+    prod_low: Marks = Marks()
+    """As `low`, of what the node's production pods use. Must be at least 5 points below `prodHigh`."""
 
     def __post_init__(self) -> None:
-        for resource in ("cpu", "memory"):
-            high, low = getattr(self.high, resource), getattr(self.low, resource)
-            if high is not None and low is not None and low > high:
-                raise ValueError(f"low.{resource} ({low}) must not be above high.{resource} ({high})")
+        fault = contradiction(self)
+        if fault:
+            raise ValueError(fault)
+
+
+def contradiction(thresholds: Thresholds) -> str:
+    """ "" when the four marks go together, else which do not."""
+    fault = too_close(thresholds.low, thresholds.high) or too_close(
+        thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
+    )
+    for resource in MARKED:
+        whole, part = getattr(thresholds.high, resource), getattr(thresholds.prod_high, resource)
+        if not fault and whole is not None and part is not None and part > whole:
+            fault = f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it could not be reached"
+    return fault
 
 
 class Namespaces(Section, frozen=True, kw_only=True):
@@ -181,7 +225,10 @@ class Protection(Section, frozen=True, kw_only=True):
     """Pods of this priority or a higher one stay. System-critical ones (from 2,000,000,000) stay in any case."""
 
     min_replicas: Annotated[int, Meta(ge=1)] = 2
-    """Workloads that should have fewer replicas stay whole: evicting their pod would be an outage."""
+    """Workloads that should have fewer replicas, or have fewer ready ones, stay whole: it would be an outage."""
+
+    replicas_settling: Duration = Duration(300)
+    """A workload whose number of pods was changed within this time stays whole: an autoscaler is at work."""
 
     local_storage: bool = False
     """May pods with an emptyDir or hostPath volume move, and lose what is in it?"""

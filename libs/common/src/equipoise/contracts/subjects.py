@@ -74,6 +74,7 @@ def health(service: str, instance: str) -> str:
 SCORE_PRIORITIZE = f"{PREFIX}.score.prioritize"
 SCORE_FILTER = f"{PREFIX}.score.filter"
 SCORE_EXPLAIN = f"{PREFIX}.score.explain"
+PLAN_SHOW = f"{PREFIX}.plan.show"
 
 
 def micro_name(service: str) -> str:
@@ -111,12 +112,14 @@ STREAMS: tuple[Stream, ...] = (
     Stream(
         name="EQUIPOISE_OUTCOME",
         subjects=(f"{PREFIX}.eviction.outcome.>",),
+        read_back=True,
         max_age=86_400,
         max_bytes=256 * 2**20,
     ),
     Stream(
         name="EQUIPOISE_DECISION",
         subjects=(f"{PREFIX}.annotation.>", f"{PREFIX}.decision.>"),
+        read_back=True,
         max_age=86_400,
         max_bytes=256 * 2**20,
     ),
@@ -269,5 +272,13 @@ CHANNELS: tuple[Channel, ...] = (
         answered_by="scorer",
         asked_by_people=True,
     ),
-    Channel(pattern=f"{PREFIX}.health.*.*", message=messages.Heartbeat, said_by=SERVICES, heard_by=()),
+    Channel(
+        pattern=PLAN_SHOW,
+        message=messages.PlanQuestion,
+        said_by=(),
+        heard_by=(),
+        answered_by="descheduler",
+        asked_by_people=True,
+    ),
+    Channel(pattern=f"{PREFIX}.health.*.*", message=messages.Heartbeat, said_by=SERVICES, heard_by=("descheduler",)),
 )

@@ -1,5 +1,6 @@
 """What the API server says, read: refusals, answers to evictions, frames of a watch, pages of a list."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -14,6 +15,9 @@ T = TypeVar("T", bound=objects.Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 500
 """Characters of an answer that is no Status: proxies send whole pages."""
+
+_BUDGET = re.compile(r"The disruption budget (\S+) (?:needs|is still being processed)")
+"""Source: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, and its createTooManyRequestsError."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +52,42 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     items: list[T]
 
 
+class GroupVersion(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An API group, as discovery tells it."""
+
+    preferred_version: GroupVersion
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that is served. A subresource has the name "<plural>/<subresource>", and the kind of its own body."""
+
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+    resources: list[Kind] = []
+
+
+read_group = msgspec.json.Decoder(Group).decode
+read_kinds = msgspec.json.Decoder(Kinds).decode
+
+
+def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+    """The resource of this kind, if it is namespaced and has the scale subresource."""
+    names = {served.name for served in kinds.resources}
+    found = (served.name for served in kinds.resources if served.kind == kind and served.namespaced)
+    plural = next((name for name in found if "/" not in name and f"{name}/scale" in names), None)
+    if plural is None:
+        return None
+    return Resource(group=group, version=version, plural=plural, kind=kind, model=objects.CustomWorkload)
+
+
 class _Frame(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a watch. The object of a bookmark is none of its resource (a Pod without containers)."""
 
@@ -76,7 +116,7 @@ def page_decoder(model: type[T]) -> msgspec.json.Decoder[Page[T]]:
 
 def _strict(model: type[objects.Object]) -> bool:
     """An Argo Rollout writes its observedGeneration as a string."""
-    return model is not objects.WorkloadObject
+    return model not in (objects.WorkloadObject, objects.CustomWorkload)
 
 
 def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
@@ -113,11 +153,14 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str
 
 def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionAnswer:
     said = _said(body)
+    causes = [cause for cause in said.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
+    named = _BUDGET.match(causes[0].message) if causes else None
     return EvictionAnswer(
         status=status,
         reason=said.reason,
-        message=said.message,
-        disruption_budget=status == 429 and any(cause.reason == "DisruptionBudget" for cause in said.details.causes),
+        message=" ".join(filter(None, (said.message, causes[0].message if causes else ""))),
+        disruption_budget=bool(causes),
+        budget=named[1] if named else "",
         retry_after=_retry_after(headers, said),
     )
 

@@ -110,6 +110,15 @@ class ApiServer:
             async for change in changes:
                 yield change
 
+    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+        version = "v1"
+        if group:
+            served = await self._ask(f"get group {group}", "GET", f"/apis/{group}", api_answers.read_group)
+            version = served.preferred_version.version
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        kinds = await self._ask(f"get resources of {group}/{version}", "GET", root, api_answers.read_kinds)
+        return api_answers.scalable(kinds, group=group, version=version, kind=kind)
+
     async def create(self, resource: Resource[T], value: T) -> T:
         what = _what("create", resource, value.metadata.namespace, value.metadata.name)
         path = resource.path(value.metadata.namespace)

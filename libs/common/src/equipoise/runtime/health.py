@@ -35,6 +35,9 @@ class Health:
         self.leading: bool | None = None
         """None: this service has no leader."""
 
+        self.evictions = ""
+        """Of a binder: `real`, `dry run`, or why it carries out nothing."""
+
         self._configuration_hash = configuration_hash
         self._connections: dict[str, Callable[[], bool]] = {}
         self._sources: list[Callable[[], Sequence[str]]] = []

@@ -24,6 +24,8 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     kind: str
     model: type[T]
     namespaced: bool = True
+    subresource: str = ""
+    """Of every object: "scale"."""
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
@@ -31,7 +33,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
         parts.append(self.plural)
-        parts += [part for part in (name, subresource) if part]
+        parts += [part for part in (name, subresource or self.subresource) if part]
         return "/".join(parts)
 
 
@@ -78,6 +80,14 @@ WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] =
         ROLLOUTS,
     )
 }  # fmt: skip
+
+
+def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
+    """How many there should be of one's pods, for a kind that has the scale subresource."""
+    return Resource(
+        group=resource.group, version=resource.version, plural=resource.plural, kind="Scale", model=objects.Scale,
+        subresource="scale",
+    )  # fmt: skip
 
 
 class KubeError(Exception):
@@ -136,6 +146,9 @@ class EvictionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     disruption_budget: bool = False
     """A 429 whose cause is a PodDisruptionBudget, not flow control."""
 
+    budget: str = ""
+    """The name of that budget, as far as the answer tells it."""
+
     retry_after: float | None = None
 
 
@@ -161,6 +174,10 @@ class Kube(Protocol):
         Ends normally when the server ends it; raises Expired when `since` is too old. Close it (`aclosing`) when you
         leave it early, else its connection stays open.
         """
+        ...
+
+    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+        """By discovery, a namespaced kind in the group's preferred version; None: it has no scale subresource."""
         ...
 
     async def create(self, resource: Resource[T], value: T) -> T:

@@ -193,6 +193,7 @@ class Process(Generic[S]):
                 ready=report.ready,
                 leading=report.leading,
                 problems=report.problems,
+                evictions=self.health.evictions,
                 at=self._clock.now(),
             )
             try:

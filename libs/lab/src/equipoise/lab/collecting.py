@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from equipoise.contracts.day import LEAST_SLOTS
 from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.messages import (
     GonePod,
@@ -266,6 +267,22 @@ class Collector:
         slot = self._slot(now - _HOUR)
         mean = self._curves.mean(now - _HOUR, now)
         self._profiles[:, slot] += _SMOOTHING * (mean - self._profiles[:, slot])
+
+    def days(self, *, since: float = -math.inf, now: float = 0.0) -> dict[Workload, Array]:
+        """resources × hours of the day in UTC: what one replica of each workload uses, as profiles say.
+
+        `since`: hours that were over before that time, up to `now`, are not known, and are taken to be like the others;
+        nobody has a day of which fewer than six hours are known.
+        """
+        profiles = self._profiles
+        begins = [now - (hour + 1) * _HOUR for hour in range(_HOURS)]
+        unknown = [self._slot(begin) for begin in begins if begin < since]
+        if len(unknown) > _HOURS - LEAST_SLOTS:
+            return {}
+        if unknown:
+            profiles = profiles.copy()
+            profiles[:, unknown] = np.delete(profiles, unknown, axis=1).mean(axis=1, keepdims=True)
+        return dict(zip(self.workloads, profiles.transpose(0, 2, 1), strict=True))
 
     def _slot(self, begin: float) -> int:
         """The hour of the day, in UTC."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from equipoise.lab.replay import GREEDY, STOCK, Plan, Settings
-from equipoise.lab.run import Run, Scenario
+from equipoise.lab.run import Foresight, Run, Scenario
 from equipoise.lab.running import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.lab.trace import Trace
@@ -27,6 +27,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Seeds, each an order of arrivals of its own."""
 
     weight: int = 5
+    foresight: Foresight = "profile"
 
 
 def policies_of(names: Sequence[str], configured: ScoringPolicy) -> dict[str, ScoringPolicy | None]:
@@ -69,6 +70,7 @@ def plans(question: Question, settings: Settings) -> list[Plan]:
                         descheduler=descheduler,
                         seed=seed,
                         weight=question.weight,
+                        foresight=question.foresight,
                     )
                     for seed in question.arrivals[: 1 if scenario == "given" else None]
                 ]

@@ -13,6 +13,7 @@ from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger import Entry, Ledger, entry_of
 from equipoise.binder.limits import Limits, Refusal
 from equipoise.binder.limits import Move as LimitedMove
+from equipoise.contracts.day import Day
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
 from equipoise.contracts.load import Stay, compensated, is_fresh, plus, usable_window
@@ -26,9 +27,11 @@ from equipoise.contracts.messages import (
     PlacedPod,
     Resources,
 )
+from equipoise.contracts.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload
-from equipoise.descheduler.cool_downs import resting
+from equipoise.descheduler.cool_downs import resting, resting_node
+from equipoise.descheduler.days import Days, WorkloadDays, node_day
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
 from equipoise.descheduler.flights import Arrival
 from equipoise.descheduler.intents import intent_of
@@ -65,13 +68,16 @@ class Levelling:
         minimum_replicas: int,
         replicas: Mapping[Workload, int],
         usage_of: Callable[[Workload | None], Resources],
+        days: Callable[[], WorkloadDays],
+        closed: Callable[[Workload], Collection[str]],
         evict: Evict,
         say: Callable[[EvictionIntent | EvictionOutcome], None],
         begin: float,
     ) -> None:
         """`replicas`: how many pods each workload should have; those with fewer than `minimum_replicas` stay.
 
-        `usage_of`: what a pod of a workload was measured to use last.
+        `usage_of`: what a pod of a workload was measured to use last; `days`: what profiles foretell of each workload;
+        `closed`: the nodes that anti-affinity rules close to a workload's pods.
         """
         self._settings = settings
         self._limits = limits
@@ -80,6 +86,8 @@ class Levelling:
         self._minimum_replicas = minimum_replicas
         self._replicas = replicas
         self._usage_of = usage_of
+        self._days = days
+        self._closed = closed
         self._evict = evict
         self._say = say
         self._memory = Memory(settings)
@@ -107,14 +115,24 @@ class Levelling:
         self._memory.tidied(self._arrivals, now)
         self._look_for_replacements(now)
         fleet = self._fleet(now)
+        self._memory.judged(fleet.nodes, self._load.shortest, now)
+        before = {node.name: node.usage.get(fleet.windows[0], Resources()) for node in fleet.nodes}
         for strategy in self._settings.strategies:
             name = name_of(strategy)
-            self._memory.count(name, readings(strategy, fleet, strategy.verdicts(fleet)), now)
+            verdicts = strategy.verdicts(fleet)
+            over = {verdict.node: verdict.over for verdict in verdicts if verdict.over}
+            self._memory.count(name, readings(strategy, fleet, verdicts), now)
             plan = strategy.plan(fleet, self._memory.abnormal(name))
             for move in plan.moves:
                 intent = intent_of(move, strategy=name, now=now, life=self._settings.intent_life, epoch=_EPOCH)
                 known = [arrival.uid for arrival in self._arrivals({move.pod.workload})]
-                self._memory.proposed(intent, known=known, fit=move.pod.fit)
+                self._memory.proposed(
+                    intent,
+                    known=known,
+                    fit=move.pod.fit,
+                    before=before[intent.node] if intent.node in over else Resources(),
+                    over=over.get(intent.node, ()),
+                )
                 self._say(intent)
                 self._settle(intent, now)
 
@@ -179,6 +197,7 @@ class Levelling:
 
     def _fleet(self, now: float) -> Fleet:
         settings, flights = self._settings, self._memory.flights
+        workload_days = self._days()
         busy = Counter(flight.workload for flight in flights.values() if flight.workload is not None)
         return Fleet(
             now=now,
@@ -192,7 +211,21 @@ class Levelling:
             ),
             busy_workloads=dict(busy),
             in_flight=sum(flight.evicted_at is None for flight in flights.values()),
+            days=Days(workload_days, lambda name: self._node_day(name, workload_days)),
         )
+
+    def _node_day(self, name: str, workload_days: WorkloadDays) -> Day | None:
+        """What stays on the node and what is on its way there, hour by hour."""
+        heard = self._utilizations.get(name)
+        if heard is None:
+            return None
+        staying = [
+            (pod.workload, heard.pods.get(pod.uid) or self._usage_of(pod.workload))
+            for pod in self._placements[name].pods
+            if not pod.terminating
+        ]
+        coming = [(flight.workload, flight.relief) for flight in self._memory.flights.values() if flight.target == name]
+        return node_day(workload_days, heard, staying + coming)
 
     def _node(self, name: str, now: float) -> FleetNode:
         placement, heard = self._placements[name], self._utilizations.get(name)
@@ -219,6 +252,7 @@ class Levelling:
             usage=usage,
             sampled_at={window: heard.windows[window].sampled_at for window in usage},
             coming=coming,
+            source_refusal=resting_node(self._memory.cool_downs, name, now),
             leaving=leaving,
             pods=Later(
                 lambda: [
@@ -274,8 +308,17 @@ class Levelling:
             qos=pod.qos,
             created_at=pod.placed_at,
             protection=self._protection(pod, node, now),
-            fit=fit,
+            fit=self._kept_apart(pod, fit),
         )
+
+    def _kept_apart(self, pod: PlacedPod, fit: FitPod) -> FitPod:
+        """The trace's rules of anti-affinity, as far as they close nodes to the pod at present."""
+        closed = self._closed(pod.workload) if pod.workload is not None else ()
+        if not closed:
+            return fit
+        rule = NodeSelectorRequirement(key="metadata.name", operator="NotIn", values=list(closed))
+        term = NodeSelectorTerm(match_fields=[rule])
+        return msgspec.structs.replace(fit, node_affinity=NodeSelector(node_selector_terms=[term]))
 
     def _protection(self, pod: PlacedPod, node: str, now: float) -> str:
         if pod.terminating:

@@ -16,13 +16,14 @@ import numpy as np
 from equipoise.binder.limits import Limits
 from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, NodePlacement, UtilizationCycle
 from equipoise.contracts.settings import LoadSettings, Protection, Section, Thresholds
+from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.agenda import Agenda
 from equipoise.lab.collecting import Collector, load_settings
 from equipoise.lab.judging import hourly_load, levelness, picture, spread
 from equipoise.lab.kubernetes import Kubernetes
 from equipoise.lab.levelling import Levelling, paced
-from equipoise.lab.run import Figures, Picture, Run, Scenario
+from equipoise.lab.run import Figures, Foresight, Picture, Run, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.scheduling import Extended, Fractional, Plain
 from equipoise.lab.trace import Array, Trace
@@ -80,6 +81,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     missing: float = 0.01
     """Share (0..1) of samples that are lost."""
 
+    foresight: Foresight = "profile"
+
 
 class Replay:
     """Runs once."""
@@ -108,6 +111,7 @@ class Replay:
             statistics=plan.scoring is not None and bool(plan.scoring.statistics),
             chance=np.random.default_rng(plan.seed),
         )
+        self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
         self._knowledge = None if plan.scoring is None else _knowledge(plan, plan.scoring, settings.scorer, load)
         self._scheduling = self._scheduler(settings.scorer)
         self._kubernetes = Kubernetes(
@@ -177,6 +181,8 @@ class Replay:
             minimum_replicas=settings.protection.min_replicas,
             replicas=replicas,
             usage_of=self._collector.usage_of,
+            days=self._days,
+            closed=self._closed,
             evict=self._evict,
             say=self._on_said,
             begin=self._origin,
@@ -209,6 +215,22 @@ class Replay:
             if self._levelling is not None:
                 self._levelling.on_utilization(message)
         self._kubernetes.retry(now)
+
+    def _days(self) -> dict[Workload, Array]:
+        """What the descheduler believes of the coming day."""
+        now = self._agenda.now
+        match self._plan.foresight:
+            case "profile":
+                return self._collector.days()
+            case "past":
+                return self._collector.days(since=self._begin, now=now)
+            case "6h":
+                mean = self._curves.mean(now, now + 6 * _HOUR)[:, :, np.newaxis]
+                return dict(zip(self._collector.workloads, np.repeat(mean, 24, axis=2), strict=True))
+
+    def _closed(self, workload: Workload) -> list[str]:
+        closed = self._scheduling.closed(self._numbers[workload])
+        return [self._trace.nodes[node].name for node in closed]
 
     def _on_said(self, message: EvictionIntent | EvictionOutcome) -> None:
         if self._knowledge is None:

@@ -6,6 +6,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+Foresight = Literal["profile", "past", "6h"]
+"""What the descheduler knows of what is to come: the profiles of days before, those of the hours since it began to act,
+or, as nobody can, what every workload will use on average in the next six hours."""
+
 Scenario = Literal["given", "churn", "fresh"]
 
 Picture = npt.NDArray[np.float32]

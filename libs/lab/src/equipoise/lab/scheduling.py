@@ -36,6 +36,11 @@ class Plain:
     def has_room(self, kind: PodKind) -> bool:
         return bool(self._placements.feasible(kind).any())
 
+    def closed(self, workload: int) -> list[int]:
+        """The nodes that anti-affinity rules close to the workload's pods."""
+        flags = self._placements.neighbours.closed(workload)
+        return [] if flags is None else np.flatnonzero(flags).tolist()
+
     def place(self, kind: PodKind, node: int) -> None:
         self._placements.place(kind, node)
 

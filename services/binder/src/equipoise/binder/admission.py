@@ -1,13 +1,12 @@
 """May one more pod move, as the ledger has it? Pure: the same ledger gives the same answer in every binder."""
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from equipoise.binder.doubts import Verdict
-from equipoise.binder.ledger import Entry, Ledger, View
+from equipoise.binder.ledger import Entry, Ledger
 from equipoise.binder.limits import Limits, Move
 from equipoise.contracts.messages import EvictionIntent, Outcome
 
@@ -23,7 +22,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until its turn in the pace."""
 
     look_at: tuple[Entry, ...] = ()
-    """Moves that may be over by now: the intent could go if they were."""
+    """Moves to look after first: the intent could go if they were over by now, or may not if they fail."""
 
 
 def _refuse(outcome: Outcome, detail: str) -> Admission:
@@ -45,23 +44,11 @@ def admit(
         verdict = Verdict(
             outcome=Outcome.REJECTED_LIMIT, detail=refusal.why, limit=refusal.limit, room_at=refusal.room_at
         )
-        unseen = _unseen(view, limits)
+        unseen = tuple(view.awaited())
         if unseen and not limits.refusal(move, view.assuming_recovered()):
             return Admission(say="look", verdict=verdict, look_at=unseen)
         return Admission(say="refuse", verdict=verdict)
     wait = limits.pace.wait(view)
     if wait == math.inf:
         return _refuse(Outcome.REJECTED_LIMIT, f"{limits.pace.refusal(move, view)} (limits.pace)")
-    return Admission(say="wait", wait=wait) if wait > 0 else Admission(say="go")
-
-
-def _unseen(view: View, limits: Limits) -> tuple[Entry, ...]:
-    """Real moves that may be over, for all that is known. A workload's status is trusted after a settling time only."""
-    entries: Sequence[Entry] = view.in_migration()
-    return tuple(
-        entry
-        for entry in entries
-        if not entry.dry_run
-        and entry.settled_at is not None
-        and view.now - entry.settled_at >= limits.replacement_settling
-    )
+    return Admission(say="wait", wait=wait) if wait > 0 else Admission(say="go", look_at=tuple(view.awaited()))

@@ -18,16 +18,27 @@ _UNTRIED = "the right to `create` `pods/eviction` is missing, so budgets and adm
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """done: the eviction happened. refused: it definitely did not. later: not now. unknown: look whether it did."""
+    """What to do next.
 
-    meaning: Literal["done", "refused", "later", "unknown"]
+    done: it happened. refused: it definitely did not, and never will. blocked: a disruption budget allows it not now.
+    throttled: the API server wants to be left alone. later: not now. unknown: look whether it happened, try again.
+    strange: look whether it happened, and do not try again.
+    """
+
+    meaning: Literal["done", "refused", "blocked", "throttled", "later", "unknown", "strange"]
     verdict: Verdict | None = None
-    """Set when done or refused."""
+    """Set when done, refused or blocked: what is said if the intent ends here."""
 
     why: str = ""
     retry_after: float = 0.0
+    budget: str = ""
+    """The budget that blocks, if the answer names it."""
+
     operator: str = ""
     """What a person has to put right."""
+
+    of_workload: bool = False
+    """Who owns the workload has to put it right."""
 
 
 def _refused(outcome: Outcome, detail: str, operator: str = "") -> Reading:
@@ -39,12 +50,14 @@ def read_answer(
     message: str,
     *,
     disruption_budget: bool = False,
+    budget: str = "",
     retry_after: float | None = None,
     dry_run: bool = False,
 ) -> Reading:
     """`status` 0: there was no answer.
 
-    Source of the cases: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, and priority and fairness.
+    Source of the cases: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, priority and fairness, and the
+    table of `reliability.md` 6.
     """
     if status in (200, 201):
         return Reading(meaning="done", verdict=Verdict(outcome=Outcome.DRY_RUN if dry_run else Outcome.EVICTED))
@@ -55,17 +68,27 @@ def read_answer(
     if status == 409:
         return Reading(meaning="later", why=f"conflict: {message}")
     if status == 429 and disruption_budget and not retry_after:
-        return _refused(Outcome.BLOCKED_PDB, message)
+        return Reading(
+            meaning="blocked",
+            verdict=Verdict(outcome=Outcome.BLOCKED_PDB, detail=message),
+            why=message,
+            budget=budget,
+        )
+    if status == 429 and disruption_budget:
+        # A budget that its controller has not looked at yet.
+        return Reading(meaning="later", why=message, retry_after=retry_after or _PAUSE)
     if status == 429:
-        # Flow control, or a budget that its controller has not looked at yet.
-        return Reading(meaning="later", why=message or "too many requests", retry_after=retry_after or _PAUSE)
+        return Reading(meaning="throttled", why=message or "too many requests", retry_after=retry_after or _PAUSE)
     if status == 403 and dry_run and _LACKS_RIGHT in message:
         return Reading(meaning="done", verdict=Verdict(outcome=Outcome.DRY_RUN, detail=_UNTRIED))
     if status == 403:
         advice = f"may not evict: {message}. Grant `create` on `pods/eviction`, or see which admission policy says no"
         return _refused(Outcome.FAILED, message, operator=advice)
     if status >= 500 and "more than one PodDisruptionBudget" in message:
-        return _refused(Outcome.REJECTED_POLICY, message)
+        return Reading(
+            meaning="refused", verdict=Verdict(outcome=Outcome.REJECTED_POLICY, detail=message), of_workload=True
+        )
     if 400 <= status < 500:
         return _refused(Outcome.FAILED, f"{status}: {message}", operator=f"the API server refused: {status} {message}")
-    return Reading(meaning="unknown", why=f"{status or 'no answer'}: {message}")
+    meaning: Literal["unknown", "strange"] = "unknown" if status == 0 or status >= 500 else "strange"
+    return Reading(meaning=meaning, why=f"{status or 'no answer'}: {message}")

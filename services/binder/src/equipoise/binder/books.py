@@ -1,16 +1,18 @@
 """Keeps the ledger for one binder: decides on the newest one, writes by compare-and-swap, tries again on conflict."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from equipoise.binder.admission import Admission, admit
 from equipoise.binder.doubts import Verdict
-from equipoise.binder.ledger import CLOCK_TOLERANCE, Entry, Ledger, entry_of
-from equipoise.binder.ledger_store import Closed, Held, LedgerFull, LedgerStore
+from equipoise.binder.ledger import CLOCK_TOLERANCE, Closed, Entry, Ledger, Replacement, entry_of
+from equipoise.binder.ledger_store import Held, LedgerFull, LedgerStore
 from equipoise.binder.limits import Limits, Move
-from equipoise.binder.reading import has_recovered
+from equipoise.binder.outages import Outages
+from equipoise.binder.preempted import Preempted, with_preempted
+from equipoise.binder.reading import read_replacement
 from equipoise.contracts.messages import EvictionIntent, Outcome
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.kube import Conflict, Kube, KubeError
@@ -26,7 +28,17 @@ class Taken(Exception):
 class Books:
     """All writes of one binder go through one lock, so that only different binders ever conflict."""
 
-    def __init__(self, kube: Kube, clock: Clock, limits: Limits, namespace: str) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        limits: Limits,
+        namespace: str,
+        preempted: Callable[[], Iterable[Preempted]] = tuple,
+    ) -> None:
+        """`preempted`: the pods that the bus tells to have been preempted of late."""
+        self._preempted = preempted
+        self.outages = Outages(limits.outage, clock.monotonic())
         self._kube = kube
         self._clock = clock
         self._limits = limits
@@ -34,7 +46,39 @@ class Books:
         self._writing = asyncio.Lock()
 
     async def read(self) -> Held | Closed:
-        return await self._store.read()
+        """The ledger as it is now. Raises KubeError."""
+        asked = self._clock.monotonic()
+        try:
+            held = await self._store.read()
+        except KubeError as error:
+            if error.status == 0 or error.status >= 500:
+                self.outages.failed(asked)
+            raise
+        if isinstance(held, Closed):
+            self.outages.failed(asked)
+        else:
+            self.outages.answered(self._clock.monotonic())
+        return held
+
+    async def bring_up_to_date(self) -> Ledger | Closed:
+        """Writes what happened meanwhile and concerns every binder: outages, preemptions. Raises KubeError."""
+        outage = ""
+
+        def change(ledger: Ledger) -> Ledger:
+            nonlocal outage
+            outage = self.outages.pending
+            return self._current(ledger)
+
+        ledger = await self._write(change)
+        if not isinstance(ledger, Closed):
+            self.outages.written(outage)
+        return ledger
+
+    def _current(self, ledger: Ledger) -> Ledger:
+        if self.outages.pending:
+            ledger = ledger.after_outage(self.outages.pending, self.latest)
+        within, memory = self._limits.preemptions.within, self._limits.memory
+        return with_preempted(ledger, self._preempted(), self.earliest, within=within, memory=memory)
 
     @property
     def earliest(self) -> float:
@@ -75,10 +119,11 @@ class Books:
     ) -> Verdict | Entry | float:
         """A number: so many seconds until its turn."""
         async with self._writing:
-            held = await self._store.read()
+            held = await self.read()
             if isinstance(held, Closed):
                 return Verdict(outcome=Outcome.PAUSED, detail=held.why)
-            ledger = held.ledger
+            outage = self.outages.pending
+            ledger = self._current(held.ledger)
             if ledger.entry(intent.id) is not None:
                 raise Taken(f"intent {intent.id} is in another binder's hands")
             # No later than the POST, and nothing was reserved between the ledger's reading and its writing.
@@ -91,30 +136,31 @@ class Books:
                 verdict = admission.verdict
             if verdict is not None:
                 await self._store.write(held, self._answered(ledger, intent, verdict, dry_run=dry_run))
+                self.outages.written(outage)
                 return verdict
             entry = entry_of(intent, now, workload=move.workload, expires_at=self._expiry(intent), dry_run=dry_run)
             await self._store.write(held, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
+            self.outages.written(outage)
             return entry
 
     async def _admit(
         self, intent: EvictionIntent, move: Move, ledger: Ledger, now: float, *, dry_run: bool
     ) -> tuple[Admission, Ledger]:
-        """Asks the limits; when only moves under way speak against it, looks whether those are over by now."""
+        """Asks the limits; before anything goes, and when only moves under way speak against it, looks after those."""
         admission = admit(intent, move, ledger, self._limits, now, dry_run=dry_run)
-        if admission.say != "look":
+        if not admission.look_at:
             return admission, ledger
-        over = await asyncio.gather(*(self._is_over(entry) for entry in admission.look_at))
-        back = [entry.intent_id for entry, is_over in zip(admission.look_at, over, strict=True) if is_over]
-        ledger = ledger.recovered(back, self.latest)
+        looks = await asyncio.gather(*(self._replacement(entry, now) for entry in admission.look_at))
+        names = (entry.intent_id for entry in admission.look_at)
+        ledger = ledger.seen(dict(zip(names, looks, strict=True)), self.latest)
         admission = admit(intent, move, ledger, self._limits, now, dry_run=dry_run)
         if admission.say == "look":
             admission = msgspec.structs.replace(admission, say="refuse")
         return admission, ledger
 
-    async def _is_over(self, entry: Entry) -> bool:
-        return await has_recovered(
-            self._kube, namespace=entry.namespace, pod=entry.pod, uid=entry.pod_uid, workload=entry.workload
-        )
+    async def _replacement(self, entry: Entry, now: float) -> Replacement:
+        settled = entry.settled_at is not None and now - entry.settled_at >= self._limits.replacement_settling
+        return await read_replacement(self._kube, entry, settled=settled)
 
     async def settle(
         self, intent: EvictionIntent, verdict: Verdict, *, dry_run: bool, reserved: bool, counted: bool = True
@@ -146,7 +192,7 @@ class Books:
     async def _write(self, change: Callable[[Ledger], Ledger]) -> Ledger | Closed:
         for _ in range(_CAS_ATTEMPTS):
             async with self._writing:
-                held = await self._store.read()
+                held = await self.read()
                 if isinstance(held, Closed):
                     return held
                 ledger = change(held.ledger)

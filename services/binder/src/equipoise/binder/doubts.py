@@ -82,6 +82,13 @@ def doubt_of_coverage(cycles: Iterable[UtilizationCycle], load: LoadSettings, no
     return None if expected > 0 else _stale("no node is expected to have a load yet")
 
 
+def doubt_of_readiness(ready: int, nodes: int, load: LoadSettings) -> Verdict | None:
+    """Too many nodes are away: whatever is seen of the others, this is no time to move anything."""
+    if ready >= load.coverage.eviction * nodes:
+        return None
+    return _stale(f"{ready} of {nodes} nodes are Ready, {load.coverage.eviction:.0%} needed (load.coverage.eviction)")
+
+
 def doubt_of_epoch(intent: EvictionIntent, lease: Lease | None, seen: LeaseEpoch | None) -> Verdict | None:
     """Said by a descheduler that does not hold the Lease, or by one that was followed by another already.
 

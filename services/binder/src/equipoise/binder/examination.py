@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from equipoise.binder.doubts import Verdict, doubt_of_coverage, doubt_of_epoch, doubt_of_time
+from equipoise.binder.doubts import Verdict, doubt_of_coverage, doubt_of_epoch, doubt_of_readiness, doubt_of_time
 from equipoise.binder.ledger import Ledger
 from equipoise.binder.limits import Move
 from equipoise.binder.picture import Picture
@@ -48,7 +48,7 @@ class Examination:
         if doubt is not None:
             return doubt
         assert pod is not None
-        candidate = await read_candidate(self._kube, pod)
+        candidate = self._with_numbers(await read_candidate(self._kube, pod))
         why = protection(candidate, self._rules, self._clock.now())
         if why:
             return Verdict(outcome=Outcome.REJECTED_POLICY, detail=why)
@@ -65,7 +65,22 @@ class Examination:
 
     def _doubt_of_measurements(self, intent: EvictionIntent) -> Verdict | None:
         now = self._clock.now()
-        return doubt_of_time(intent, self._load, now) or doubt_of_coverage(self._picture.cycles, self._load, now)
+        return (
+            doubt_of_time(intent, self._load, now)
+            or doubt_of_coverage(self._picture.cycles, self._load, now)
+            or doubt_of_readiness(*self._picture.ready, self._load)
+        )
+
+    def _with_numbers(self, candidate: Candidate) -> Candidate:
+        """How many pods its workload has, and had, as the bus tells it."""
+        workload, now = candidate.workload, self._clock.now()
+        if workload is None:
+            return candidate
+        return msgspec.structs.replace(
+            candidate,
+            pods_now=self._picture.pods_of(workload),
+            pods_before=self._picture.pods_before(workload, now - self._rules.protection.replicas_settling),
+        )
 
     async def _lease(self) -> Lease | None:
         try:

@@ -6,88 +6,32 @@ All times are the API server's. As its clock is known through its answers only, 
 that it can be and what is over is written down with the latest: so no window ends early.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from equipoise.binder.entry import CERTAIN, IN_TRANSIT, Entry, Replacement
+from equipoise.binder.view import CLOCK_TOLERANCE, View
 from equipoise.contracts.messages import EvictionIntent, LeaseEpoch, Outcome
 from equipoise.contracts.workload import Workload
 
-CLOCK_TOLERANCE = 0.05
-"""Seconds by which the clocks of several API servers may differ. Windows last this much longer."""
+__all__ = [
+    "CERTAIN", "CLOCK_TOLERANCE", "DAY", "HOUR", "IN_TRANSIT", "Closed", "Entry", "Hour", "Ledger", "Replacement",
+    "View", "entry_of",
+]  # fmt: skip
 
-IN_TRANSIT = 1.0
-"""Seconds that a POST sent in the last moment of an intent's life may need until the API server has received it."""
-
-CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
-"""Outcomes that stand on what was seen: the API server had the POST when they were written."""
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One intent: reserved, carried out, or answered without either."""
-
-    intent_id: str
-    pod_uid: str
-    namespace: str
-    pod: str
-    node: str
-    workload: Workload | None = None
-    target: str = ""
-    dry_run: bool = False
-    reserved_at: float
-    """When it was decided."""
-
-    expires_at: float
-    """Nothing is posted for the intent after this, by any binder."""
-
-    settled_at: float | None = None
-    outcome: Outcome | None = None
-    detail: str = ""
-    limit: str = ""
-    room_at: float | None = None
-    counted: bool = True
-    """Against the limits. False: refused before or by the API server, remembered only to answer the same again."""
-
-    taken_over: bool = False
-    """Another binder than the one that reserved it may post it too, so no refusal gives its place back."""
-
-    recovered_at: float | None = None
-    """When its pod was seen gone and its workload with all replicas ready."""
-
-    @property
-    def latest(self) -> float:
-        """The latest time at which the API server can have received its POST; windows are counted from here.
-
-        Whatever else was written for it while it was reserved: a binder that sleeps may wake up and still post.
-        """
-        if self.settled_at is not None and self.outcome in CERTAIN:
-            return self.settled_at
-        return max(self.settled_at or self.reserved_at, self.expires_at + IN_TRANSIT)
+HOUR = 3_600.0
+DAY = 24 * HOUR
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What limits see of a ledger: the entries that count, at one moment."""
+class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What was carried out in one hour, so that it is known what is usual."""
 
-    now: float
-    entries: tuple[Entry, ...]
-    migration_timeout: float
-    """Seconds after which a lost replica counts as given up, so that it holds nothing up any more."""
+    begin: float
+    """A full hour, Unix seconds."""
 
-    halved: bool = False
-    """Start-up grace: every limit is half of itself, rounded up."""
-
-    def within(self, window: float) -> list[Entry]:
-        """Entries whose eviction may have happened in the last `window` seconds."""
-        return [entry for entry in self.entries if self.now - entry.latest < window + CLOCK_TOLERANCE]
-
-    def in_migration(self) -> list[Entry]:
-        """Entries whose workload may not have its replica back."""
-        return [entry for entry in self.within(self.migration_timeout) if entry.recovered_at is None]
-
-    def assuming_recovered(self) -> "View":
-        """The view if every replica were back."""
-        entries = tuple(msgspec.structs.replace(entry, recovered_at=self.now) for entry in self.entries)
-        return msgspec.structs.replace(self, entries=entries)
+    evictions: int = 0
+    dry_runs: int = 0
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -95,12 +39,21 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     created_at: float
     started_at: float
-    """When evictions were last allowed: at creation, or by `equipoise resume`. Start-up grace counts from here."""
+    """When evictions were last allowed: at creation, or by `equipoise resume`. Start-up grace counts from here,"""
+
+    disturbed_at: float | None = None
+    """or from the end of the last outage, which every binder may write that had one."""
+
+    disturbance: str = ""
+    """What was away then, and for how long."""
 
     paused: bool = False
     paused_why: str = ""
     epoch: LeaseEpoch | None = None
     """The newest descheduler that anything was reserved for."""
+
+    hours: tuple[Hour, ...] = ()
+    """What was carried out in each hour of the last day, oldest first; hours without anything are left out."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -124,8 +77,18 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             now=now,
             entries=tuple(entry for entry in self.entries if entry.counted and entry.dry_run == dry_run),
             migration_timeout=migration_timeout,
-            halved=now - self.started_at < grace,
+            halved=now < self.grace_ends_at(grace),
+            usual=self.usual(now, dry_run=dry_run),
         )
+
+    def grace_ends_at(self, grace: float) -> float:
+        """Until when every limit is half of itself, if it is so for `grace` seconds."""
+        return max(self.started_at, self.disturbed_at or 0.0) + grace
+
+    def usual(self, now: float, *, dry_run: bool) -> float:
+        """Evictions (or dry runs) per second, the mean of the last 24 hours; a young ledger had none before."""
+        counted = [hour for hour in self.hours if hour.begin > now - DAY]
+        return sum(hour.dry_runs if dry_run else hour.evictions for hour in counted) / DAY
 
     def reserve(self, entry: Entry, *, epoch: LeaseEpoch) -> "Ledger":
         """Counts from now on. ValueError when the intent has an entry."""
@@ -146,7 +109,21 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             counts = counted or entry.taken_over
             return msgspec.structs.replace(entry, outcome=outcome, detail=detail, settled_at=now, counted=counts)
 
-        return self._changed(intent_id, change)
+        before = self.entry(intent_id)
+        settled = self._changed(intent_id, change)
+        if before is None or before.settled_at is not None or outcome not in CERTAIN:
+            return settled
+        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)
+
+    def _counting(self, now: float, *, dry_run: bool) -> "Ledger":
+        """One more in its hour; what is older than a day is dropped."""
+        begin = now - now % HOUR
+        hours = {hour.begin: hour for hour in self.hours if hour.begin > now - DAY - HOUR}
+        hour = hours.get(begin, Hour(begin=begin))
+        hours[begin] = Hour(
+            begin=begin, evictions=hour.evictions + (not dry_run), dry_runs=hour.dry_runs + bool(dry_run)
+        )
+        return msgspec.structs.replace(self, hours=tuple(hours[key] for key in sorted(hours)))
 
     def take_over(self, intent_id: str) -> "Ledger":
         """Somebody else goes on with a reservation that nobody has settled."""
@@ -181,6 +158,24 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             ),
         )
 
+    def seen(self, replacements: Mapping[str, Replacement], now: float) -> "Ledger":
+        """What a look at the replacements of these intents found."""
+
+        def look(entry: Entry) -> Entry:
+            found = replacements.get(entry.intent_id)
+            if found is None or found.state == "unknown" or entry.recovered_at is not None:
+                return entry
+            if found.state == "back":
+                return msgspec.structs.replace(entry, recovered_at=now, failing_since=None, failing="")
+            since = (entry.failing_since or now) if found.state == "failing" else None
+            return msgspec.structs.replace(entry, failing_since=since, failing=found.why if since else "")
+
+        return msgspec.structs.replace(self, entries=tuple(look(entry) for entry in self.entries))
+
+    def after_outage(self, why: str, now: float) -> "Ledger":
+        """Something that evictions stand on was away until now."""
+        return msgspec.structs.replace(self, disturbed_at=now, disturbance=why)
+
     def pruned(self, now: float, *, memory: float) -> "Ledger":
         """Without the entries that no limit needs (older than `memory` seconds) and no redelivery can ask for."""
         return msgspec.structs.replace(
@@ -188,7 +183,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             entries=tuple(
                 entry
                 for entry in self.entries
-                if now <= entry.expires_at or (entry.counted and now - entry.latest <= memory)
+                if now <= entry.expires_at
+                or (entry.counted and now - entry.latest <= memory)
+                or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             ),
         )
 
@@ -200,7 +197,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return msgspec.structs.replace(self, paused=True, paused_why=why)
 
     def resume(self, now: float) -> "Ledger":
-        return msgspec.structs.replace(self, paused=False, paused_why="", started_at=now)
+        """A person has looked: what cannot be created stops others again only when it is seen again."""
+        entries = tuple(msgspec.structs.replace(entry, failing_since=None, failing="") for entry in self.entries)
+        return msgspec.structs.replace(self, paused=False, paused_why="", started_at=now, entries=entries)
 
     def _require_new(self, entry: Entry) -> None:
         if self.entry(entry.intent_id) is not None:
@@ -211,6 +210,13 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             self,
             entries=tuple(change(entry) if entry.intent_id == intent_id else entry for entry in self.entries),
         )
+
+
+class Closed(msgspec.Struct, frozen=True, kw_only=True):
+    """There is no ledger to rely on."""
+
+    why: str
+    """And what to do."""
 
 
 def entry_of(

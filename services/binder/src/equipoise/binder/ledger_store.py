@@ -6,13 +6,16 @@ Missing, empty or unreadable means closed: nothing may move. Nothing here makes 
 
 import msgspec
 
-from equipoise.binder.ledger import Ledger
+from equipoise.binder.ledger import Closed, Ledger
+from equipoise.binder.ledger_text import decode, encode, summary
 from equipoise.contracts.objects import ConfigMap, ObjectMeta
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.kube import CONFIG_MAPS, Conflict, Forbidden, Kube, NotFound
 
 NAME = "equipoise-ledger"
 KEY = "ledger"
+SUMMARY = "summary"
+"""For people; nothing reads it back."""
 
 RESERVE_BYTES = 900_000
 """Nothing new is reserved in a document of this size; a ConfigMap holds 1 MiB."""
@@ -20,13 +23,6 @@ RESERVE_BYTES = 900_000
 _CAS_ATTEMPTS = 20
 
 _ADVICE = "look at what was evicted lately, then run `equipoise resume`"
-
-
-class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no ledger to rely on."""
-
-    why: str
-    """And what to do."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,29 +53,33 @@ class LedgerStore:
         if KEY not in config_map.data:
             return Closed(why=f"{where} holds no ledger (data.{KEY}): {_ADVICE}")
         try:
-            ledger = msgspec.json.decode(config_map.data[KEY], type=Ledger)
+            ledger = decode(config_map.data[KEY])
         except (msgspec.MsgspecError, UnicodeError) as error:
             return Closed(why=f"{where} cannot be understood ({error}): {_ADVICE}")
         return Held(ledger=ledger, config_map=config_map)
 
     async def write(self, held: Held, ledger: Ledger, *, reserving: bool = False) -> None:
         """Raises Conflict when somebody wrote since `held` was read, LedgerFull when `reserving` in a full one."""
-        text = _encode(ledger)
-        if len(text) > RESERVE_BYTES:
-            text = _encode(ledger.without_answers())
-            if reserving and len(text) > RESERVE_BYTES:
-                raise LedgerFull(f"the ledger has {len(text)} bytes: too many evictions in its windows")
-        await self._kube.replace(CONFIG_MAPS, msgspec.structs.replace(held.config_map, data={KEY: text}))
+        data = _data(ledger)
+        if _size(data) > RESERVE_BYTES:
+            data = _data(ledger.without_answers())
+            if reserving and _size(data) > RESERVE_BYTES:
+                raise LedgerFull(f"the ledger has {_size(data)} bytes: too many evictions in its windows")
+        await self._kube.replace(CONFIG_MAPS, msgspec.structs.replace(held.config_map, data=data))
 
 
-def _encode(ledger: Ledger) -> str:
-    return msgspec.json.encode(ledger).decode()
+def _data(ledger: Ledger) -> dict[str, str]:
+    return {SUMMARY: summary(ledger), KEY: encode(ledger)}
+
+
+def _size(data: dict[str, str]) -> int:
+    return sum(len(text.encode()) for text in data.values())
 
 
 def _new(kube: Kube, namespace: str, clock: Clock) -> ConfigMap:
     _, now = kube.server_time_bounds(clock.now())
     ledger = Ledger(created_at=now, started_at=now)
-    return ConfigMap(metadata=ObjectMeta(name=NAME, namespace=namespace), data={KEY: _encode(ledger)})
+    return ConfigMap(metadata=ObjectMeta(name=NAME, namespace=namespace), data=_data(ledger))
 
 
 async def create_ledger(kube: Kube, namespace: str, clock: Clock) -> bool:

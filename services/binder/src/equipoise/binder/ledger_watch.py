@@ -1,8 +1,10 @@
-"""Tells people when the ledger is closed or paused, and learns the API server's time on the way."""
+"""Looks at the ledger every few seconds: tells people when nothing may move, writes what concerns every binder.
+
+It learns the API server's time on the way.
+"""
 
 from equipoise.binder.books import Books
-from equipoise.binder.ledger import Ledger
-from equipoise.binder.ledger_store import Closed
+from equipoise.binder.ledger import Closed, Ledger
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.health import Health
 from equipoise.runtime.kube import KubeError
@@ -17,10 +19,12 @@ _PERIOD = 10.0
 
 
 class LedgerWatch:
-    def __init__(self, books: Books, clock: Clock, health: Health) -> None:
+    def __init__(self, books: Books, clock: Clock, health: Health, *, evictions: str) -> None:
+        """`evictions`: what the heartbeat says of them while the ledger is open."""
         self._books = books
         self._clock = clock
         self._health = health
+        self._evictions = evictions
 
     async def learn_the_time(self) -> None:
         """Takes a second; returns although the API server is away."""
@@ -36,16 +40,18 @@ class LedgerWatch:
 
     def tell(self, ledger: Ledger | Closed) -> None:
         if isinstance(ledger, Closed):
-            self._health.problem("ledger", f"nothing may move: {ledger.why}")
+            problem = f"nothing may move: {ledger.why}"
         elif ledger.paused:
-            self._health.problem("ledger", f"paused: {ledger.paused_why or 'no reason given'}")
+            problem = f"paused: {ledger.paused_why or 'no reason given'}"
         else:
-            self._health.problem("ledger", None)
+            problem = ""
+        self._health.problem("ledger", problem or None)
+        self._health.evictions = problem or self._evictions
 
     async def _look(self) -> None:
         try:
-            held = await self._books.read()
+            ledger = await self._books.bring_up_to_date()
         except KubeError as error:
             self._health.problem("ledger", f"the ledger cannot be read: {error}")
         else:
-            self.tell(held if isinstance(held, Closed) else held.ledger)
+            self.tell(ledger)

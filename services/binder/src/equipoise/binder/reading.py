@@ -2,9 +2,20 @@
 
 import asyncio
 
-from equipoise.contracts.objects import Namespace, NodeSelector, OwnerReference, Pod, WorkloadObject
+import msgspec
+
+from equipoise.binder.ledger import Entry, Replacement
+from equipoise.contracts.objects import (
+    Namespace,
+    NodeSelector,
+    OwnerReference,
+    Pod,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 from equipoise.contracts.owners import CLIMBED, workload_of
-from equipoise.contracts.protection import MOVED_KINDS, Candidate
+from equipoise.contracts.protection import MOVED_KINDS, Candidate, cannot_create
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.kube import (
     CLAIMS,
@@ -16,7 +27,11 @@ from equipoise.runtime.kube import (
     Kube,
     KubeError,
     NotFound,
+    scale_of,
 )
+
+_NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")})
+"""(group, kind) of owners whose pods stay in any case: nothing is asked about them."""
 
 
 class Unreadable(Exception):
@@ -55,11 +70,14 @@ async def _namespace(kube: Kube, name: str) -> Namespace | None:
 
 
 async def _owners(kube: Kube, pod: Pod) -> tuple[tuple[WorkloadObject, ...], str]:
-    """The controllers that are known to bring pods back, from the pod upwards, and what could not be read."""
+    """The controllers that bring pods back, from the pod upwards, and what could not be read.
+
+    Of several owners only the controller has a say; without one the pod is bare.
+    """
     owners: list[WorkloadObject] = []
     reference = pod.metadata.controller
     try:
-        while reference is not None and _group_kind(reference) in MOVED_KINDS:
+        while reference is not None and _group_kind(reference) not in _NEVER_SCALED:
             owner = await _owner(kube, reference, pod.metadata.namespace)
             owners.append(owner)
             if len(owners) > 1 or _group_kind(reference) not in CLIMBED:
@@ -76,15 +94,15 @@ def _group_kind(reference: OwnerReference) -> tuple[str, str]:
 
 async def _owner(kube: Kube, reference: OwnerReference, namespace: str) -> WorkloadObject:
     what = f"{reference.kind} {namespace}/{reference.name}"
-    resource = WORKLOAD_RESOURCES[_group_kind(reference)]
+    group, kind = _group_kind(reference)
     try:
-        owner = await kube.get(resource, reference.name, namespace)
+        owner = await read_workload(kube, Workload(kind=kind, group=group, namespace=namespace, name=reference.name))
     except NotFound:
         raise Unreadable(f"its owner {what} is gone") from None
     except Forbidden as error:
         raise Unreadable(f"its owner {what} may not be read ({error.message}): grant `get` on it") from None
     except KubeError as error:
-        if error.status == 0 or error.status >= 429:
+        if error.reason != "Unreadable" and (error.status == 0 or error.status >= 429):
             raise
         raise Unreadable(f"its owner {what} cannot be read: {error}") from None
     if owner.metadata.uid != reference.uid:
@@ -112,21 +130,66 @@ async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
     return selectors
 
 
-async def has_recovered(kube: Kube, *, namespace: str, pod: str, uid: str, workload: Workload | None) -> bool:
-    """Is the pod gone, and does its workload have all its replicas ready? What cannot be read has not recovered."""
-    resource = WORKLOAD_RESOURCES.get((workload.group, workload.kind)) if workload else None
-    if workload is None or resource is None:
-        return False
+async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
+    """A workload of any kind. One that we do not know is asked through its scale subresource.
+
+    Raises KubeError, and Unreadable when the kind does not tell how many pods it should have and how many are ready.
+    """
+    key = (workload.group, workload.kind)
+    if key in MOVED_KINDS:
+        resource = WORKLOAD_RESOURCES[key]
+        owner = await kube.get(resource, workload.name, workload.namespace)
+        version = f"{resource.group}/{resource.version}".lstrip("/")
+        return msgspec.structs.replace(owner, api_version=version, kind=resource.kind)
+    what = f"{workload}: nothing is known of this kind ({workload.group or 'core'})"
+    custom = await kube.find_scalable(*key)
+    if custom is None:
+        raise Unreadable(f"{what}, and it has no scale subresource, so its pods stay")
+    found, scale = await asyncio.gather(
+        kube.get(custom, workload.name, workload.namespace),
+        kube.get(scale_of(custom), workload.name, workload.namespace),
+    )
+    if found.status.ready_replicas is None:
+        raise Unreadable(f"{what}, and it does not tell its ready replicas (status.readyReplicas), so its pods stay")
+    seen = found.status.observed_generation
+    return WorkloadObject(
+        api_version=f"{custom.group}/{custom.version}".lstrip("/"),
+        kind=custom.kind,
+        metadata=found.metadata,
+        spec=WorkloadSpec(replicas=scale.spec.replicas),
+        status=WorkloadStatus(
+            replicas=scale.status.replicas,
+            ready_replicas=found.status.ready_replicas,
+            observed_generation=found.metadata.generation if seen is None else seen,
+        ),
+    )
+
+
+async def read_replacement(kube: Kube, entry: Entry, *, settled: bool) -> Replacement:
+    """How the workload of an evicted pod is doing. `settled`: its status has had the time to show what happened.
+
+    Until then only a definite failure is believed.
+    """
+    workload = entry.workload
+    if workload is None:
+        return Replacement(state="unknown")
     try:
-        current, owner = await asyncio.gather(
-            read_pod(kube, namespace, pod), kube.get(resource, workload.name, workload.namespace)
-        )
+        owner = await read_workload(kube, workload)
+        if why := cannot_create(owner):
+            return Replacement(state="failing", why=f"{workload}: {why}")
+        desired = 1 if owner.spec.replicas is None else owner.spec.replicas
+        if not settled or owner.status.observed_generation < owner.metadata.generation:
+            return Replacement(state="coming")
+        missing = owner.status.replicas < desired
+        if not missing and owner.status.ready_replicas < desired:
+            return Replacement(state="coming")
+        current = await read_pod(kube, entry.namespace, entry.pod)
     except NotFound:
-        return True  # the workload itself is gone: nobody waits for its replica
-    except KubeError:
-        return False
-    if current is not None and current.metadata.uid == uid:
-        return False
-    desired = 1 if owner.spec.replicas is None else owner.spec.replicas
-    settled = owner.status.observed_generation >= owner.metadata.generation
-    return settled and owner.status.ready_replicas >= desired
+        return Replacement(state="back")  # the workload itself is gone: nobody waits for its replica
+    except (KubeError, Unreadable):
+        return Replacement(state="unknown")
+    if current is not None and current.metadata.uid == entry.pod_uid:
+        return Replacement(state="coming")
+    if missing and current is None:
+        return Replacement(state="failing", why=f"{workload} has {owner.status.replicas} of {desired} pods")
+    return Replacement(state="back" if owner.status.ready_replicas >= desired else "coming")

@@ -166,6 +166,7 @@ class Fleet:
                 workload=workload,
                 running_since=here.running_since,
                 gone_at=now,
+                preempted_at=here.preempted_at,
                 requests=here.requests,
                 limits=here.limits,
                 usage=usage,

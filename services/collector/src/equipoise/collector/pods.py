@@ -18,7 +18,10 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object is still there."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
-_STATES = frozenset({"PodScheduled", "Ready"})
+_DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
+"""How kube-scheduler marks a pod before it deletes it to make room for another: condition and reason."""
+
+_STATES = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 
 
 def trimmed(pod: Pod) -> Pod:
@@ -94,6 +97,7 @@ def placed(pod: Pod, before: PlacedPod | None, now: float, start_limit: float) -
         if before and before.running_since
         else _running_since(pod, now, start_limit),
         terminating=meta.deletion_timestamp is not None,
+        preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
         qos=quality(status.qos_class),
         priority=pod.spec.priority,
         requests=_requests(pod),
@@ -101,9 +105,11 @@ def placed(pod: Pod, before: PlacedPod | None, now: float, start_limit: float) -
     )
 
 
-def _since(status: PodStatus, condition: str) -> float | None:
+def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
     found: Condition | None = next((known for known in status.conditions if known.type == condition), None)
-    return seconds(found.last_transition_time) if found is not None and found.status == "True" else None
+    if found is None or found.status != "True" or (reason and found.reason != reason):
+        return None
+    return seconds(found.last_transition_time)
 
 
 def _running_since(pod: Pod, now: float, start_limit: float) -> float | None:

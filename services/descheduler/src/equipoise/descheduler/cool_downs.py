@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.messages import EvictionOutcome, Outcome
+from equipoise.contracts.messages import EvictionOutcome, Outcome, Relief, RestingNode
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import CoolDown
 
@@ -20,13 +20,18 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     why: str
     returns: int = 0
-    """Replacements in a row that came back to their node."""
+    """Replacements in a row that came back to their node; of a node: trials in a row after which it was no better."""
 
 
 CoolDowns = Mapping[str, Rest]
-"""By pod UID, by workload, by workload and node, by namespace, and for everything."""
+"""By pod UID, by workload, by workload and node, by namespace, by node, and for everything."""
 
 EVERYTHING = "everything"
+
+FRUITLESS_TRIALS = 2
+"""After so many in a row a node is left alone: one may be a neighbour's peak, and says little of the node."""
+
+_NODE = "node "
 
 
 def _pair(workload: Workload, node: str) -> str:
@@ -89,6 +94,46 @@ def after_return(
     alone = Rest(until=now + length, why=why, returns=returns)
     both = Rest(until=now + min(settings.longest, 2 * length), why=why, returns=returns)
     return _with(_with(cool_downs, str(workload), alone), _pair(workload, node), both)
+
+
+def after_relief(cool_downs: CoolDowns, relief: Relief, settings: CoolDown, now: float) -> dict[str, Rest]:
+    """The cool-downs once it is known whether a node got better after evictions from it."""
+    key = f"{_NODE}{relief.node}"
+    if relief.better:
+        return {name: rest for name, rest in cool_downs.items() if name != key}
+    before = cool_downs.get(key)
+    trials = 1 + (before.returns if before is not None else 0)
+    beyond = trials - FRUITLESS_TRIALS
+    length = min(settings.longest, settings.no_relief * 2.0 ** min(beyond, 32)) if beyond >= 0 else 0.0
+    until = max(now + length, before.until if before is not None else now)
+    why = f"it did not get better, {trials} times in a row: {_shortfall(relief)}"
+    return {**cool_downs, key: Rest(until=until, why=why, returns=trials)}
+
+
+def _shortfall(relief: Relief) -> str:
+    """As people read it: of what was over its mark, what was expected and what came of it."""
+    parts = []
+    for name in relief.over:
+        scale, unit = (1.0, "cores") if name == "cpu" else (2.0**30, "GiB")
+        fallen = (getattr(relief.before, name) - getattr(relief.after, name)) / scale
+        parts.append(f"{name} should have fallen by {getattr(relief.expected, name) / scale:.2f} {unit}, ")
+        parts[-1] += f"and fell by {fallen:.2f}" if fallen >= 0 else f"and rose by {-fallen:.2f}"
+    return "; ".join(parts)
+
+
+def resting_node(cool_downs: CoolDowns, node: str, now: float) -> str:
+    """Why nothing is taken from this node at present; "" when it may be."""
+    rest = cool_downs.get(f"{_NODE}{node}")
+    return rest.why if rest is not None and rest.until > now else ""
+
+
+def resting_nodes(cool_downs: CoolDowns, now: float) -> list[RestingNode]:
+    """All that are left alone at present, in the order of names."""
+    return [
+        RestingNode(node=key.removeprefix(_NODE), until=rest.until, why=rest.why)
+        for key, rest in sorted(cool_downs.items())
+        if key.startswith(_NODE) and rest.until > now
+    ]
 
 
 def resting(

@@ -10,8 +10,10 @@ from equipoise.contracts.load import RESOURCES, load_of, plus
 from equipoise.contracts.messages import RefusedMove, Resources
 from equipoise.contracts.settings import Thresholds
 from equipoise.contracts.workload import Workload
+from equipoise.descheduler.days import Days
+from equipoise.descheduler.standing import Tier, tier_of
 
-Resource = Literal["cpu", "memory"]
+Resource = Literal["cpu", "memory", "pods"]
 QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
 
 
@@ -31,11 +33,27 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     deletion_cost: int = 0
     """`controller.kubernetes.io/pod-deletion-cost`: lower leaves first."""
 
+    eviction_cost: int = 0
+    """`scheduling.koordinator.sh/eviction-cost`: likewise, asked after the deletion cost."""
+
     created_at: float = 0.0
     protection: str = ""
     """Why it must stay; empty when nothing speaks for that."""
 
+    belongs_to_node: bool = False
+    """A DaemonSet's or a static pod: it goes with its node."""
+
     fit: FitPod
+
+    @property
+    def tier(self) -> Tier:
+        """Koordinator's class of it."""
+        return tier_of(self.fit.labels, self.priority, self.qos)
+
+    @property
+    def production(self) -> bool:
+        """Does its usage count against the marks of production?"""
+        return self.tier == "prod"
 
 
 class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +82,14 @@ class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
     """Why its load is not known; empty when it is."""
 
     pods: Sequence[MovablePod] = ()
+    production: Sequence[Resources] | None = None
+    """What each of its production pods uses, unknown ones too; None: `pods` tells."""
+
     leaving: int = 0
     """Evictions from it that are under way."""
+
+    going: int = 0
+    """Pods in `fit` that are on their way out though nothing shows it yet: their moves are under way."""
 
     fit: FitNode
 
@@ -82,6 +106,16 @@ class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
         usage = self.usage.get(window, Resources())
         return plus(usage, self.coming)
 
+    def pod_count(self) -> int:
+        """Its pods once the moves under way are done: those that came or are expected, less those that leave."""
+        return sum(not pod.terminating for pod in self.fit.pods) - self.going
+
+    def production_usages(self) -> Sequence[Resources]:
+        """What each of its production pods uses."""
+        if self.production is not None:
+            return self.production
+        return [pod.usage for pod in self.pods if pod.production]
+
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one evaluation stands on."""
@@ -93,6 +127,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Every configured window, shortest first."""
 
     limits: "IntentLimits"
+    days: Days | None = None
+    """The coming day; None where nobody has said anything of it."""
+
     busy_workloads: Mapping[Workload, int] = {}
     """Pods of a workload that are on the move."""
 
@@ -115,12 +152,17 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     reason: str
     sampled_at: float
+    makes_room_for: str = ""
+    """`namespace/name` of the pod that is to come in its place; empty when it is moved for its own sake."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a strategy wants, what it could not have, and why nothing when nothing."""
 
     moves: Sequence[Move] = ()
+    later: Sequence[Move] = ()
+    """Moves that have no room yet: `moves` make it. They are planned anew, and proposed, once it is there."""
+
     refused: Sequence[RefusedMove] = ()
     why: str = ""
 

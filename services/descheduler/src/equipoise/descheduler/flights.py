@@ -1,5 +1,6 @@
 """Moves under way: proposed, not yet settled, or evicted with no replacement seen. Nothing else remembers them."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Outcome, Resources
 from equipoise.contracts.workload import Workload
+from equipoise.descheduler.fleet import Move
 
 
 class Flight(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,14 @@ class Flight(msgspec.Struct, frozen=True, kw_only=True):
     fit: FitPod | None = None
     """What it needs at its target; None when another leader proposed it."""
 
+    namespace: str = ""
+    pod: str = ""
+    before: Resources = Resources()
+    """What its node used when it was proposed; unknown when another leader proposed it."""
+
+    over: tuple[str, ...] = ()
+    """The resources in which its node was over its mark."""
+
 
 Flights = Mapping[str, Flight]
 """By intent id."""
@@ -44,6 +54,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Empty while it waits for one."""
 
     created_at: float
+    name: str = ""
 
 
 def proposed(intent: EvictionIntent, *, known: Iterable[str], fit: FitPod, life: float) -> Flight:
@@ -58,6 +69,24 @@ def proposed(intent: EvictionIntent, *, known: Iterable[str], fit: FitPod, life:
         until=intent.expires_at + life,
         known=frozenset(known),
         fit=fit,
+        namespace=intent.namespace,
+        pod=intent.pod,
+    )
+
+
+def planned(move: Move) -> Flight:
+    """A flight for a move that is only looked at: what is planned after it goes on from it."""
+    return Flight(
+        id=f"planned {move.pod.uid}",
+        pod_uid=move.pod.uid,
+        node=move.pod.node,
+        target=move.target,
+        workload=move.pod.workload,
+        relief=move.pod.usage,
+        until=math.inf,
+        fit=move.pod.fit,
+        namespace=move.pod.namespace,
+        pod=move.pod.name,
     )
 
 
@@ -78,25 +107,27 @@ def after_outcome(flights: Flights, outcome: EvictionOutcome, *, patience: float
         workload=outcome.workload,
         relief=outcome.relief,
         until=until,
+        namespace=outcome.namespace,
+        pod=outcome.pod,
     )
     rest[outcome.intent_id] = msgspec.structs.replace(flight, evicted_at=outcome.settled_at, until=until)
     return rest
 
 
-def landed(flights: Flights, arrivals: Iterable[Arrival]) -> dict[str, str]:
-    """By intent id the node on which the replacement of an evicted pod was seen; one pod replaces one."""
+def landed(flights: Flights, arrivals: Iterable[Arrival]) -> dict[str, Arrival]:
+    """By intent id the pod that replaces an evicted one, once it is on a node; one pod replaces one."""
     waiting: dict[Workload, list[Flight]] = {}
     for flight in sorted(flights.values(), key=lambda flight: (flight.evicted_at or 0.0, flight.id)):
         if flight.evicted_at is not None and flight.workload is not None:
             waiting.setdefault(flight.workload, []).append(flight)
-    nodes: dict[str, str] = {}
+    found: dict[str, Arrival] = {}
     for arrival in sorted(arrivals, key=lambda arrival: (arrival.created_at, arrival.uid)):
         for flight in waiting.get(arrival.workload, []):
             if arrival.node and _replaces(arrival, flight):
-                nodes[flight.id] = arrival.node
+                found[flight.id] = arrival
                 waiting[arrival.workload].remove(flight)
                 break
-    return nodes
+    return found
 
 
 def _replaces(arrival: Arrival, flight: Flight) -> bool:

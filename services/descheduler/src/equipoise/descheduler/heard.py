@@ -3,7 +3,14 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol, TypeVar
 
-from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages import (
+    REAL,
+    Heartbeat,
+    NodeUtilization,
+    Resources,
+    UtilizationCycle,
+    WorkloadUtilization,
+)
 from equipoise.contracts.workload import Workload
 
 
@@ -17,6 +24,9 @@ class Ordered(Protocol):
     def sequence(self) -> int: ...
 
 
+HEARTBEAT_LIFE = 30.0
+"""Seconds for which a heartbeat counts: three of its periods."""
+
 Key = TypeVar("Key")
 M = TypeVar("M", bound=Ordered)
 
@@ -28,12 +38,13 @@ def _take(words: dict[Key, M], key: Key, message: M) -> None:
 
 
 class Heard:
-    """What the collector told."""
+    """What the collector told, and how binders fare."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeUtilization] = {}
         self._workloads: dict[Workload, WorkloadUtilization] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
+        self._binders: dict[str, tuple[float, str]] = {}
 
     @property
     def nodes(self) -> Mapping[str, NodeUtilization]:
@@ -55,6 +66,17 @@ class Heard:
 
     def cycle(self, message: UtilizationCycle) -> None:
         _take(self._cycles, message.shard, message)
+
+    def heartbeat(self, message: Heartbeat, now: float) -> None:
+        """Of a binder: the last word of each is remembered, by our clock."""
+        self._binders = {id: told for id, told in self._binders.items() if told[0] > now - HEARTBEAT_LIFE}
+        if message.evictions:
+            self._binders[message.id] = (now, message.evictions)
+
+    def evictions(self, now: float) -> str:
+        """What binders do with intents at present; where they differ, real evictions first. "" when none is heard."""
+        words = {word for at, word in self._binders.values() if at > now - HEARTBEAT_LIFE}
+        return min(words, key=lambda word: (word != REAL, word), default="")
 
     def pod_usage(self, node: str, uid: str) -> Resources:
         """What a pod was measured to use last; unknown when it never was."""

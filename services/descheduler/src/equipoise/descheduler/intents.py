@@ -1,15 +1,40 @@
 """What is said of a plan: an intent per move, and the decision as a whole."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.contracts.messages import DescheduleDecision, EvictionIntent, LeaseEpoch, NodeVerdict
+from equipoise.contracts.messages import (
+    AssumedMove,
+    DescheduleDecision,
+    EvictionIntent,
+    Landing,
+    LeaseEpoch,
+    NodeVerdict,
+    ProposedMove,
+    Relief,
+    RestingNode,
+)
 from equipoise.descheduler.evaluations import Counts
 from equipoise.descheduler.fleet import Move, Plan
 
 REPORTED_NODES = 500
 """Nodes that a decision tells of, the most loaded first: a message of the bus holds 1 MiB."""
+
+REPORTED_ASSUMPTIONS = 50
+"""Assumed moves that a decision tells of, the newest first."""
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of earlier moves."""
+
+    landings: Sequence[Landing] = ()
+    reliefs: Sequence[Relief] = ()
+    resting: Sequence[RestingNode] = ()
+    assumed: Sequence[AssumedMove] = ()
+
+
+NOTHING_FOLLOWED = Followed()
 
 
 def intent_of(move: Move, *, strategy: str, now: float, life: float, epoch: LeaseEpoch) -> EvictionIntent:
@@ -38,10 +63,11 @@ def decision_of(
     verdicts: Sequence[NodeVerdict],
     counts: Counts,
     plan: Plan,
-    published: Collection[str],
+    published: Sequence[EvictionIntent],
+    followed: Followed = NOTHING_FOLLOWED,
     now: float,
 ) -> DescheduleDecision:
-    """What one evaluation saw, proposed and left alone."""
+    """What one evaluation saw, proposed and left alone. `published`: the intents that the bus took."""
     reported = sorted(verdicts, key=lambda entry: (-max(entry.load.cpu or 0.0, entry.load.memory or 0.0), entry.node))
     return DescheduleDecision(
         strategy=strategy,
@@ -52,7 +78,28 @@ def decision_of(
             else entry
             for entry in reported[:REPORTED_NODES]
         ],
-        intents=list(published),
+        intents=[intent.id for intent in published],
         refused=list(plan.refused),
         why="" if published else plan.why or "the bus did not take the intents",
+        moves=[_kept(intent) for intent in published],
+        assumed=list(followed.assumed[:REPORTED_ASSUMPTIONS]),
+        landings=list(followed.landings),
+        reliefs=list(followed.reliefs),
+        resting=list(followed.resting[:REPORTED_NODES]),
+    )
+
+
+def _kept(intent: EvictionIntent) -> ProposedMove:
+    return ProposedMove(
+        intent_id=intent.id,
+        namespace=intent.namespace,
+        pod=intent.pod,
+        pod_uid=intent.pod_uid,
+        workload=intent.workload,
+        node=intent.node,
+        target=intent.target,
+        reason=intent.reason,
+        relief=intent.relief,
+        sampled_at=intent.sampled_at,
+        expires_at=intent.expires_at,
     )

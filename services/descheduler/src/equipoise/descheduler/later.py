@@ -1,9 +1,10 @@
-"""A sequence that is made when somebody looks at it."""
+"""Sequences and mappings that are made when somebody looks at them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -22,3 +23,28 @@ class Later(Sequence[T]):
 
     def __getitem__(self, place: Any) -> Any:
         return self._made[place]
+
+
+class LaterEach(Mapping[K, T]):
+    """Its keys are known, each value is made when it is asked for: of many windows a decision looks at one or two."""
+
+    def __init__(self, keys: Iterable[K], make: Callable[[K], T]) -> None:
+        self._keys = dict.fromkeys(keys)
+        self._make = make
+        self._made: dict[K, T] = {}
+
+    def __getitem__(self, key: K) -> T:
+        if key not in self._made:
+            if key not in self._keys:
+                raise KeyError(key)
+            self._made[key] = self._make(key)
+        return self._made[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)

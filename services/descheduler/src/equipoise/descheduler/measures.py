@@ -6,12 +6,13 @@ import msgspec
 
 from equipoise.contracts.demand import expected_usage, fresh
 from equipoise.contracts.load import Stay, age_of, compensated, is_fresh, known, share_measured, usable_window
-from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
+from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage, WorkloadUtilization
 from equipoise.contracts.objects import Node, Pod
 from equipoise.contracts.owners import workload_from_pod
 from equipoise.contracts.requests import Amounts
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.workload import Workload
+from equipoise.descheduler.later import LaterEach
 from equipoise.descheduler.stays import Departure, PodStays
 
 WorkloadOf = Callable[[Pod], Workload | None]
@@ -27,7 +28,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """By window: the newest raw sample in it."""
 
     pods: Mapping[str, Resources] = {}
-    """By UID, only of pods that ran through the shortest window."""
+    """By UID; unknown of pods that did not run through the shortest window."""
 
     unknown: str = ""
 
@@ -68,27 +69,38 @@ class Measures:
         }
         if self._settings.shortest not in windows:
             return Measured(unknown=f"no value over {self._settings.shortest.name}")
-        staying = {pod.metadata.uid: self._stay(pod, workload_of(pod), requests_of(pod), now) for pod in pods}
-        stays = [stay for stay in staying.values() if stay is not None] + self._gone(node.metadata.name)
-        usage = {
-            window.name: compensated(
-                value.mean,
-                stays,
-                sampled_at=value.sampled_at,
-                length=window.length,
-                mode=self._settings.compensation,
-                start_limit=self._settings.start_limit,
-            )
-            for window, value in windows.items()
-        }
-        shortest = windows[self._settings.shortest]
-        measured = {
-            uid: value
-            for uid, value in heard.pods.items()
-            if _whole(value) and self._ran_through(staying.get(uid), shortest.sampled_at)
-        }
-        sampled_at = {window.name: value.sampled_at for window, value in windows.items()}
-        return Measured(base=heard.base, usage=usage, sampled_at=sampled_at, pods=measured)
+        by_name = {window.name: (window, value) for window, value in windows.items()}
+
+        def mean(name: str) -> Resources:
+            window, value = by_name[name]
+            stays = self._stays_within(value.sampled_at - window.length, pods, workload_of, requests_of, now)
+            return self._compensated(window, value, stays + self._gone(node.metadata.name))
+
+        ended = windows[self._settings.shortest].sampled_at
+        return Measured(
+            base=heard.base,
+            usage=LaterEach(by_name, mean),
+            sampled_at={name: value.sampled_at for name, (_, value) in by_name.items()},
+            pods=LaterEach(heard.pods, lambda uid: self._of_pod(uid, heard.pods[uid], ended)),
+        )
+
+    def _stays_within(
+        self, begin: float, pods: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
+    ) -> list[Stay]:
+        """Of the pods that did not run since before `begin`, or are leaving: a mean since then shows the others."""
+        changing = (pod for pod in pods if not self._stays.settled(pod, begin))
+        present = (self._stay(pod, workload_of(pod), requests_of(pod), now) for pod in changing)
+        return [stay for stay in present if stay is not None]
+
+    def _compensated(self, window: Window, value: WindowUsage, stays: Sequence[Stay]) -> Resources:
+        return compensated(
+            value.mean,
+            stays,
+            sampled_at=value.sampled_at,
+            length=window.length,
+            mode=self._settings.compensation,
+            start_limit=self._settings.start_limit,
+        )
 
     def _unknown(self, node: Node, heard: NodeUtilization | None, now: float) -> str:
         if heard is None:
@@ -121,13 +133,14 @@ class Measures:
             for departure in self._departures.get(node, ())
         ]
 
-    def _ran_through(self, stay: Stay | None, sampled_at: float) -> bool:
-        """Did the pod run through enough of the shortest window for its mean to be its usage?"""
-        if stay is None:
-            return False
+    def _of_pod(self, uid: str, usage: Resources, sampled_at: float) -> Resources:
+        """A pod's usage, if it ran through enough of the shortest window for its mean to be that; else unknown."""
+        stay = self._stays.stay_of(uid, Resources())
+        if stay is None or not _whole(usage):
+            return Resources()
         window: Window = self._settings.shortest
         share = share_measured(stay, sampled_at, window.length, start_limit=self._settings.start_limit)
-        return share >= self._settings.coverage.window
+        return usage if share >= self._settings.coverage.window else Resources()
 
 
 def _whole(usage: Resources) -> bool:

@@ -1,24 +1,23 @@
-"""What the descheduler keeps between evaluations: counts, moves under way, cool-downs."""
+"""What the descheduler keeps between evaluations: counts, moves under way or assumed, what came of them, cool-downs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Landing, Outcome, Relief, Resources
+from equipoise.contracts.settings import Window
 from equipoise.contracts.workload import Workload
-from equipoise.descheduler import cool_downs, flights
+from equipoise.descheduler import assumptions, cool_downs, flights, reliefs
+from equipoise.descheduler.assumptions import Assumptions, Place
 from equipoise.descheduler.cool_downs import MOVED, CoolDowns
 from equipoise.descheduler.evaluations import Counts, Reading, abnormal_nodes, counted, restarted
+from equipoise.descheduler.fleet import FleetNode
 from equipoise.descheduler.flights import Arrival, Flights
+from equipoise.descheduler.reliefs import Trials
 from equipoise.descheduler.settings import DeschedulerSettings
 
-
-class Return(msgspec.Struct, frozen=True, kw_only=True):
-    """A replacement that came back to the node its predecessor had left."""
-
-    workload: Workload
-    node: str
+UNKNOWN = Resources()
 
 
 class Memory:
@@ -29,6 +28,13 @@ class Memory:
         self._counts: dict[str, Counts] = {}
         self.flights: Flights = {}
         self.cool_downs: CoolDowns = {}
+        self.assumptions: Assumptions = {}
+        self._trials: Trials = {}
+
+    @property
+    def counts(self) -> Mapping[str, Counts]:
+        """By strategy."""
+        return self._counts
 
     def forget_counts(self) -> None:
         """A new leader has evaluated nothing yet."""
@@ -43,10 +49,23 @@ class Memory:
     def abnormal(self, strategy: str) -> frozenset[str]:
         return abnormal_nodes(self._counts.get(strategy, {}), self._settings.consecutive_abnormalities)
 
-    def proposed(self, intent: EvictionIntent, *, known: Sequence[str], fit: FitPod) -> None:
-        """Before an intent is published: its outcome may be here before the answer of the bus."""
+    def proposed(
+        self,
+        intent: EvictionIntent,
+        *,
+        known: Sequence[str],
+        fit: FitPod,
+        before: Resources = UNKNOWN,
+        over: Sequence[str] = (),
+    ) -> None:
+        """Before an intent is published: its outcome may be here before the answer of the bus.
+
+        `before`: usage of its node, cores and bytes; `over`: the resources in which it is over its mark.
+        """
         life = self._settings.intent_life
-        self.flights = {**self.flights, intent.id: flights.proposed(intent, known=known, fit=fit, life=life)}
+        flight = flights.proposed(intent, known=known, fit=fit, life=life)
+        flight = msgspec.structs.replace(flight, before=before, over=tuple(over))
+        self.flights = {**self.flights, intent.id: flight}
 
     def withdrawn(self, intent_id: str) -> None:
         """The bus did not take the intent."""
@@ -57,22 +76,62 @@ class Memory:
         patience = self._settings.replacement_patience
         self.flights = flights.after_outcome(self.flights, outcome, patience=patience, now=now)
         self.cool_downs = cool_downs.after_outcome(self.cool_downs, outcome, self._settings.cool_down)
+        self.assumptions = assumptions.after_outcome(
+            self.assumptions, outcome, life=self._settings.assumption_life, now=now
+        )
+        if outcome.outcome is Outcome.EVICTED and outcome.intent_id in self.flights:
+            self._trials = reliefs.begun(self._trials, self.flights[outcome.intent_id])
         if outcome.outcome in MOVED:
             self._counts = {strategy: restarted(counts, outcome.node) for strategy, counts in self._counts.items()}
 
-    def tidied(self, arrivals: Callable[[set[Workload]], Sequence[Arrival]], now: float) -> list[Return]:
-        """Ends the flights that landed or are given up; tells which came back to where they had left."""
-        waiting = {flight.workload for flight in self.flights.values() if flight.evicted_at is not None}
-        places = flights.landed(self.flights, arrivals({workload for workload in waiting if workload is not None}))
-        returns: list[Return] = []
-        for id, node in places.items():
+    def waiting(self) -> set[Workload]:
+        """The workloads of which a replacement is looked for."""
+        workloads = {flight.workload for flight in self.flights.values() if flight.evicted_at is not None}
+        return {workload for workload in workloads if workload is not None}
+
+    def tidied(self, arrivals: Callable[[set[Workload]], Sequence[Arrival]], now: float) -> list[Landing]:
+        """Ends the flights that landed or are given up; tells where they landed.
+
+        One that came back to where its predecessor had left lets its workload rest.
+        """
+        landings: list[Landing] = []
+        for id, arrival in flights.landed(self.flights, arrivals(self.waiting())).items():
             flight = self.flights[id]
-            if node == flight.node and flight.workload is not None:
-                returns.append(Return(workload=flight.workload, node=node))
-                self.cool_downs = cool_downs.after_return(
-                    self.cool_downs, flight.workload, node, self._settings.cool_down, now
+            landings.append(
+                Landing(
+                    intent_id=id,
+                    namespace=flight.namespace,
+                    pod=flight.pod,
+                    node=flight.node,
+                    target=flight.target,
+                    replacement=arrival.name,
+                    landed_on=arrival.node,
                 )
-        kept = {id: flight for id, flight in self.flights.items() if id not in places}
-        self.flights = flights.pruned(kept, now)
+            )
+            if arrival.node == flight.node and flight.workload is not None:
+                self.cool_downs = cool_downs.after_return(
+                    self.cool_downs, flight.workload, flight.node, self._settings.cool_down, now
+                )
+        done = {landing.intent_id for landing in landings}
+        self.flights = flights.pruned({id: flight for id, flight in self.flights.items() if id not in done}, now)
         self.cool_downs = cool_downs.pruned(self.cool_downs, self._settings.cool_down, now)
-        return returns
+        return landings
+
+    def judged(self, nodes: Sequence[FleetNode], window: Window, now: float) -> list[Relief]:
+        """What earlier evictions did to the load of their nodes, as far as `window` (the shortest) shows it by now.
+
+        Nodes that did not get better, time and again, rest.
+        """
+        found = reliefs.judged(self._trials, nodes, window=window.name, length=window.length)
+        self._trials = reliefs.open_trials(self._trials, found, length=window.length, now=now)
+        for relief in found:
+            self.cool_downs = cool_downs.after_relief(self.cool_downs, relief, self._settings.cool_down, now)
+        return found
+
+    def assume(self, places: Mapping[str, Place], nodes: Collection[str], now: float) -> None:
+        """Keeps the assumptions that still hold; see `assumptions.standing`."""
+        self.assumptions = assumptions.standing(self.assumptions, places, nodes, now)
+
+    def evictions_are_real(self) -> None:
+        """From now on what was only assumed would hide what has to be done."""
+        self.assumptions = {}

@@ -1,6 +1,6 @@
 """From what is watched and heard to the fleet that strategies judge."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,19 +17,19 @@ from equipoise.contracts.objects import (
     WorkloadObject,
 )
 from equipoise.contracts.owners import controller_of, workload_of
-from equipoise.contracts.protection import Candidate, Rules, protection
+from equipoise.contracts.production import quality
+from equipoise.contracts.protection import Candidate, Rules, of_daemon_set, protection, static
 from equipoise.contracts.requests import Amounts
 from equipoise.contracts.workload import Workload
-from equipoise.descheduler.cool_downs import CoolDowns, resting
-from equipoise.descheduler.fleet import FleetNode, MovablePod, QosClass
+from equipoise.descheduler.cool_downs import CoolDowns, resting, resting_node
+from equipoise.descheduler.fleet import FleetNode, MovablePod
 from equipoise.descheduler.flights import Arrival, Flight, Flights
 from equipoise.descheduler.later import Later
 from equipoise.descheduler.measures import Measures
 from equipoise.descheduler.node_conditions import source_refusal, target_refusal
 from equipoise.descheduler.obstacles import obstacle
+from equipoise.descheduler.standing import DELETION_COST, EVICTION_COST, cost_of, tier_of
 from equipoise.descheduler.stays import takes_room
-
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class Picture:
         self._now = now
         self._by_uid = {flight.pod_uid: flight for flight in remembered.flights.values()}
         self._fits = {pod.metadata.uid: self._fit(pod) for pod in watched.pods}
-        self._workloads = {pod.metadata.uid: watched.workload_of(pod) for pod in watched.pods}
+        self._workloads: dict[str, Workload | None] = {}
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
@@ -108,13 +108,25 @@ class Picture:
         nodes = sorted(self._watched.nodes, key=lambda node: node.metadata.name)
         return [self._node(node, settling) for node in nodes]
 
+    def staying(self, node: str) -> Iterator[tuple[str, Workload | None]]:
+        """UIDs and workloads of the pods on a node that are not terminating."""
+        for pod in self._pods.get(node, ()):
+            if pod.metadata.deletion_timestamp is None:
+                yield pod.metadata.uid, self._workload_of(pod)
+
     def _fit(self, pod: Pod) -> FitPod:
         known = self._watched.fits.get(pod.metadata.uid) or fit_pod(pod)
+        if not pod.spec.volumes:
+            return known
         volume_nodes = self._volume_nodes(pod)
         return msgspec.structs.replace(known, volume_nodes=volume_nodes) if volume_nodes else known
 
     def _workload_of(self, pod: Pod) -> Workload | None:
-        return self._workloads[pod.metadata.uid]
+        """Asked of few pods, and finding it takes longer than anything else about them."""
+        uid = pod.metadata.uid
+        if uid not in self._workloads:
+            self._workloads[uid] = self._watched.workload_of(pod)
+        return self._workloads[uid]
 
     def _requests_of(self, pod: Pod) -> Amounts:
         return self._fits[pod.metadata.uid].requests
@@ -130,13 +142,32 @@ class Picture:
             usage=seen.usage,
             sampled_at=seen.sampled_at,
             coming=coming,
-            source_refusal=source_refusal(node, now=self._now, settling=settling),
+            source_refusal=source_refusal(node, now=self._now, settling=settling)
+            or resting_node(self._remembered.cool_downs, name, self._now),
             target_refusal=target_refusal(node, now=self._now, settling=settling),
             unknown=seen.unknown,
             pods=Later(lambda: [self._movable(pod, seen.pods.get(pod.metadata.uid, Resources())) for pod in pods]),
+            production=Later(lambda: self._production(name, pods, seen.pods)),
             leaving=leaving,
+            going=sum(self._is_going(pod) for pod in pods if pod.metadata.uid in self._by_uid),
             fit=self._fit_node(node, pods),
         )
+
+    def _production(self, node: str, pods: Sequence[Pod], usages: Mapping[str, Resources]) -> list[Resources]:
+        """What production pods use that stay, and what is on its way here, whatever its class."""
+        staying = [
+            usages.get(pod.metadata.uid, Resources())
+            for pod in pods
+            if pod.metadata.deletion_timestamp is None
+            and pod.metadata.uid not in self._by_uid
+            and tier_of(pod.metadata.labels, pod.spec.priority, quality(pod.status.qos_class)) == "prod"
+        ]
+        return staying + [flight.relief for flight in self._remembered.flights.values() if flight.target == node]
+
+    def _is_going(self, pod: Pod) -> bool:
+        """Is its move under way, and nothing of it to be seen yet?"""
+        flight = self._by_uid.get(pod.metadata.uid)
+        return flight is not None and flight.node == pod.spec.node_name and pod.metadata.deletion_timestamp is None
 
     def _fit_node(self, node: Node, pods: Sequence[Pod]) -> FitNode:
         name = node.metadata.name
@@ -174,12 +205,18 @@ class Picture:
             workload=workload,
             usage=usage,
             priority=pod.spec.priority,
-            qos=_qos(pod),
-            deletion_cost=_deletion_cost(pod),
+            qos=quality(pod.status.qos_class),
+            deletion_cost=cost_of(meta.annotations, DELETION_COST),
+            eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
             protection=self._protection(pod, workload),
+            belongs_to_node=self._belongs_to_node(pod, workload),
             fit=self._fits[meta.uid],
         )
+
+    def _belongs_to_node(self, pod: Pod, workload: Workload | None) -> bool:
+        candidate = self._watched.candidate(pod, workload)
+        return bool(static(candidate, self._rules, self._now) or of_daemon_set(candidate, self._rules, self._now))
 
     def _protection(self, pod: Pod, workload: Workload | None) -> str:
         meta = pod.metadata
@@ -234,20 +271,6 @@ def _sum(left: Resources, right: Resources, sign: float) -> Resources:
     )
 
 
-def _qos(pod: Pod) -> QosClass:
-    for known in ("Guaranteed", "Burstable"):
-        if pod.status.qos_class == known:
-            return known
-    return "BestEffort"
-
-
-def _deletion_cost(pod: Pod) -> int:
-    try:
-        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
-
-
 def pods_of(watched: Watched, workloads: Iterable[Workload]) -> dict[Workload, list[Pod]]:
     """The pods of some workloads, wherever they are."""
     wanted = set(workloads)
@@ -268,6 +291,7 @@ def arrivals_of(watched: Watched, workloads: Iterable[Workload]) -> list[Arrival
             workload=workload,
             node=pod.spec.node_name,
             created_at=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
+            name=pod.metadata.name,
         )
         for workload, pods in pods_of(watched, workloads).items()
         for pod in pods

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
+from equipoise.contracts.load import known
 from equipoise.contracts.messages import Resources
 from equipoise.descheduler.fleet import MovablePod, QosClass, Resource, shares
+from equipoise.descheduler.standing import TIERS, qos_rank
 
 _QOS: Mapping[QosClass, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+
+Key = tuple[int, int, int, int, int, int, float, float, str, str]
 
 
 def relief_score(
@@ -26,22 +30,33 @@ def relief_score(
     return total / weight if weight else 0.0
 
 
+def relief_of(pod: MovablePod, base: Resources, capacity: float = 0.0) -> dict[Resource, float]:
+    """What its leaving takes off the load (0..1) of a node of that base and so many pods; without what is unknown."""
+    relief = shares(pod.usage, base)
+    return {**relief, "pods": 1 / capacity} if capacity > 0 else relief
+
+
 def in_order(
     pods: Iterable[MovablePod],
     *,
     base: Resources,
     excess: Mapping[Resource, float],
     weights: Mapping[Resource, float],
+    capacity: float = 0.0,
 ) -> list[MovablePod]:
-    """The pods, first to leave first: low priority, low QoS class, low deletion cost, best relief, youngest.
+    """The pods, first to leave first. Source of the order: Koordinator's LowNodeLoad.
 
-    `excess`: load (0..1 of `base`) that the node has too much, per resource.
+    Low class, low priority, low QoS of Kubernetes, low QoS of Koordinator, low deletion cost, low eviction cost, best
+    relief (pods without measurement last), youngest. `excess`: load (0..1 of `base`) that the node has too much, per
+    resource; `capacity`: how many pods it allows.
     """
 
-    def key(pod: MovablePod) -> tuple[int, int, int, float, float, str, str]:
-        score = relief_score(shares(pod.usage, base), excess, weights)
+    def key(pod: MovablePod) -> Key:
+        measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
+        score = relief_score(relief_of(pod, base, capacity), excess, weights) if measured else -1.0
         return (
-            pod.priority, _QOS[pod.qos], pod.deletion_cost, -score, -pod.created_at, pod.namespace, pod.name,
+            TIERS[pod.tier], pod.priority, _QOS[pod.qos], qos_rank(pod.fit.labels), pod.deletion_cost,
+            pod.eviction_cost, -score, -pod.created_at, pod.namespace, pod.name,
         )  # fmt: skip
 
     return sorted(pods, key=key)

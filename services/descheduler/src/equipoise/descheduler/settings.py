@@ -46,6 +46,12 @@ class CoolDown(Section, frozen=True, kw_only=True):
     Doubles with every further return.
     """
 
+    no_relief: Duration = Duration(1_800)
+    """A node whose load, one window after evictions from it, is not lower by half of what was expected, twice in a row.
+
+    Doubles with every further time.
+    """
+
     longest: Duration = Duration(86_400)
     """No cool-down grows beyond; a workload that did not return for so long starts afresh."""
 
@@ -72,6 +78,9 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     replacement_patience: Duration = Duration(600)
     """So long an evicted pod's replacement is expected at its target, if it is seen nowhere before."""
+
+    assumption_life: Duration = Duration(86_400)
+    """A move that was a dry run counts as done for so long, if its pod stays; then the pod may be proposed again."""
 
     max_intents_per_evaluation: Count = 4
     """With those under way. As many as the binder's limits let a big cluster have in one interval."""

@@ -51,6 +51,13 @@ class PodStays:
         self._times: dict[str, Times] = {}
         self._departures: list[Departure] = []
 
+    def copy(self) -> "PodStays":
+        """As they are now: what changes later does not change it."""
+        copied = PodStays()
+        copied._times = dict(self._times)
+        copied._departures = list(self._departures)
+        return copied
+
     def changed(self, before: Pod | None, after: Pod | None, *, usage: Resources, now: float) -> None:
         """Take in a change of the pods; `usage`: what the pod was measured to use last."""
         if after is not None and takes_room(after):
@@ -80,11 +87,21 @@ class PodStays:
 
     def stay(self, pod: Pod, usage: Resources) -> Stay | None:
         """The stay of a pod on its node; one that is terminating counts as about to leave."""
-        times = self._times.get(pod.metadata.uid)
+        gone_at = float("inf") if pod.metadata.deletion_timestamp is not None else None
+        return self.stay_of(pod.metadata.uid, usage, gone_at=gone_at)
+
+    def stay_of(self, uid: str, usage: Resources, *, gone_at: float | None = None) -> Stay | None:
+        """The stay of the pod of that UID; None for one that is on no node."""
+        times = self._times.get(uid)
         if times is None:
             return None
-        gone_at = float("inf") if pod.metadata.deletion_timestamp is not None else None
         return Stay(placed_at=times.placed_at, running_since=times.running_since, gone_at=gone_at, usage=usage)
+
+    def settled(self, pod: Pod, begin: float) -> bool:
+        """Does it run since before `begin`, and is it going to stay?"""
+        times = self._times.get(pod.metadata.uid)
+        since = times.running_since if times is not None else None
+        return since is not None and since <= begin and pod.metadata.deletion_timestamp is None
 
     def departures(self) -> Iterator[Departure]:
         """Those that are not forgotten yet, oldest first."""

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from equipoise.contracts.messages import NodeVerdict
 
-STATES = ("hot", "idle", "between", "unknown")
+STATES = ("hot", "idle", "between", "sparse", "unknown")
 
 
 class Telemetry:
@@ -28,6 +28,20 @@ class Telemetry:
             "equipoise_descheduler_same_node_returns",
             "Replacements that came back to the node their predecessor had left.",
             registry=metrics,
+        )
+        self.reliefs = Counter(
+            "equipoise_descheduler_reliefs",
+            "Evictions judged by what they did to the load of their node: better, or not.",
+            ["result"],
+            registry=metrics,
+        )
+        self.resting_nodes = Gauge(
+            "equipoise_descheduler_resting_nodes",
+            "Nodes that are left alone because evictions made them no better.",
+            registry=metrics,
+        )
+        self.assumed_moves = Gauge(
+            "equipoise_descheduler_assumed_moves", "Moves that were dry runs and count as done.", registry=metrics
         )
         self._nodes = Gauge(
             "equipoise_descheduler_nodes", "Nodes by state at the last evaluation.", ["strategy", "state"],

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from equipoise.contracts.fit import FitPod, fit_pod
@@ -33,21 +34,22 @@ class Watching:
         """`volumes`: follow claims and volumes, which needs the right to read them."""
         self.stays = PodStays()
         self._fits: dict[str, FitPod] = {}
+        self._owners: dict[Workload, WorkloadObject] = {}
         self._clock = clock
         self._heard = heard
         self._nodes = Reflector(kube, NODES, clock=clock)
         self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
         self._budgets = Reflector(kube, BUDGETS, clock=clock)
-        self._workloads: list[tuple[Resource[WorkloadObject], Reflector[WorkloadObject]]] = [
-            (resource, Reflector(kube, resource, clock=clock))
+        self._workloads = [
+            Reflector(kube, resource, clock=clock, on_change=partial(self._on_workload, resource))
             for resource in WORKLOAD_RESOURCES.values()
             if resource.kind in settings.workloads
         ]
         self._claims = Reflector(kube, CLAIMS, clock=clock)
         self._volumes = Reflector(kube, VOLUMES, clock=clock)
         self._all: list[Reflector[Any]] = [self._nodes, self._pods, self._namespaces, self._budgets]
-        self._all += [reflector for _, reflector in self._workloads]
+        self._all += self._workloads
         if volumes:
             self._all += [self._claims, self._volumes]
 
@@ -67,6 +69,10 @@ class Watching:
         """Why the picture may be out of date; "" when it is followed."""
         return next((reflector.problem for reflector in self._all if reflector.problem), "")
 
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods.objects)
+
     def node_names(self) -> set[str]:
         return {name for _, name in self._nodes.objects}
 
@@ -77,21 +83,29 @@ class Watching:
             pods=list(self._pods.objects.values()),
             namespaces={name: value for (_, name), value in self._namespaces.objects.items()},
             budgets=list(self._budgets.objects.values()),
-            workloads=dict(self._workload_objects()),
+            workloads=dict(self._owners),
             volume_nodes=dict(self._volume_nodes()),
-            fits=self._fits,
+            fits=dict(self._fits),
         )
-
-    def _workload_objects(self) -> Iterator[tuple[Workload, WorkloadObject]]:
-        for resource, reflector in self._workloads:
-            for (namespace, name), value in reflector.objects.items():
-                yield Workload(kind=resource.kind, group=resource.group, namespace=namespace, name=name), value
 
     def _volume_nodes(self) -> Iterator[tuple[tuple[str, str], NodeSelector | None]]:
         for key, claim in self._claims.objects.items():
             volume = self._volumes.objects.get(("", claim.spec.volume_name))
             if volume is not None:
                 yield key, volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+
+    def _on_workload(
+        self, resource: Resource[WorkloadObject], before: WorkloadObject | None, after: WorkloadObject | None
+    ) -> None:
+        """Kept by name as they change: to name them all for every look takes long."""
+        value = after or before
+        assert value is not None
+        meta = value.metadata
+        workload = Workload(kind=resource.kind, group=resource.group, namespace=meta.namespace, name=meta.name)
+        if after is None:
+            self._owners.pop(workload, None)
+        else:
+            self._owners[workload] = after
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before

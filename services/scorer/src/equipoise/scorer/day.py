@@ -1,52 +1,18 @@
-"""The day that lies before each node: the daily profiles of its pods' workloads, added up.
-
-A profile holds 24 hourly slots of a day, so the coming 24 hours are all of them, whatever the hour is.
-"""
+"""The day that lies before each node: the daily profiles of its pods' workloads, added up."""
 
 import copy
 
 import numpy as np
 
-from equipoise.contracts.load import RESOURCES
+from equipoise.contracts.day import SLOTS, beyond_pods, workload_day
+from equipoise.contracts.load import RESOURCES, amounts
 from equipoise.contracts.messages import NodePlacement, NodeUtilization, Resources, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.hotspot import UsageOf
-from equipoise.scorer.loads import SLOTS, Array, Days, Rows, amounts
-
-LEAST_SLOTS = 6
-"""A workload of which fewer hours are known has no day yet: it is taken to use the same all day."""
+from equipoise.scorer.loads import Array, Days, Rows
 
 _MEAN_LIFE = 1.0
 """Seconds for which the fleet's mean day is used again: it moves slowly, and questions come by the hundred."""
-
-
-def workload_day(workload: WorkloadUtilization | None) -> Array | None:
-    """resources × slots: cores and bytes of one replica in each hour; None when it has no day yet.
-
-    Unknown hours are the mean of the known ones, so that they neither make a peak nor hide one.
-    """
-    if workload is None:
-        return None
-    day = np.full((len(RESOURCES), SLOTS), np.nan)
-    for row, resource in enumerate(RESOURCES):
-        slots = workload.profile.get(resource, [])[:SLOTS]
-        day[row, : len(slots)] = [np.nan if value is None or value < 0 else value for value in slots]
-    known = np.isfinite(day)
-    count = known.sum(axis=1, keepdims=True)
-    if count.min() < LEAST_SLOTS:
-        return None
-    filled: Array = np.where(known, day, np.where(known, day, 0.0).sum(axis=1, keepdims=True) / count)
-    return filled
-
-
-def beyond_pods(utilization: NodeUtilization) -> Array:
-    """Cores and bytes that a node uses beyond its pods: as told, else what its shortest window has more than they."""
-    told = np.array(amounts(utilization.system))
-    if not np.isnan(told).any():
-        return told
-    node = next((amounts(value.mean) for value in utilization.windows.values()), [0.0] * len(RESOURCES))
-    pods = np.nansum([amounts(usage) for usage in utilization.pods.values()] or [[0.0] * len(RESOURCES)], axis=0)
-    return np.where(np.isnan(told), np.maximum(np.nan_to_num(node) - pods, 0.0), told)
 
 
 class FleetDays:

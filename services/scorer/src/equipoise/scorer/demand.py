@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.contracts.demand import Link, expected_usage
+from equipoise.contracts.load import amounts
 from equipoise.contracts.messages import PodDemand, Resources, WorkloadUtilization
 from equipoise.contracts.objects import Pod
 from equipoise.contracts.owners import workload_from_pod
 from equipoise.contracts.production import is_production, quality
 from equipoise.contracts.requests import pod_limit, pod_requests
-from equipoise.scorer.loads import Array, Demand, amounts
+from equipoise.scorer.loads import Array, Demand
 
 
 def pod_demand(pod: Pod) -> PodDemand:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from equipoise.contracts.load import RESOURCES, Stay, age_of, correction, known, share_measured
+from equipoise.contracts.load import RESOURCES, Stay, age_of, amounts, correction, known, share_measured
 from equipoise.contracts.messages import (
     Correction,
     ExplainQuestion,
@@ -35,7 +35,6 @@ from equipoise.scorer.loads import (
     NodeLoads,
     Rows,
     Statistic,
-    amounts,
     expected_load,
     resources,
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from equipoise.contracts.demand import Link, expected_usage, fresh
-from equipoise.contracts.load import RESOURCES, Stay, compensated, known, plus, share_measured
+from equipoise.contracts.load import RESOURCES, Stay, amounts, compensated, known, plus, share_measured
 from equipoise.contracts.messages import (
     GonePod,
     NodePlacement,
@@ -21,7 +21,7 @@ from equipoise.contracts.messages import (
 from equipoise.contracts.production import is_production
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
-from equipoise.scorer.loads import Array, Statistic, amounts
+from equipoise.scorer.loads import Array, Statistic
 
 Workloads = Mapping[Workload, WorkloadUtilization]
 

@@ -24,9 +24,6 @@ Statistic = Literal["p95", "max", "deviation", "production", "system"]
 """What a policy may ask for beside the mean: a quantile of the window, its highest value, its standard deviation, what
 production pods use (`contracts.production`), and what the node uses beyond its pods."""
 
-SLOTS = 24
-"""Hours of a day."""
-
 BEYOND = 1e6
 """Shares are cut here: a pod may ask for any number of cores, and arithmetic must not overflow."""
 
@@ -136,11 +133,6 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
     daemon: bool = False
     """A DaemonSet's: it has no other node to go to."""
-
-
-def amounts(resources: Resources) -> list[float]:
-    """One value per resource, NaN for what is unknown."""
-    return [np.nan if (value := getattr(resources, resource)) is None else value for resource in RESOURCES]
 
 
 def resources(values: Array) -> Resources:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.load import RESOURCES
+from equipoise.contracts.load import RESOURCES, amounts
 from equipoise.contracts.messages import (
     EvictionIntent,
     EvictionOutcome,
@@ -32,7 +32,7 @@ from equipoise.scorer.demand import expected_demand
 from equipoise.scorer.explanation import NOBODY, Heard, asked_about, candidates, explanation
 from equipoise.scorer.filtering import above_marks, filtered
 from equipoise.scorer.fleet import Fleet, supersedes
-from equipoise.scorer.loads import Array, Demand, NodeLoads, Rows, amounts
+from equipoise.scorer.loads import Array, Demand, NodeLoads, Rows
 from equipoise.scorer.policies import ScoringPolicy
 from equipoise.scorer.prioritize import Ranked, decision, rank
 from equipoise.scorer.reservations import Booking, Reservations

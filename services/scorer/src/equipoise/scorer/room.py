@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from equipoise.contracts.load import amounts
 from equipoise.contracts.messages import NodePlacement
-from equipoise.scorer.loads import Array, Flags, amounts
+from equipoise.scorer.loads import Array, Flags
 
 _KEEP_OFF = ("NoSchedule", "NoExecute")
 

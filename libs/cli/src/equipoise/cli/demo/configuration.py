@@ -46,9 +46,10 @@ def equipoise_document(
 
     The demo's Prometheus scrapes once a second, which is minutes of the trace's day. So everything whose length
     follows from the scrape interval (windows, lives of samples, the life of an intent) is longer than its default;
-    limits and cool-downs are the defaults. A slice of a trace cuts most workloads down to one replica, which would
-    protect them, and its memory is 80 % full everywhere: there, and only there, such pods may move, nodes may be
-    filled further, and a node has to be further from the mean to be worth a move.
+    limits and cool-downs are the defaults, but for the two that need more than the demo has: nothing is usual yet on
+    its first day, and a second without a word is no outage. A slice of a trace cuts most workloads down to one
+    replica, which would protect them, and its memory is 80 % full everywhere: there, and only there, such pods may
+    move, nodes may be filled further, and a node has to be further from the mean to be worth a move.
     """
     band = 12 if sliced else 8
     return {
@@ -83,7 +84,11 @@ def equipoise_document(
             "intentLife": "12m",
             "strategies": [{"name": "low_node_load", "deviation": {"high": {"cpu": band}, "low": {"cpu": band}}}],
         },
-        "binder": {"health": f"127.0.0.1:{ports['binder']}", "evict": True},
+        "binder": {
+            "health": f"127.0.0.1:{ports['binder']}",
+            "evict": True,
+            "limits": {"unusualRate": {"most": "unlimited"}, "outage": "6h"},
+        },
     }
 
 

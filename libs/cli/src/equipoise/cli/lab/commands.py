@@ -12,10 +12,11 @@ from equipoise.cli.endings import WrongInput
 
 if TYPE_CHECKING:
     from equipoise.lab.replay import Settings
-    from equipoise.lab.run import Scenario
+    from equipoise.lab.run import Foresight, Scenario
     from equipoise.lab.trace import Trace
 
 SCENARIOS = ("given", "churn", "fresh")
+FORESIGHTS = ("profile", "past", "6h")
 
 output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 configuration_option = click.option(
@@ -49,6 +50,13 @@ descheduler_option = click.option(
 weight_option = click.option(
     "--weight", type=click.IntRange(1), default=5, show_default=True, help="Of the extender's entry."
 )
+foresight_option = click.option(
+    "--foresight",
+    type=click.Choice(FORESIGHTS),
+    default="profile",
+    show_default=True,
+    help="What the descheduler knows of what is to come: profiles, only those since it began, or the next 6 hours.",
+)
 processes_option = click.option(
     "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="Replays at once.  [default: processors]"
 )
@@ -70,6 +78,7 @@ def lab() -> None:
 @descheduler_option
 @arrivals_option
 @weight_option
+@foresight_option
 @configuration_option
 @processes_option
 @click.option("--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Where the report goes.")
@@ -83,6 +92,7 @@ def compare(
     descheduler: str,
     arrivals: int,
     weight: int,
+    foresight: "Foresight",
     configuration: Path | None,
     processes: int,
     out: Path | None,
@@ -92,7 +102,12 @@ def compare(
     from equipoise.cli.lab.comparing import run_compare
     from equipoise.lab.compare import Question
 
-    question = Question(weight=weight, arrivals=tuple(range(1, arrivals + 1)), descheduler=_both(descheduler))
+    question = Question(
+        weight=weight,
+        foresight=foresight,
+        arrivals=tuple(range(1, arrivals + 1)),
+        descheduler=_both(descheduler),
+    )
     question = _narrowed(question, scenarios=scenarios, policies=policies)
     trace = _trace(folder, nodes, seed)
     run_compare(

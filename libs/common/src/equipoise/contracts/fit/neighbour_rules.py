@@ -4,10 +4,12 @@ Everything that depends on the pod and the fleet alone is gathered once into `Ne
 look-ups, however many nodes there are.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.fit.census import Census, Group
 from equipoise.contracts.fit.node_rules import chosen_by, untolerated
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.labels import selects
@@ -69,32 +71,38 @@ def _wants(term: PodAffinityTerm, owner: FitPod, other: FitPod, *, doubtful: boo
     )
 
 
-def _repelled(pod: FitPod, fleet: Sequence[FitNode]) -> dict[Domain, str]:
+def _repelled(pod: FitPod, nodes: Mapping[str, FitNode], census: Census) -> dict[Domain, str]:
     """Domains closed by the pod's own anti-affinity and by that of the pods already there."""
     closed: dict[Domain, str] = {}
-    for node in fleet:
-        for other in node.keeping_away:
-            for term in other.pod_anti_affinity:
-                value = node.labels.get(term.topology_key)
-                if value is not None and other.uid != pod.uid and _wants(term, other, pod, doubtful=True):
+    for group in census.keeping_away():
+        for term in group.example.pod_anti_affinity:
+            if _wants(term, group.example, pod, doubtful=True):
+                for value, other in _places(group, term.topology_key, pod, nodes):
                     closed[term.topology_key, value] = f"anti-affinity of {other.namespace}/{other.name}"
-        for term in pod.pod_anti_affinity:
-            value = node.labels.get(term.topology_key)
-            if value is None or (term.topology_key, value) in closed:
-                continue
-            for other in node.pods:
-                if other.uid != pod.uid and _wants(term, pod, other, doubtful=True):
-                    closed[term.topology_key, value] = f"its anti-affinity to {other.namespace}/{other.name}"
-                    break
+    for term in pod.pod_anti_affinity:
+        for group in census.groups(term.label_selector):
+            if _wants(term, pod, group.example, doubtful=True):
+                for value, other in _places(group, term.topology_key, pod, nodes):
+                    why = f"its anti-affinity to {other.namespace}/{other.name}"
+                    closed.setdefault((term.topology_key, value), why)
     return closed
 
 
-def _attraction(pod: FitPod, term: PodAffinityTerm, fleet: Sequence[FitNode]) -> _Attraction:
+def _places(group: Group, key: str, pod: FitPod, nodes: Mapping[str, FitNode]) -> Iterator[tuple[str, FitPod]]:
+    """The domains with a pod of the group, other than `pod` itself, and one such pod in each node."""
+    for name, pods in group.nodes.items():
+        value = nodes[name].labels.get(key)
+        other = next((other for other in pods if other.uid != pod.uid), None)
+        if value is not None and other is not None:
+            yield value, other
+
+
+def _attraction(pod: FitPod, term: PodAffinityTerm, nodes: Mapping[str, FitNode], census: Census) -> _Attraction:
     domains = {
-        node.labels[term.topology_key]
-        for node in fleet
-        if term.topology_key in node.labels
-        and any(other.uid != pod.uid and _wants(term, pod, other, doubtful=False) for other in node.pods)
+        value
+        for group in census.groups(term.label_selector)
+        if _wants(term, pod, group.example, doubtful=False)
+        for value, _ in _places(group, term.topology_key, pod, nodes)
     }
     return _Attraction(
         key=term.topology_key,
@@ -103,29 +111,23 @@ def _attraction(pod: FitPod, term: PodAffinityTerm, fleet: Sequence[FitNode]) ->
     )
 
 
-def _chooses(pod: FitPod, rule: TopologySpreadConstraint) -> Callable[[FitPod], bool]:
-    """Whether another pod counts for the pod's constraint."""
+def _chooses(pod: FitPod, rule: TopologySpreadConstraint, other: FitPod) -> bool:
+    """Does another pod count for the pod's constraint?"""
+    if other.namespace != pod.namespace or other.terminating:
+        return False
     same = {key: pod.labels[key] for key in rule.match_label_keys if key in pod.labels}
-    answers: dict[int, bool] = {}
-    """By identity of labels: the pods of a workload share theirs, and a fleet has far more pods than workloads."""
-
-    def chooses(other: FitPod) -> bool:
-        if other.namespace != pod.namespace or other.terminating:
-            return False
-        answer = answers.get(id(other.labels))
-        if answer is None:
-            answer = selects(rule.label_selector, other.labels) and same.items() <= other.labels.items()
-            answers[id(other.labels)] = answer
-        return answer
-
-    return chooses
+    return selects(rule.label_selector, other.labels) and same.items() <= other.labels.items()
 
 
-def _spread(pod: FitPod, rule: TopologySpreadConstraint, fleet: Sequence[FitNode]) -> _Spread:
-    chooses = _chooses(pod, rule)
+def _spread(pod: FitPod, rule: TopologySpreadConstraint, nodes: Mapping[str, FitNode], census: Census) -> _Spread:
+    found: Counter[str] = Counter()
+    for group in census.groups(rule.label_selector):
+        if _chooses(pod, rule, group.example):
+            for name, pods in group.nodes.items():
+                found[name] += sum(other.uid != pod.uid for other in pods)
     counts: dict[str, int] = {}
     keys = [other.topology_key for other in pod.spread]
-    for node in fleet:
+    for name, node in nodes.items():
         if any(key not in node.labels for key in keys):
             continue
         if rule.node_affinity_policy == "Honor" and not chosen_by(pod, node):
@@ -133,25 +135,30 @@ def _spread(pod: FitPod, rule: TopologySpreadConstraint, fleet: Sequence[FitNode
         if rule.node_taints_policy == "Honor" and untolerated(pod.tolerations, node.taints) is not None:
             continue
         domain = node.labels[rule.topology_key]
-        found = sum(chooses(other) for other in node.pods if other.uid != pod.uid)
-        counts[domain] = counts.get(domain, 0) + found
-    return _Spread(constraint=rule, counts=counts, counts_itself=chooses(pod))
+        counts[domain] = counts.get(domain, 0) + found[name]
+    return _Spread(constraint=rule, counts=counts, counts_itself=_chooses(pod, rule, pod))
 
 
-def neighbours(pod: FitPod, fleet: Sequence[FitNode]) -> Neighbours:
-    """Gathers what the fleet's pods mean to `pod`. The pod itself, wherever it runs now, does not count."""
+def neighbours(pod: FitPod, fleet: Sequence[FitNode], census: Census | None = None) -> Neighbours:
+    """Gathers what the fleet's pods mean to `pod`. The pod itself, wherever it runs now, does not count.
+
+    `census`: of the same fleet, for those that ask for many pods.
+    """
+    nodes = {node.name: node for node in fleet}
+    known = census or Census(fleet)
     return Neighbours(
-        repelled=_repelled(pod, fleet),
-        attractions=[_attraction(pod, term, fleet) for term in pod.pod_affinity],
-        spreads=[_spread(pod, rule, fleet) for rule in pod.spread],
+        repelled=_repelled(pod, nodes, known),
+        attractions=[_attraction(pod, term, nodes, known) for term in pod.pod_affinity],
+        spreads=[_spread(pod, rule, nodes, known) for rule in pod.spread],
     )
 
 
 def neighbour_refusal(node: FitNode, around: Neighbours) -> str:
     """ "" when no other pod speaks against this node; else who or what does."""
-    for (key, value), why in around.repelled.items():
-        if node.labels.get(key) == value:
-            return f"{why} in {key}={value}"
+    if around.repelled:
+        for key, value in node.labels.items():
+            if (key, value) in around.repelled:
+                return f"{around.repelled[key, value]} in {key}={value}"
     for attraction in around.attractions:
         value_here = node.labels.get(attraction.key)
         if value_here is None or (value_here not in attraction.domains and not attraction.starts_group):

@@ -68,8 +68,8 @@ def _taken_port(pod: FitPod, node: FitNode) -> int | None:
     return next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
 
 
-def node_refusal(pod: FitPod, node: FitNode) -> str:
-    """ "" when the node, looked at alone, takes the pod; else why not."""
+def standing_refusal(pod: FitPod, node: FitNode) -> str:
+    """ "" when nothing that stays as it is keeps the pod off: cordon, taints, labels, volumes; else what does."""
     if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
         return "node is cordoned"
     taint = untolerated(pod.tolerations, node.taints)
@@ -79,7 +79,17 @@ def node_refusal(pod: FitPod, node: FitNode) -> str:
         return "node does not match the pod's node selector or affinity"
     if not all(selects_node(selector, node.name, node.labels) for selector in pod.volume_nodes):
         return "a volume of the pod cannot be reached from the node"
+    return ""
+
+
+def room_refusal(pod: FitPod, node: FitNode) -> str:
+    """ "" when the pods that are there leave it room and ports, else what is missing."""
     port = _taken_port(pod, node)
     if port is not None:
         return f"host port {port} is taken"
     return no_room(pod, node)
+
+
+def node_refusal(pod: FitPod, node: FitNode) -> str:
+    """ "" when the node, looked at alone, takes the pod; else why not."""
+    return standing_refusal(pod, node) or room_refusal(pod, node)

@@ -60,6 +60,9 @@ class Delivery(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     replayed: bool = False
     """It was said before this subscription began (last value of its subject)."""
 
+    final: bool = False
+    """Of work: it is not delivered again, whatever the worker answers."""
+
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's answer: not now, deliver it again."""
@@ -69,6 +72,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Handler = Callable[[Delivery[T]], Awaitable[None]]
+Stop = Callable[[], Awaitable[None]]
 Worker = Callable[[Delivery[T]], Awaitable[Again | None]]
 """None: settled, acknowledge it."""
 
@@ -132,8 +136,8 @@ class Bus(Protocol):
         """Ask. Raises NoAnswer (nobody there), BusUnavailable (too late), BusError (the service failed)."""
         ...
 
-    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
-        """Answer questions as the micro service `name`; `$SRV.*` tells of it."""
+    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
+        """Answer questions as the micro service `name`; `$SRV.*` tells of it. What it returns ends that."""
         ...
 
 

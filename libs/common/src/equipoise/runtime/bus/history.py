@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import nats.errors
 from nats.js import api
@@ -31,12 +31,13 @@ _NOT_FOUND = 404
 
 
 async def history(
-    settings: Nats, user: str, stream: Stream, *, since: float, clock: Clock
-) -> AsyncIterator[tuple[str, bytes]]:
+    settings: Nats, user: str, stream: Stream, *, since: float, clock: Clock, pattern: str = ""
+) -> AsyncGenerator[tuple[str, bytes], None]:
     """Subject and payload of everything that the stream has kept since `since` (Unix seconds), oldest first.
 
-    `user` names the inbox, as in `connect`. The stream must be one that may be read back. Raises BusUnavailable when
-    the bus cannot be reached, NotPermitted, and BusError when there is no such stream.
+    `user` names the inbox, as in `connect`. `pattern`: only these subjects; default: the first of the stream. The
+    stream must be one that may be read back. Raises BusUnavailable when the bus cannot be reached, NotPermitted, and
+    BusError when there is no such stream.
     """
     link = Link(settings, user, Troubles(clock))
     try:
@@ -45,7 +46,7 @@ async def history(
                 await link.open()
         except TimeoutError:
             raise BusUnavailable(f"the bus at {settings.url} was not reached within {_CONNECT_TIMEOUT:g} s") from None
-        name, waiting = await _make_consumer(link, stream, since)
+        name, waiting = await _make_consumer(link, stream, pattern or stream.subjects[0], since)
         messages = await link.streams.pull_subscribe_bind(consumer=name, stream=stream.name)
         while waiting:
             try:
@@ -63,12 +64,12 @@ async def history(
         await link.close()
 
 
-async def _make_consumer(link: Link, stream: Stream, since: float) -> tuple[str, int]:
+async def _make_consumer(link: Link, stream: Stream, pattern: str, since: float) -> tuple[str, int]:
     """Its name, and how many messages it will give. With a name and a filter, because rights are given by both."""
     name = f"{link.service}-{uuid.uuid4().hex[:12]}"
     config = api.ConsumerConfig(
         name=name,
-        filter_subject=stream.subjects[0],
+        filter_subject=pattern,
         deliver_policy=api.DeliverPolicy.BY_START_TIME,
         opt_start_time=datetime.datetime.fromtimestamp(since, datetime.UTC),
         ack_policy=api.AckPolicy.NONE,
@@ -76,7 +77,7 @@ async def _make_consumer(link: Link, stream: Stream, since: float) -> tuple[str,
         num_replicas=1,
         inactive_threshold=_CONSUMER_LIFE,
     )
-    subject = f"$JS.API.CONSUMER.CREATE.{stream.name}.{name}.{stream.subjects[0]}"
+    subject = f"$JS.API.CONSUMER.CREATE.{stream.name}.{name}.{pattern}"
     try:
         info = await link.answered(subject, link.streams.add_consumer(stream.name, config))
     except BusUnavailable as error:

@@ -24,6 +24,7 @@ from equipoise.runtime.bus import (
     NoAnswer,
     Receipt,
     Refused,
+    Stop,
     T,
     Worker,
 )
@@ -143,7 +144,7 @@ class NatsBus:
             self.troubles.count("unreadable", subject, error)
             raise BusError(f"{subject}: the answer cannot be read: {error}") from error
 
-    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
+    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
         service = await micro.add_service(self._link.client, name=micro_name(name), version=version("equipoise-common"))
         for endpoint in endpoints:
             await service.add_endpoint(
@@ -151,6 +152,7 @@ class NatsBus:
             )
         for endpoint in endpoints:
             await self._link.permitted(endpoint.subject)
+        return service.stop
 
     def stop_following(self) -> None:
         for task in self._followers:

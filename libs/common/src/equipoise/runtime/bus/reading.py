@@ -14,8 +14,8 @@ ACK_WAIT = 60.0
 WORK_LIMIT = 50.0
 """Seconds that a worker has for one intent: less than ACK_WAIT, so that no two work on the same one."""
 
-MAX_DELIVERIES = 5
-"""How often an intent is tried."""
+MAX_DELIVERIES = 10
+"""How often an intent is tried at most. A worker that dies takes one of them along, so there are some to spare."""
 
 RETRY_PAUSE = 1.0
 """Seconds until a failed intent is tried again."""
@@ -41,13 +41,13 @@ class Reader(Generic[T]):
         self._decoder = msgspec.json.Decoder(kind)
         self._troubles = troubles
 
-    def read(self, subject: str, payload: bytes, *, replayed: bool = False) -> Delivery[T] | None:
+    def read(self, subject: str, payload: bytes, *, replayed: bool = False, final: bool = False) -> Delivery[T] | None:
         try:
             message = self._decoder.decode(payload)
         except (msgspec.MsgspecError, ValueError) as error:
             self._troubles.count("unreadable", subject, error)
             return None
-        return Delivery(subject=subject, message=message, replayed=replayed)
+        return Delivery(subject=subject, message=message, replayed=replayed, final=final)
 
     async def hand_over(self, handler: Handler[T], subject: str, payload: bytes, *, replayed: bool = False) -> None:
         """Let a handler hear one message; its failure is logged and counted, and is the end of it."""
@@ -59,9 +59,12 @@ class Reader(Generic[T]):
         except Exception as error:
             self._troubles.count("handler", subject, error)
 
-    async def attempt(self, worker: Worker[T], subject: str, payload: bytes) -> Again | None:
-        """Let a worker try one message: None settles it (also one that cannot be read), Again asks for another try."""
-        delivery = self.read(subject, payload)
+    async def attempt(self, worker: Worker[T], subject: str, payload: bytes, *, deliveries: int = 1) -> Again | None:
+        """Let a worker try one message: None settles it (also one that cannot be read), Again asks for another try.
+
+        `deliveries`: how often it was delivered by now.
+        """
+        delivery = self.read(subject, payload, final=deliveries >= MAX_DELIVERIES)
         if delivery is None:
             return None
         try:

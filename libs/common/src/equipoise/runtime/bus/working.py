@@ -76,7 +76,8 @@ class WorkQueue:
 
     async def _try(self, message: Msg, reader: Reader[T], worker: Worker[T]) -> None:
         try:
-            again = await reader.attempt(worker, message.subject, message.data)
+            deliveries = message.metadata.num_delivered or 1
+            again = await reader.attempt(worker, message.subject, message.data, deliveries=deliveries)
         except asyncio.CancelledError:
             with suppress(nats.errors.Error):
                 await message.nak()

@@ -17,6 +17,7 @@ from equipoise.runtime.bus import (
     Handler,
     NoAnswer,
     Receipt,
+    Stop,
     T,
     Worker,
 )
@@ -154,8 +155,16 @@ class MemoryBus:
             asked.cancel()
             too_late.cancel()
 
-    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> None:
-        self._endpoints.update({endpoint.subject: endpoint for endpoint in endpoints})
+    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
+        served = {endpoint.subject: endpoint for endpoint in endpoints}
+        self._endpoints.update(served)
+
+        async def stop() -> None:
+            # Another replica may serve the same by now.
+            self._endpoints = {name: each for name, each in self._endpoints.items() if served.get(name) is not each}
+            served.clear()
+
+        return stop
 
     def said(self, kind: type[T], pattern: str = ">") -> list[T]:
         """What was said on the matching subjects, oldest first (of the last 10,000 messages)."""
@@ -237,7 +246,7 @@ class MemoryBus:
                 await self._work_arrived.wait()
                 continue
             try:
-                again = await reader.attempt(worker, kept.subject, kept.payload)
+                again = await reader.attempt(worker, kept.subject, kept.payload, deliveries=kept.deliveries)
             except asyncio.CancelledError:
                 self._offer_again(queue, kept, 0.0)
                 raise

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.runtime.kube import KubeError, error_of
 
-Verb = Literal["get", "list", "watch", "create", "replace", "annotate", "evict"]
+Verb = Literal["discover", "get", "list", "watch", "create", "replace", "annotate", "evict"]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,6 +91,9 @@ class MemoryKube:
         self.time_error = 0.0
         """Seconds by which its time may be off, for all that is known."""
 
+        self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
+        """By group and kind: custom kinds that have the scale subresource, put there as `scale_of` them."""
+
     # What a test does to it
 
     def put(self, resource: Resource[T], value: T) -> T:
@@ -192,6 +195,10 @@ class MemoryKube:
                 seen = _seen(entry.change, wanted(entry.before), wanted(entry.change.object))
                 if seen is not None:
                     yield seen
+
+    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+        await self._receive("discover", PODS, "", f"{group}/{kind}")
+        return self.scalable.get((group, kind))
 
     async def create(self, resource: Resource[T], value: T) -> T:
         lost = await self._receive("create", resource, *_key(value))
@@ -296,6 +303,7 @@ class MemoryKube:
                 reason="TooManyRequests",
                 message=f"Cannot evict pod as it would violate the pod's disruption budget {budget.metadata.name}",
                 disruption_budget=True,
+                budget=budget.metadata.name,
             )
         if not dry_run:
             status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
@@ -338,7 +346,7 @@ class MemoryKube:
 
 
 def _id(resource: Resource[Any]) -> str:
-    return f"{resource.plural}.{resource.group}"
+    return f"{resource.plural}.{resource.group}/{resource.subresource}"
 
 
 def _key(value: objects.Object) -> Key:

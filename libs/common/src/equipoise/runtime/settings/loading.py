@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from equipoise.contracts.duration import Duration
+from equipoise.contracts.ping_pong import contradictions
 from equipoise.contracts.settings import Section
 from equipoise.contracts.subjects import SERVICES, ServiceName
 from equipoise.runtime.settings.environment import overridden
@@ -25,6 +26,9 @@ from equipoise.runtime.settings.yaml_text import LIMIT, UnreadableYaml, read_yam
 
 API_VERSION = "equipoise.dev/v1alpha1"
 KIND = "EquipoiseConfiguration"
+
+JUDGING = frozenset({"scorer", "descheduler", "binder"})
+"""Services that go by thresholds."""
 
 S = TypeVar("S", bound=Section)
 Any_S = TypeVar("Any_S", bound=Section)
@@ -90,6 +94,9 @@ def read_sections(
     if faults:
         raise ConfigurationError("\n".join(faults))
     shared = Shared(**{name: value for name, value in values.items() if name not in sections})
+    # Who reads no thresholds works on: `equipoise pause` above all.
+    if not JUDGING.isdisjoint(sections) and (faults := contradictions(document, shared.thresholds)):
+        raise ConfigurationError("\n".join(faults))
     return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}
 
 

@@ -13,12 +13,16 @@ from equipoise.binder.ledger import CLOCK_TOLERANCE, View
 from equipoise.binder.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.limits.evictions_per_namespace import EvictionsPerNamespace
 from equipoise.binder.limits.evictions_per_workload import EvictionsPerWorkload
+from equipoise.binder.limits.failing_replacements import FailingReplacements
 from equipoise.binder.limits.in_migration_per_node import InMigrationPerNode
 from equipoise.binder.limits.in_migration_per_workload import InMigrationPerWorkload
 from equipoise.binder.limits.late_replacements import LateReplacements
+from equipoise.binder.limits.maintenance import Maintenance
 from equipoise.binder.limits.move import Move
 from equipoise.binder.limits.pace import Pace
+from equipoise.binder.limits.preemptions import Preemptions
 from equipoise.binder.limits.unavailable_per_workload import UnavailablePerWorkload
+from equipoise.binder.limits.unusual_rate import UnusualRate
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.settings import Section
 
@@ -26,15 +30,19 @@ __all__ = [
     "EvictionsPerCluster",
     "EvictionsPerNamespace",
     "EvictionsPerWorkload",
+    "FailingReplacements",
     "InMigrationPerNode",
     "InMigrationPerWorkload",
     "LateReplacements",
     "Limit",
     "Limits",
+    "Maintenance",
     "Move",
     "Pace",
+    "Preemptions",
     "Refusal",
     "UnavailablePerWorkload",
+    "UnusualRate",
 ]
 
 
@@ -70,6 +78,10 @@ class Limits(Section, frozen=True, kw_only=True):
     evictions_per_namespace: EvictionsPerNamespace = EvictionsPerNamespace()
     evictions_per_cluster: EvictionsPerCluster = EvictionsPerCluster()
     late_replacements: LateReplacements = LateReplacements()
+    failing_replacements: FailingReplacements = FailingReplacements()
+    unusual_rate: UnusualRate = UnusualRate()
+    preemptions: Preemptions = Preemptions()
+    maintenance: Maintenance = Maintenance()
     pace: Pace = Pace()
 
     migration_timeout: Duration = Duration(600)
@@ -79,7 +91,10 @@ class Limits(Section, frozen=True, kw_only=True):
     """A workload's ready count is not trusted earlier after an eviction: its status lags behind."""
 
     start_up_grace: Duration = Duration(3_600)
-    """For this long after setup or `equipoise resume` every limit is half of itself, rounded up."""
+    """For this long after setup, `equipoise resume` or an outage every limit is half of itself, rounded up."""
+
+    outage: Duration = Duration(60)
+    """API server, ledger or bus away for longer than this is an outage, and whatever stood on them begins anew."""
 
     @property
     def table(self) -> Mapping[str, Limit]:
@@ -88,13 +103,17 @@ class Limits(Section, frozen=True, kw_only=True):
         Those that only time ends come first, so that what is under way is looked at only when it decides.
         """
         return {
+            "maintenance": self.maintenance,
             "evictionsPerWorkload": self.evictions_per_workload,
             "evictionsPerNamespace": self.evictions_per_namespace,
             "evictionsPerCluster": self.evictions_per_cluster,
+            "unusualRate": self.unusual_rate,
+            "preemptions": self.preemptions,
             "inMigrationPerNode": self.in_migration_per_node,
             "inMigrationPerWorkload": self.in_migration_per_workload,
             "unavailablePerWorkload": self.unavailable_per_workload,
             "lateReplacements": self.late_replacements,
+            "failingReplacements": self.failing_replacements,
             "pace": self.pace,
         }
 
@@ -113,6 +132,8 @@ class Limits(Section, frozen=True, kw_only=True):
 
 def _room_at(limit: Limit, move: Move, view: View) -> float | None:
     """The first moment at which the limit would agree if nothing else happened; None when time alone does not help."""
+    if isinstance(limit, Maintenance):
+        return limit.opens_at(view.now)
     if not limit.memory:
         return None
     # A millisecond more: times are floats, and a window ends after its last moment.

@@ -12,4 +12,4 @@ def refused(view: View, counted: int, most: float, what: str) -> str:
     if counted < allowed:
         return ""
     reached = "nothing may move" if allowed == 0 else f"{counted} of {math.floor(allowed)} allowed"
-    return f"{what}: {reached}{', half of the usual after a start' if view.halved and allowed else ''}"
+    return f"{what}: {reached}{', half of the usual after a start or an outage' if view.halved and allowed else ''}"

@@ -6,6 +6,8 @@ from typing import Protocol
 from equipoise.contracts.messages import NodeVerdict
 from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, Plan
+from equipoise.descheduler.strategies.bin_pack import BinPack
+from equipoise.descheduler.strategies.level_day import LevelDay
 from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 
 
@@ -21,7 +23,7 @@ class Strategy(Protocol):
         ...
 
     def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
-        """What each node is; `hot` at enough evaluations in a row makes a node abnormal."""
+        """What each node is; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
         ...
 
     def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
@@ -29,10 +31,10 @@ class Strategy(Protocol):
         ...
 
 
-AnyStrategy = LowNodeLoad
-"""What `descheduler.strategies` may list, told apart by `name`. A second one makes it a union."""
+AnyStrategy = LowNodeLoad | LevelDay | BinPack
+"""What `descheduler.strategies` may list, told apart by `name`."""
 
-STRATEGIES: Mapping[str, type[Strategy]] = {"low_node_load": LowNodeLoad}
+STRATEGIES: Mapping[str, type[Strategy]] = {"low_node_load": LowNodeLoad, "level_day": LevelDay, "bin_pack": BinPack}
 
 
 def name_of(strategy: Strategy) -> str:
@@ -47,7 +49,7 @@ def readings(strategy: Strategy, fleet: Fleet, verdicts: Sequence[NodeVerdict]) 
     return [
         Reading(
             node=verdict.node,
-            abnormal=None if verdict.state == "unknown" else verdict.state == "hot",
+            abnormal=None if verdict.state == "unknown" else verdict.abnormal,
             sampled_at=samples[verdict.node],
         )
         for verdict in verdicts

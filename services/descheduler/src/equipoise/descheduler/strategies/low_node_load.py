@@ -1,43 +1,55 @@
-"""Takes pods from nodes that are hot in CPU or memory and sees cooler ones that can hold them.
+"""Takes pods from nodes that are hot in CPU, memory or number of pods and sees cooler ones that can hold them.
 
 After Koordinator's LowNodeLoad, with these differences: the load that counts is corrected for pods that came and went
-and for moves under way; every move has a named target that it keeps below its mark, so no common budget is needed;
-what a planned move changes is seen by the next; a pod without measurement never moves.
+and for moves under way; every move has a named target that it keeps below its marks, in place of Koordinator's common
+budget (Σ over idle nodes of mark − usage), which may be there in sum while no single node has room; what a planned
+move changes, at its target too, is seen by the next; only planned moves take room at a target; a pod without
+measurement never moves.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Collection, Sequence
 
-from msgspec import Meta
-
-from equipoise.contracts.messages import NodeVerdict, RefusedMove
-from equipoise.contracts.settings import Percent, Section
-from equipoise.descheduler.classification import verdict
-from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Move, Plan, Resource, shares
-from equipoise.descheduler.marks import Deviation, KnownLoad, Levels, deviating, fixed
-from equipoise.descheduler.pod_order import in_order
-from equipoise.descheduler.projection import Projection
-from equipoise.descheduler.targets import best_target, targets_of
-
-REFUSED_LIMIT = 50
-"""Refused moves that a plan tells of."""
-
-
-class Weights(Section, frozen=True, kw_only=True):
-    """How much each resource counts where several are compared."""
-
-    cpu: Annotated[float, Meta(ge=0)] = 1.0
-    memory: Annotated[float, Meta(ge=0)] = 1.0
+from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.settings import Namespaces, Percent, Section, Thresholds
+from equipoise.descheduler.cooling import Cooling, NodeOrder
+from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Plan
+from equipoise.descheduler.judgement import SCOPES, Judgement
+from equipoise.descheduler.marks import Ceilings, Deviation
+from equipoise.descheduler.planning import Draft
+from equipoise.descheduler.pools import IdleNodes, Members, NodePool, Weights, split
+from equipoise.descheduler.selection import PodSelector, Selector
 
 
 class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low_node_load"):
-    """Its fields are its settings."""
+    """Its fields are its settings. Marks are those of the shared section `thresholds`."""
 
     windows: tuple[str, ...] = ()
     """A node is hot (idle) when it is so over each of these; the first also predicts. Default: the shortest."""
 
+    node_selector: Selector = Selector()
+    """Other nodes are not looked at: neither source nor target."""
+
+    pools: tuple[NodePool, ...] = ()
+    """Groups of nodes with settings of their own. Pods stay in their group."""
+
+    namespaces: Namespaces | None = None
+    """Which namespaces this strategy may move pods of, of those that may lose pods at all. null: each."""
+
+    pod_selectors: tuple[PodSelector, ...] = ()
+    """Which pods it may move: those that one of them takes. Empty: each."""
+
     deviation: Deviation | None = None
-    """Given: marks are distances from the fleet's mean instead of the shared thresholds."""
+    """Given: marks are distances from the mean of the node's pool instead of the shared thresholds."""
+
+    number_of_nodes: IdleNodes | None = None
+    """Move pods only while more than so many nodes are idle: with none, the cluster as a whole is busy.
+
+    -1: also then, as long as nodes between their marks can help. null: 0, and -1 where there is a deviation, as no
+    level is busy to that.
+    """
+
+    node_order: NodeOrder = "weighted"
+    """Which hot node is relieved first: that of the highest weighted load, or of the most memory, then CPU."""
 
     margin: Percent = 2.0
     """Points below its mark at which a hot node is left alone, so that it is not hot again at once."""
@@ -53,142 +65,68 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
 
     weights: Weights = Weights()
 
+    def __post_init__(self) -> None:
+        names = [pool.name for pool in self.pools]
+        if len(set(names)) < len(names):
+            raise ValueError("pools must not have a name twice")
+
     def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
-        """Every node as hot, idle, between or unknown, with its load over the first window."""
-        windows, levels = self.windows_of(fleet), self.levels(fleet)
-        return [verdict(node, windows, levels) for node in fleet.nodes]
+        """Every node that it looks at as hot, idle, between or unknown, with its load over the first window."""
+        return [entry for pool in self.members(fleet) for entry in self._judged(fleet, pool).verdicts()]
 
     def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
         """Moves away from the hot nodes among `abnormal`, hottest first, until each is below its mark."""
-        hot = {entry.node: entry for entry in self.verdicts(fleet) if entry.state == "hot" and entry.node in abnormal}
-        if not hot:
+        judged = [self._judged(fleet, pool) for pool in self.members(fleet)]
+        if not any(pool.sources(scope, abnormal) for pool in judged for scope in SCOPES):
             return Plan(why="no node has been over its mark for long enough")
-        planning = _Planning(self, fleet)
-        sources = [node for node in fleet.nodes if node.name in hot]
-        for node in sorted(sources, key=lambda node: (-planning.weighted_load(node), node.name)):
-            planning.relieve(node, hot[node.name].why)
-        return planning.result()
+        draft = Draft(fleet, self.windows_of(fleet), production=any(pool.production is not None for pool in judged))
+        for pool in judged:
+            Cooling(pool, draft, self).cool(abnormal)
+        return draft.plan("moves under way are enough")
 
     def windows_of(self, fleet: Fleet) -> Sequence[str]:
         """The windows that decide."""
         return self.windows or (fleet.windows[0],)
 
-    def levels(self, fleet: Fleet) -> Levels:
-        """The marks as they apply to this fleet."""
-        margin = self.margin / 100
-        if self.deviation is None:
-            return fixed(fleet.thresholds, margin)
-        return deviating(_known_loads(fleet, self.windows_of(fleet)[0]), self.deviation, fleet.thresholds, margin)
+    def members(self, fleet: Fleet) -> list[Members]:
+        """The pools that have nodes, with what applies to each."""
+        groups = split(fleet.nodes, self.node_selector, self.pools)
+        pools = [*self.pools, NodePool(name="", node_selector=Selector())]
+        found = zip(pools, groups, strict=True)
+        return [self._members_of(pool, group, fleet.thresholds) for pool, group in found if group]
 
-
-def _known_loads(fleet: Fleet, window: str) -> dict[Resource, list[KnownLoad]]:
-    known: dict[Resource, list[KnownLoad]] = {"cpu": [], "memory": []}
-    for node in fleet.nodes:
-        if node.unknown or window not in node.usage:
-            continue
-        for resource, load in shares(node.usage[window], node.base).items():
-            known[resource].append(
-                KnownLoad(
-                    load=load,
-                    base=getattr(node.base, resource),
-                    source=not node.source_refusal,
-                    target=not node.target_refusal,
-                )
+    def ceilings(self, fleet: Fleet) -> dict[str, Ceilings]:
+        """By name of the node: how far it may be filled at most, as whole and by production pods."""
+        judged = [self._judged(fleet, pool) for pool in self.members(fleet)]
+        return {
+            node.name: Ceilings(
+                node=pool.levels.ceiling, production={} if pool.production is None else pool.production.ceiling
             )
-    return known
+            for pool in judged
+            for node in pool.members.nodes
+        }
 
+    def may_move(self, pod: MovablePod) -> str:
+        """ "" when this strategy may move the pod, else which of its settings speaks against it."""
+        if self.namespaces is not None and not self.namespaces.allow(pod.namespace, ""):
+            return "its namespace is left out by the strategy"
+        if self.pod_selectors and not any(chosen.selector.takes(pod.fit.labels) for chosen in self.pod_selectors):
+            return "none of the strategy's podSelectors takes it"
+        return ""
 
-class _Planning:
-    """One plan in the making: what is proposed, what is refused, and how the fleet will look."""
+    def _judged(self, fleet: Fleet, members: Members) -> Judgement:
+        return Judgement(members, self.windows_of(fleet), margin=self.margin / 100)
 
-    def __init__(self, strategy: LowNodeLoad, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self._levels = strategy.levels(fleet)
-        self._margin = strategy.margin / 100
-        self._least_relief = strategy.least_relief / 100
-        self._weights: Mapping[Resource, float] = {"cpu": strategy.weights.cpu, "memory": strategy.weights.memory}
-        self._windows = strategy.windows_of(fleet)
-        self._projection = Projection(fleet, self._windows[0])
-        self._targets = targets_of(fleet.nodes, self._projection, self._levels, target_mark=strategy.target_mark / 100)
-        self._busy = dict(fleet.busy_workloads)
-        self._moves: list[Move] = []
-        self._refused: list[RefusedMove] = []
-        """Moves that were wanted and found no way."""
-
-        self._staying: list[RefusedMove] = []
-        """Pods that may not leave in the first place."""
-
-    def weighted_load(self, node: FleetNode) -> float:
-        """Weighted mean of the expected load, the order of sources; unknown resources are left out."""
-        load = self._projection.load(node)
-        total = sum(self._weights[resource] for resource in load)
-        return sum(value * self._weights[resource] for resource, value in load.items()) / total if total else 0.0
-
-    def relieve(self, node: FleetNode, reason: str) -> None:
-        """Plan moves off one hot node until it is below its marks or nothing more may leave."""
-        if node.source_refusal:
-            self._refuse(node, node.source_refusal)
-            return
-        present = shares(node.usage[self._windows[0]], node.base)
-        hot = [resource for resource, mark in self._levels.hot.items() if present.get(resource, 0.0) > mark]
-        waiting = [pod for pod in node.pods if self._may_leave(pod, node, hot)]
-        for _ in range(self._fleet.limits.per_node - node.leaving):
-            if not self._still_hot(node, hot):
-                return
-            if self._fleet.in_flight + len(self._moves) >= self._fleet.limits.per_evaluation:
-                self._refuse(node, "as many moves as allowed are proposed or under way")
-                return
-            pod = self._move_one(node, hot, waiting, reason)
-            if pod is None:
-                return
-            waiting.remove(pod)
-
-    def result(self) -> Plan:
-        refused = self._refused + self._staying
-        why = "" if self._moves else next((entry.why for entry in refused), "moves under way are enough")
-        return Plan(moves=self._moves, refused=refused[:REFUSED_LIMIT], why=why)
-
-    def _still_hot(self, node: FleetNode, hot: Sequence[Resource]) -> bool:
-        load = self._projection.load(node)
-        return any(load[resource] > self._levels.hot[resource] - self._margin for resource in hot)
-
-    def _may_leave(self, pod: MovablePod, node: FleetNode, hot: Sequence[Resource]) -> bool:
-        why = pod.protection
-        relief = shares(pod.usage, node.base)
-        if not why and not self._levels.ceiling.keys() <= relief.keys():
-            why = "its usage is not known"
-        if not why and all(relief[resource] < self._least_relief for resource in hot):
-            why = "it uses too little to be worth a move"
-        if why:
-            self._staying.append(RefusedMove(pod=f"{pod.namespace}/{pod.name}", node=node.name, why=why))
-        return not why
-
-    def _move_one(
-        self, node: FleetNode, hot: Sequence[Resource], waiting: Sequence[MovablePod], reason: str
-    ) -> MovablePod | None:
-        """Plan the best move there is; None when there is none."""
-        load = self._projection.load(node)
-        excess = {resource: load[resource] - self._levels.aim[resource] for resource in hot}
-        for pod in in_order(waiting, base=node.base, excess=excess, weights=self._weights):
-            if pod.workload is not None and self._busy.get(pod.workload, 0) >= self._fleet.limits.per_workload:
-                self._refuse(node, "another pod of its workload is on the move", pod)
-                continue
-            found = best_target(pod, node, self._targets, self._projection, hot=hot, weights=self._weights)
-            if found.target is not None:
-                self._take(pod, node, found.target, reason)
-                return pod
-            self._refuse(node, found.why, pod)
-        return None
-
-    def _take(self, pod: MovablePod, source: FleetNode, target: FleetNode, reason: str) -> None:
-        self._projection.move(pod, target.name)
-        if pod.workload is not None:
-            self._busy[pod.workload] = self._busy.get(pod.workload, 0) + 1
-        sampled_at = min(node.oldest_sample(self._windows) for node in (source, target))
-        self._moves.append(Move(pod=pod, target=target.name, reason=reason, sampled_at=sampled_at))
-
-    def _refuse(self, node: FleetNode, why: str, pod: MovablePod | None = None) -> None:
-        name = f"{pod.namespace}/{pod.name}" if pod is not None else ""
-        refused = RefusedMove(pod=name, node=node.name, why=why)
-        if refused not in self._refused:
-            self._refused.append(refused)
+    def _members_of(self, pool: NodePool, nodes: Sequence[FleetNode], shared: Thresholds) -> Members:
+        deviation = self.deviation if pool.deviation is None else pool.deviation
+        deviation = None if deviation == "off" else deviation
+        needed = self.number_of_nodes if pool.number_of_nodes is None else pool.number_of_nodes
+        usual = 0 if deviation is None else -1
+        return Members(
+            pool=pool.name,
+            nodes=nodes,
+            thresholds=pool.thresholds(shared),
+            deviation=deviation,
+            weights=self.weights if pool.weights is None else pool.weights,
+            number_of_nodes=usual if needed is None else needed,
+        )

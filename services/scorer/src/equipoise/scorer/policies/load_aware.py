@@ -59,7 +59,8 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
     window: str = "5m"
     """By its name in `load.windows`."""
 
-    usage_thresholds: Marks = Marks(cpu=65, memory=95)
+    usage_thresholds: Marks | None = None
+    """null: the shared `thresholds.high`, so that what the filter lets in the descheduler does not take away."""
 
     prod_usage_thresholds: Marks = Marks()
     """If there are any, production pods (`contracts.production`) are filtered by what production uses, and by no other
@@ -86,6 +87,12 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         weights = self.resource_weights
         if weights is not None and not (weights.cpu or weights.memory or self.dominant_resource_weight):
             raise ValueError("resourceWeights or dominantResourceWeight needs a weight above 0")
+        aggregated = Marks() if self.aggregated is None else self.aggregated.usage_thresholds
+        if any(
+            marks is not None and marks.pods
+            for marks in (self.usage_thresholds, self.prod_usage_thresholds, aggregated)
+        ):
+            raise ValueError("thresholds of load_aware must not name pods: kube-scheduler itself counts them")
 
     @property
     def demand_chain(self) -> tuple[Link, ...]:
@@ -120,7 +127,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         points: Array = total / (cpu + memory + dominant)
         return points
 
-    def refuse(self, nodes: NodeLoads, demand: Demand) -> dict[str, str]:
+    def refuse(self, nodes: NodeLoads, demand: Demand) -> dict[str, str] | None:
         """Nodes that would be above a threshold with the pod, in whole percent; none for a DaemonSet's pod."""
         if demand.daemon:
             return {}
@@ -130,6 +137,8 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         elif aggregated is not None and _any(aggregated.usage_thresholds):
             used = self._aggregated(nodes, demand, aggregated.statistic, aggregated.window)
             what, thresholds = f"{aggregated.statistic} load", aggregated.usage_thresholds
+        elif self.usage_thresholds is None:
+            return None
         else:
             what, thresholds, used = "load", self.usage_thresholds, self._mean(nodes, demand)
         return _above(nodes.names, np.floor(100.0 * used + 0.5), thresholds, what)

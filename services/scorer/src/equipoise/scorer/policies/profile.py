@@ -12,10 +12,11 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
+from equipoise.contracts.day import SLOTS
 from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.settings import Section
-from equipoise.scorer.loads import SLOTS, Array, Demand, NodeLoads
+from equipoise.scorer.loads import Array, Demand, NodeLoads
 from equipoise.scorer.policies.policy import ScoringPolicy
 
 Weight = Annotated[float, Meta(ge=0)]

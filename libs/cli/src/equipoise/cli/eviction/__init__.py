@@ -1,0 +1,1 @@
+"""`equipoise explain eviction`: what became of a pod, from the samples to its replacement."""

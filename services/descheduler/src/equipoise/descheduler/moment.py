@@ -1,0 +1,143 @@
+"""Everything that one look at the cluster stands on, and what follows from it. Nothing in it changes any more.
+
+So a thread can work on it while the service goes on hearing: at 5,000 nodes a look takes seconds.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from equipoise.contracts.messages import NodeUtilization, NodeVerdict, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.protection import Rules
+from equipoise.contracts.settings import LoadSettings, Thresholds
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler import assumptions
+from equipoise.descheduler.assumptions import Assumptions, Place
+from equipoise.descheduler.cool_downs import CoolDowns
+from equipoise.descheduler.coverage import blindness, skew_of
+from equipoise.descheduler.evaluations import Reading
+from equipoise.descheduler.fleet import Fleet, IntentLimits, Move
+from equipoise.descheduler.flights import Arrival, Flights
+from equipoise.descheduler.foretold import days_of
+from equipoise.descheduler.measures import Measures
+from equipoise.descheduler.misread import misread_annotations
+from equipoise.descheduler.picture import Picture, Remembered, Watched, arrivals_of, pods_of
+from equipoise.descheduler.stays import PodStays, takes_room
+from equipoise.descheduler.strategies import Strategy, readings
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration says of it."""
+
+    load: LoadSettings
+    thresholds: Thresholds
+    rules: Rules
+    limits: IntentLimits
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """What was watched, heard and remembered at one time."""
+
+    now: float
+    watched: Watched
+    nodes: Mapping[str, NodeUtilization]
+    workloads: Mapping[Workload, WorkloadUtilization]
+    cycles: Collection[UtilizationCycle]
+    stays: PodStays
+    flights: Flights = {}
+    cool_downs: CoolDowns = {}
+    assumptions: Assumptions = {}
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of what was remembered."""
+
+    arrivals: Sequence[Arrival]
+    places: Mapping[str, Place]
+    """By UID, of the assumed pods that run on and are not leaving."""
+
+    nodes: Collection[str]
+    misread: str
+    """Opt-out annotations that somebody may have meant otherwise."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """What a strategy says of every node."""
+
+    verdicts: Sequence[NodeVerdict]
+    readings: Sequence[Reading]
+
+
+def changes(watched: Watched, waiting: Collection[Workload], assumed: Assumptions) -> Changes:
+    """`waiting`: the workloads of which a replacement is looked for."""
+    places = {
+        pod.metadata.uid: Place(node=pod.spec.node_name, workload=watched.workload_of(pod))
+        for pod in (watched.pods if assumed else ())
+        if pod.metadata.uid in assumed and takes_room(pod) and pod.metadata.deletion_timestamp is None
+    }
+    return Changes(
+        arrivals=arrivals_of(watched, waiting),
+        places=places,
+        nodes={node.metadata.name for node in watched.nodes},
+        misread=misread_annotations(watched),
+    )
+
+
+def fleet_of(moment: Moment, configured: Configured) -> Fleet:
+    """The cluster as strategies judge it, moves under way and assumed ones included."""
+    load = configured.load
+    measures = Measures(
+        nodes=moment.nodes,
+        workloads=moment.workloads,
+        stays=moment.stays,
+        settings=load,
+        skew=skew_of(moment.cycles),
+    )
+    remembered = Remembered(flights=moment.flights, cool_downs=moment.cool_downs)
+    picture = Picture(moment.watched, measures, remembered, configured.rules, now=moment.now)
+    busy: dict[Workload, int] = {}
+    for flight in moment.flights.values():
+        if flight.workload is not None:
+            busy[flight.workload] = busy.get(flight.workload, 0) + 1
+    return Fleet(
+        now=moment.now,
+        nodes=assumptions.applied(picture.nodes(settling=load.coverage.node_settling), moment.assumptions),
+        thresholds=configured.thresholds,
+        windows=[window.name for window in load.windows],
+        limits=configured.limits,
+        days=days_of(
+            picture,
+            nodes=moment.nodes,
+            workloads=moment.workloads,
+            flights=moment.flights,
+            assumptions=moment.assumptions,
+        ),
+        busy_workloads=busy,
+        in_flight=sum(flight.evicted_at is None for flight in moment.flights.values()),
+    )
+
+
+def blindness_of(fleet: Fleet, moment: Moment, load: LoadSettings, *, unwatched: str) -> str:
+    """Why nothing may be moved at present; "" when enough is seen. `unwatched`: what is wrong with the watches."""
+    if unwatched:
+        return f"the API server is not followed: {unwatched}"
+    return blindness(moment.cycles, sum(not node.unknown for node in fleet.nodes), load)
+
+
+def judged(strategy: Strategy, fleet: Fleet) -> Judged:
+    """The verdicts, each with the sample it stands on, and how they count."""
+    verdicts = strategy.verdicts(fleet)
+    read = readings(strategy, fleet, verdicts)
+    sampled_at = {each.node: each.sampled_at for each in read}
+    return Judged(
+        verdicts=[
+            msgspec.structs.replace(verdict, sampled_at=sampled_at.get(verdict.node, 0.0)) for verdict in verdicts
+        ],
+        readings=read,
+    )
+
+
+def siblings(watched: Watched, moves: Sequence[Move]) -> dict[Workload, list[str]]:
+    """UIDs of the pods that there are of the workloads of these moves: none of them will be a replacement."""
+    found = pods_of(watched, [move.pod.workload for move in moves if move.pod.workload is not None])
+    return {workload: [pod.metadata.uid for pod in pods] for workload, pods in found.items()}

@@ -1,0 +1,29 @@
+"""A real nats-server with our users, and the program asking as the user tap."""
+
+from pathlib import Path
+
+from cli.programs import run
+
+from equipoise.runtime.permissions import User
+from equipoise.runtime.settings import Nats
+
+
+class Bus:
+    """A nats-server with our permission file, where the password of a user is `secret of <user>`."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._directory = directory
+        self.url = url
+
+    def password_file(self, user: User) -> str:
+        file = self._directory / user
+        file.write_text(f"secret of {user}")
+        return str(file)
+
+    def settings(self, user: User) -> Nats:
+        return Nats(url=self.url, user=user, password_file=self.password_file(user))
+
+    async def ask(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        """As a person asks: exit code, and what is said."""
+        access = ("--nats", self.url, "--user", "tap", "--password-file", self.password_file("tap"))
+        return await run(*arguments, *access, **variables)

@@ -1,0 +1,195 @@
+"""`equipoise status`: what it shows of the ledger, from where, and how it ends."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from binder.ledgers import a_ledger, an_entry
+from builders import NOW, a_workload
+from cli.programs import run
+from rich.console import Console
+
+from equipoise.binder.ledger import Closed, Hour, Ledger
+from equipoise.binder.ledger_store import KEY, NAME, create_ledger
+from equipoise.binder.ledger_text import encode, summary
+from equipoise.binder.limits import EvictionsPerCluster, Limits, Maintenance
+from equipoise.binder.limits.maintenance import Times
+from equipoise.binder.overview import overview
+from equipoise.cli.status import look, show
+from equipoise.contracts.messages import Outcome
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+
+OWN = "equipoise-system"
+
+
+def shown(ledger: Ledger | Closed, limits: Limits | None = None, now: float = NOW) -> str:
+    """As it is printed where nobody folds lines."""
+    text = io.StringIO()
+    show(overview(ledger, limits or Limits(), now), Console(file=text, width=400), "the default limits")
+    return text.getvalue()
+
+
+def test_an_open_ledger() -> None:
+    """What is evicted lately, what waits for its replacement, and how much of each limit is used."""
+    moving = an_entry("web-1", settled_at=NOW - 30, target="node-b")
+    back = an_entry("db-1", workload=a_workload("db"), settled_at=NOW - 60, recovered_at=NOW - 5)
+    text = shown(a_ledger(moving, back, hours=(Hour(begin=NOW - 3_600, evictions=2),)))
+    lines = {" ".join(line.split()) for line in text.splitlines()}
+    assert "evictions: allowed" in lines
+    assert "limits: in full" in lines
+    assert "last 24 hours: 2 evictions, 0 dry runs" in lines
+    assert "evictionsPerNamespace namespace shop 2 5 10m" in lines
+    assert "evictionsPerCluster the cluster 2 1% of the pods, at most 20 10m" in lines
+    assert "inMigrationPerNode node node-a 1 2" in lines
+    under_way, settled = text.index("under way since"), text.index("settled")
+    assert text[under_way:settled].count("UTC") == 1
+    assert "shop/web-1" in text[under_way:settled]
+    assert text[settled:].count("evicted") == 2
+
+
+@pytest.mark.parametrize(
+    ("ledger", "expected"),
+    [
+        (a_ledger(paused=True, paused_why="release day"), "evictions: paused (release day)"),
+        (a_ledger(started_at=NOW - 60), "half of each until 2027-01-15 08:59:00 UTC, after setup"),
+        (
+            a_ledger(disturbed_at=NOW - 600, disturbance="the bus was away for 90 s"),
+            "half of each until 2027-01-15 08:50:00 UTC, after the bus was away for 90 s",
+        ),
+        (Closed(why="it is missing: run `equipoise resume`"), "evictions: closed (it is missing"),
+        (a_ledger(an_entry(settled_at=None, outcome=None)), "reserved"),
+        (a_ledger(an_entry(failing_since=NOW, failing="a webhook")), "no replacement can be created: a webhook"),
+        (
+            a_ledger(an_entry("batch-1", stops=(a_workload(),), settled_at=NOW)),
+            "preemptions",
+        ),
+    ],
+)
+def test_what_keeps_evictions_away(ledger: Ledger | Closed, expected: str) -> None:
+    """Every state says what it is, and why."""
+    assert expected in shown(ledger)
+
+
+def test_times_of_maintenance() -> None:
+    """Closed for now is not paused, and it says until when."""
+    limits = Limits(maintenance=Maintenance(never=(Times(begin="07:00", end="09:30"),)))
+    assert "evictions: allowed (no evictions at this time" in shown(a_ledger(), limits)
+    assert "until 2027-01-15 09:30:00 UTC" in shown(a_ledger(), limits)
+
+
+def test_dry_runs_are_shown_while_nothing_else_is() -> None:
+    """In the weeks of observing they are what the limits count."""
+    dry = an_entry("web-1", dry_run=True, outcome=Outcome.DRY_RUN)
+    assert "namespace shop" in shown(a_ledger(dry))
+    real = an_entry("pod-1", namespace="bank")
+    assert "namespace shop" not in shown(a_ledger(dry, real))
+
+
+async def test_the_configured_limits_are_shown() -> None:
+    """And the time is the API server's."""
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    kube.skew = 1_000.0
+    await create_ledger(kube, OWN, clock)
+    limits = Limits(evictions_per_cluster=EvictionsPerCluster(most="2%", at_most=7))
+    seen = await look(kube, OWN, limits, clock)
+    assert seen.halved_until == NOW + 1_000 + 3_600
+    assert "2% of the pods, at most 7" in {use.most for use in seen.uses}
+
+
+def test_the_summary_is_text_that_yaml_can_show() -> None:
+    """No line ends in a space, and every entry of the ledger is one line: so kubectl prints blocks of text."""
+    entries = [an_entry(f"pod-{number}", detail="two\nlines and  a tab\t") for number in range(30)]
+    ledger = a_ledger(*entries, disturbed_at=NOW, disturbance="the bus was away for 90 s")
+    for text in (summary(ledger), encode(ledger)):
+        assert all(line == line.rstrip() for line in text.splitlines())
+        assert f"|\n  {text.splitlines()[0]}" in yaml.safe_dump({"data": text}, default_style="|", width=10_000)
+    assert summary(ledger).count("shop/pod-") == 20
+    assert "and 10 more below" in summary(ledger)
+    assert len(encode(ledger).splitlines()) < 50
+    assert msgspec.json.decode(encode(ledger), type=Ledger) == ledger
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Path, dict[str, Any]]]:
+    """A kubeconfig, and what the API server has under each path."""
+    found: dict[str, Any] = {}
+
+    async def answer(request: web.Request) -> web.Response:
+        missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+        body = found.get(request.path)
+        return web.json_response(body or missing, status=200 if body else 404)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        file = tmp_path / "kubeconfig"
+        context = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
+        clusters = [{"name": "castle", "cluster": {"server": str(server.make_url(""))}}]
+        users = [{"name": "me", "user": {"token": "t"}}]
+        file.write_text(
+            json.dumps({"current-context": "home", "contexts": [context], "clusters": clusters, "users": users})
+        )
+        yield file, found
+
+
+async def test_the_command(cluster: tuple[Path, dict[str, Any]]) -> None:
+    """It needs a kubeconfig and nothing else: NATS may be down. `-o json` is one object, NO_COLOR is plain."""
+    file, found = cluster
+    now = SystemClock().now()
+    entry = an_entry("web-1", reserved_at=now - 9, settled_at=now - 8, expires_at=now + 170)
+    data = {KEY: encode(a_ledger(entry, created_at=now - 9_000, started_at=now - 9_000))}
+    path = f"/api/v1/namespaces/{OWN}/configmaps/{NAME}"
+    found[path] = {"metadata": {"name": NAME, "namespace": OWN, "resourceVersion": "1"}, "data": data}
+    code, said = await run("status", KUBECONFIG=str(file), NO_COLOR="1", EQUIPOISE_NATS__URL="nats://127.0.0.1:1")
+    assert code == 0, said
+    assert "evictions: allowed" in said
+    assert "shop/web-1" in said
+    assert "\x1b" not in said
+    code, said = await run("status", "-o", "json", KUBECONFIG=str(file))
+    seen = json.loads(said)
+    assert code == 0
+    assert seen["evictions"] == "allowed"
+    assert [entry["pod"] for entry in seen["underWay"]] == ["web-1"]
+
+
+async def test_no_ledger_is_an_answer(cluster: tuple[Path, dict[str, Any]]) -> None:
+    """Closed, with what to do; the command itself did not fail."""
+    code, said = await run("status", KUBECONFIG=str(cluster[0]))
+    assert code == 0
+    assert "evictions: closed" in said
+    assert "equipoise resume" in said
+
+
+async def test_no_api_server_is_a_failure(tmp_path: Path) -> None:
+    """Exit code 1 and one sentence."""
+    file = tmp_path / "kubeconfig"
+    clusters = [{"name": "castle", "cluster": {"server": "http://127.0.0.1:1"}}]
+    context = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
+    users = [{"name": "me", "user": {"token": "t"}}]
+    file.write_text(
+        json.dumps({"current-context": "home", "contexts": [context], "clusters": clusters, "users": users})
+    )
+    code, said = await run("status", KUBECONFIG=str(file))
+    assert code == 1
+    assert "Traceback" not in said
+
+
+async def test_a_wrong_configuration_is_wrong_input(tmp_path: Path) -> None:
+    """Exit code 2, and where it is wrong."""
+    file = tmp_path / "equipoise.yaml"
+    file.write_text(
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nbinder: {limits: {pace: {most: lots}}}\n"
+    )
+    code, said = await run("status", "--config", file)
+    assert code == 2
+    assert "binder.limits.pace.most" in said

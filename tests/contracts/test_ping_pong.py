@@ -1,0 +1,182 @@
+"""What one service fills another must not empty: such a configuration is refused wherever it is read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from equipoise.cli.sections import SECTIONS
+from equipoise.contracts import ping_pong
+from equipoise.contracts.settings import Marks
+from equipoise.contracts.subjects import ServiceName
+from equipoise.descheduler.strategies.bin_pack import BinPack
+from equipoise.runtime.settings import ConfigurationError, read_document, read_sections, validate_document
+from equipoise.scorer.policies.dynamic import Dynamic
+from equipoise.scorer.policies.target_load_packing import TargetLoadPacking
+
+HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+FILTER = "extender: {filter: true}"
+POOL = "pools: [{name: gpu, nodeSelector: {matchLabels: {pool: gpu}}"
+
+
+def strategies(*entries: str) -> str:
+    return "descheduler: {strategies: [" + ", ".join("{" + entry + "}" for entry in entries) + "]}\n"
+
+
+def scorer(*entries: str) -> str:
+    return "scorer: {" + ", ".join(entries) + "}\n"
+
+
+PACKING = scorer("policy: {name: target_load_packing}")
+
+REFUSED = {
+    "a pool's marks against the inherited ones": (
+        strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
+        ["descheduler.strategies[0].pools[0]", "low.cpu (45", "high.cpu (48.0)"],
+    ),
+    "the filter fills a pool above its mark": (
+        scorer(FILTER) + strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
+        [
+            "thresholds.high.cpu: the filter lets pods onto nodes up to 65%",
+            "pools[0] takes them away above high.cpu 55%",
+        ],
+    ),
+    "load_aware's own thresholds": (
+        scorer(FILTER, "policy: {name: load_aware, usageThresholds: {cpu: 70, memory: 75}}"),
+        ["scorer.policy.usageThresholds.cpu: the filter lets pods onto nodes up to 70%", "lower the first to 65"],
+    ),
+    "load_aware's aggregated thresholds": (
+        scorer(FILTER, "policy: {name: load_aware, aggregated: {usageThresholds: {memory: 85}}}"),
+        ["scorer.policy.aggregated.usageThresholds.memory", "85%", "high.memory 80%"],
+    ),
+    "load_aware's thresholds of production": (
+        "thresholds: {prodHigh: {cpu: 40}}\n"
+        + scorer(FILTER, "policy: {name: load_aware, prodUsageThresholds: {cpu: 50}}"),
+        ["scorer.policy.prodUsageThresholds.cpu", "50%", "prodHigh.cpu 40%"],
+    ),
+    "dynamic's predicates": (
+        "thresholds: {high: {cpu: 60, memory: 80}}\n" + scorer(FILTER, "policy: {name: dynamic}"),
+        ["scorer.policy.predicates.cpu", "65%", "high.cpu 60%"],
+    ),
+    "a part of a mix": (
+        scorer(FILTER, "policy: {name: mix, parts: [{policy: {name: load_aware, usageThresholds: {cpu: 70}}}]}"),
+        ["scorer.policy.parts[0].policy.usageThresholds.cpu"],
+    ),
+    "a packing target near the high mark": (
+        scorer("policy: {name: target_load_packing, targetUtilization: 62}"),
+        ["scorer.policy.targetUtilization", "62%", "lower the first to 60 or raise the second to 67"],
+    ),
+    "packing beside levelling": (
+        PACKING + strategies("name: low_node_load, deviation: {}"),
+        ["scorer.policy: target_load_packing", "descheduler.strategies[0] levels them"],
+    ),
+    "packing beside a pool that is levelled": (
+        PACKING + strategies(f"name: low_node_load, {POOL}, deviation: {{}}}}]"),
+        ["descheduler.strategies[0].pools[0] levels them"],
+    ),
+    "packing beside a strategy that levels the day": (
+        PACKING + strategies("name: low_node_load", "name: level_day"),
+        ["scorer.policy: target_load_packing", "descheduler.strategies[1] levels them"],
+    ),
+    "emptying what a levelling scorer fills": (
+        strategies("name: bin_pack"),
+        ["descheduler.strategies[0]: bin_pack empties nodes that scorer.policy (profile) fills first"],
+    ),
+    "emptying what another strategy fills": (
+        PACKING + strategies("name: low_node_load", "name: bin_pack"),
+        ["descheduler.strategies[1]: bin_pack empties the nodes that descheduler.strategies[0] (low_node_load) fills"],
+    ),
+    "emptying what was filled": (
+        PACKING + strategies("name: bin_pack, below: {cpu: 38}, headroom: 5"),
+        ["descheduler.strategies[0].below.cpu", "38%", "40% only"],
+    ),
+    "no gap between sparse and filled": (
+        scorer("neutral: true") + strategies("name: bin_pack, below: {memory: 66}"),
+        ["descheduler.strategies[0]: below.memory (66.0)", "headroom 10"],
+    ),
+}
+
+ACCEPTED = {
+    "the defaults": "",
+    "the filter at the shared marks": scorer(FILTER),
+    "a pool below the shared marks without a filter": strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
+    "load_aware by the shared marks": scorer(FILTER, "policy: {name: load_aware}"),
+    "load_aware without a filter": scorer("policy: {name: load_aware, usageThresholds: {cpu: 95}}"),
+    "packing well below the mark": PACKING,
+    "packing in a pool that is not levelled": PACKING
+    + strategies(
+        f"name: low_node_load, deviation: {{high: {{memory: 8}}, low: {{memory: 8}}}}, {POOL}, deviation: off}}]"
+    ),
+    "bin_pack alone, the scorer packs": PACKING + strategies("name: bin_pack"),
+    "bin_pack alone, the scorer looks on": scorer("neutral: true") + strategies("name: bin_pack"),
+    "bin_pack and low_node_load, each for its nodes": PACKING
+    + strategies(
+        "name: low_node_load, nodeSelector: {matchLabels: {pool: web}}",
+        "name: bin_pack, nodeSelector: {matchLabels: {pool: batch}}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_one_fills_and_another_empties_is_refused(text: str, told: list[str]) -> None:
+    """By `equipoise config validate`, with the path of the fault and what to change."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate_document(HEADER + text, SECTIONS)
+
+    assert all(part in str(caught.value) for part in told), str(caught.value)
+
+
+@pytest.mark.parametrize("text", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_goes_together_is_accepted(text: str) -> None:
+    """Nothing else is in the way."""
+    validate_document(HEADER + text, SECTIONS)
+
+
+@pytest.mark.parametrize("service", ["scorer", "descheduler", "binder"])
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED.values()], ids=REFUSED)
+def test_every_service_that_goes_by_thresholds_refuses_to_start(service: ServiceName, text: str) -> None:
+    """Though each is strict on its own section only."""
+    with pytest.raises(ConfigurationError):
+        read_sections(read_document(HEADER + text), {service: SECTIONS[service]})
+
+
+@pytest.mark.parametrize("service", ["collector", "annotator"])
+def test_services_without_thresholds_go_on(service: ServiceName) -> None:
+    """And so does what reads no section at all: pause must work whatever else is wrong."""
+    document = read_document(HEADER + REFUSED["packing beside levelling"][0])
+
+    read_sections(document, {service: SECTIONS[service]})
+    read_sections(document, {})
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"scorer": 1, "descheduler": []},
+        {"scorer": {"policy": 3, "extender": "x"}, "descheduler": {"strategies": {"name": "bin_pack"}}},
+        {"descheduler": {"strategies": [None, {"name": 4}, {"name": "low_node_load", "pools": "x", "deviation": 3}]}},
+        {"descheduler": {"strategies": [{"name": "bin_pack", "below": 3, "headroom": "much", "nodeSelector": []}]}},
+        {"scorer": {"policy": {"name": "target_load_packing", "targetUtilization": None}}},
+        {"scorer": {"extender": {"filter": True}, "policy": {"name": "mix", "parts": [1, {"policy": None}]}}},
+    ],
+)
+def test_what_cannot_be_read_is_passed_over(section: Mapping[str, Any]) -> None:
+    """Another version of another service may say things that this one does not know."""
+    shared, _ = read_sections({}, {})
+
+    assert isinstance(ping_pong.contradictions(section, shared.thresholds), list)
+
+
+def test_it_knows_the_defaults_of_other_sections() -> None:
+    """They are written twice, as no service may import another."""
+    bin_pack, predicates = BinPack(), Dynamic().predicates
+
+    assert TargetLoadPacking().target_utilization == ping_pong.PACKING_TARGET
+    assert (bin_pack.headroom, bin_pack.below) == (ping_pong.HEADROOM, ping_pong.SPARSE)
+    least = {each.resource: min(p.limit for p in predicates if p.resource == each.resource) for each in predicates}
+    assert Marks(**least) == ping_pong.DYNAMIC
+    shared, own = read_sections(yaml.safe_load("{}"), SECTIONS)
+    assert shared.thresholds
+    assert own["scorer"].policy.__struct_config__.tag == "profile"
+    assert [strategy.__struct_config__.tag for strategy in own["descheduler"].strategies] == ["low_node_load"]

@@ -1,0 +1,266 @@
+"""The strategy that levels the coming day."""
+
+import random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from builders import GIB, NOW, a_workload
+from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from equipoise.contracts.day import SLOTS, Day
+from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.messages import Resources
+from equipoise.contracts.settings import Marks, Thresholds
+from equipoise.contracts.workload import Workload
+from equipoise.descheduler.days import Days
+from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.strategies.level_day import LevelDay
+
+HOURS = np.arange(SLOTS)
+BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)
+BY_NIGHT = 1.0 - BY_DAY
+BASE = Resources(cpu=10.0, memory=64 * GIB)
+BY_PROFILES = LevelDay(present=0.0)
+
+
+class World:
+    """Pods by the day they have, put on nodes; usage at the moment is the mean of the day."""
+
+    def __init__(self) -> None:
+        self.days: dict[Workload, Day] = {}
+        self._pods: dict[str, list[MovablePod]] = {}
+        self._memory: dict[str, float] = {}
+
+    def node(self, name: str, memory: float = 64.0) -> None:
+        self._pods[name], self._memory[name] = [], memory * GIB
+
+    def pod(self, name: str, node: str, cpu: Any, memory: float = 1.0, **fields: Any) -> None:
+        """`cpu`: cores by hour; `memory`: GiB, asked for and used."""
+        workload = a_workload(name=f"app-{name}")
+        self.days[workload] = np.array([cpu, np.full(SLOTS, memory * GIB)])
+        fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.1, "memory": memory * GIB})
+        usage = Resources(cpu=float(np.mean(cpu)), memory=memory * GIB)
+        self._pods[node].append(a_pod(name, workload=workload, usage=usage, node=node, fit=fit, **fields))
+
+    def fleet(self, **fields: Any) -> Fleet:
+        nodes = []
+        for name, pods in self._pods.items():
+            usage = Resources(
+                cpu=sum(pod.usage.cpu or 0.0 for pod in pods), memory=sum(pod.usage.memory or 0.0 for pod in pods)
+            )
+            fit = FitNode(
+                name=name,
+                labels={"kubernetes.io/hostname": name},
+                allocatable={"cpu": 10.0, "memory": self._memory[name], "pods": 110.0},
+                pods=[pod.fit for pod in pods],
+            )
+            nodes.append(a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage), fit=fit))
+        days = Days(self.days, self.day)
+        return a_fleet(*nodes, **({"days": days} | fields))
+
+    def day(self, name: str) -> Day | None:
+        whole = [self.days[pod.workload] for pod in self._pods[name] if pod.workload is not None]
+        return np.sum([np.zeros((2, SLOTS)), *whole], axis=0)
+
+
+def by_day_and_by_night() -> World:
+    """Two nodes equally used on average: one works by day, the other by night."""
+    world = World()
+    for node, shape in (("day", BY_DAY), ("night", BY_NIGHT)):
+        world.node(node)
+        for number in range(4):
+            world.pod(f"{node}-{number}", node, 1.5 * shape)
+    return world
+
+
+def test_pods_that_work_by_day_go_where_others_work_by_night() -> None:
+    """The means over any window are the same, and nothing else would ever move them."""
+    plan = BY_PROFILES.plan(by_day_and_by_night().fleet(), {"day", "night"})
+
+    assert (
+        sorted((move.pod.node, move.target) for move in plan.moves) == [("day", "night")] * 2 + [("night", "day")] * 2
+    )
+
+
+def test_a_day_like_the_fleets_is_left_alone() -> None:
+    """Both nodes are hot by day, and so is the fleet."""
+    world = World()
+    for node in ("one", "two"):
+        world.node(node)
+        for number in range(4):
+            world.pod(f"{node}-{number}", node, 2.0 * BY_DAY)
+
+    fleet = world.fleet()
+    assert {verdict.state for verdict in BY_PROFILES.verdicts(fleet)} == {"between"}
+    assert not BY_PROFILES.plan(fleet, names(fleet)).moves
+
+
+def test_a_verdict_tells_the_hour_that_is_worst() -> None:
+    """With the node's share and the fleet's."""
+    world = by_day_and_by_night()
+    world.pod("noon", "day", 3.0 * (HOURS == 12))
+    verdict = BY_PROFILES.verdicts(world.fleet())[0]
+
+    assert verdict.state == "hot"
+    assert verdict.why.endswith("most in cpu at 12:00 UTC: 90.0% where the fleet has 45.0%")
+
+
+def test_only_nodes_that_were_hot_for_long_enough_lose_pods() -> None:
+    """The other one keeps its own, unless they make room."""
+    plan = BY_PROFILES.plan(by_day_and_by_night().fleet(), {"day"})
+
+    assert {move.pod.node for move in plan.moves if not move.makes_room_for} == {"day"}
+
+
+def full_of_memory() -> World:
+    """A hot node whose pods are too big for the memory that is free on the cool one; a third node could take a small
+    one from there.
+    """
+    world = World()
+    world.node("hot", memory=40)
+    world.node("cool", memory=40)
+    world.node("small", memory=12)
+    for number in range(4):
+        world.pod(f"big-{number}", "hot", np.full(SLOTS, 2.0), memory=10)
+    for number in range(6):
+        world.pod(f"little-{number}", "cool", np.full(SLOTS, 0.1), memory=6)
+    world.pod("alone", "small", np.full(SLOTS, 4.0), memory=6)
+    return world
+
+
+def test_where_memory_is_full_one_pod_makes_room_for_another() -> None:
+    """The first is to move now, the second once the first has left; both count against the limits."""
+    strategy = LevelDay(weights=msgspec.json.decode(b'{"cpu":1,"memory":0}', type=type(LevelDay().weights)))
+    fleet = full_of_memory().fleet(limits=IntentLimits(per_evaluation=2, per_node=2, per_workload=1))
+    plan = strategy.plan(fleet, {"hot"})
+
+    (first,), (second,) = plan.moves, plan.later
+    assert (first.pod.node, first.target, first.makes_room_for) == ("cool", "small", f"shop/{second.pod.name}")
+    assert (second.pod.node, second.target) == ("hot", "cool")
+    assert first.reason.startswith(f"makes room on cool for shop/{second.pod.name} of hot: its day is ")
+    assert not strategy.plan(msgspec.structs.replace(fleet, limits=_one(fleet)), {"hot"}).moves
+    alone = msgspec.structs.replace(strategy, make_room=False).plan(fleet, {"hot"})
+    assert (alone.moves, alone.why) == ([], "no move of their pods would level the day by 12 squared points")
+
+
+def _one(fleet: Fleet) -> IntentLimits:
+    return msgspec.structs.replace(fleet.limits, per_evaluation=1)
+
+
+def test_once_the_room_is_there_the_second_moves() -> None:
+    """It is planned anew: whatever is best then."""
+    world = full_of_memory()
+    fleet = world.fleet()
+    nodes = {node.name: node for node in fleet.nodes}
+    left = [pod for pod in nodes["cool"].pods if pod.name != "little-0"]
+    cool = msgspec.structs.replace(
+        nodes["cool"], pods=left, fit=msgspec.structs.replace(nodes["cool"].fit, pods=[pod.fit for pod in left])
+    )
+    plan = LevelDay().plan(
+        msgspec.structs.replace(fleet, nodes=[nodes["hot"], cool, nodes["small"]], limits=_one(fleet)), {"hot"}
+    )
+
+    assert [(move.pod.node, move.target, move.makes_room_for) for move in plan.moves] == [("hot", "cool", "")]
+
+
+def test_a_pod_of_unknown_usage_stays() -> None:
+    """Neither its profile nor a measurement says what it uses."""
+    world = by_day_and_by_night()
+    fleet = world.fleet(days=Days({}, world.day))
+    unknown = [
+        msgspec.structs.replace(node, pods=[msgspec.structs.replace(pod, usage=Resources()) for pod in node.pods])
+        for node in fleet.nodes
+    ]
+    plan = BY_PROFILES.plan(msgspec.structs.replace(fleet, nodes=unknown), {"day", "night"})
+
+    assert not plan.moves
+
+
+def test_without_any_day_nothing_is_known() -> None:
+    """Nobody has told the strategy of profiles: no verdict, no move."""
+    fleet = by_day_and_by_night().fleet(days=None)
+
+    assert {verdict.state for verdict in BY_PROFILES.verdicts(fleet)} == {"unknown"}
+    assert not BY_PROFILES.plan(fleet, names(fleet)).moves
+
+
+def test_the_present_counts_as_much_as_it_is_told_to() -> None:
+    """Profiles say that all is well, measurements that one node is busy now."""
+    world = World()
+    for node in ("one", "two"):
+        world.node(node)
+        for number in range(4):
+            world.pod(f"{node}-{number}", node, np.full(SLOTS, 1.0))
+    fleet = world.fleet()
+    busy = [msgspec.structs.replace(pod, usage=Resources(cpu=2.0, memory=GIB)) for pod in fleet.nodes[0].pods]
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=8.0, memory=4 * GIB))
+    one = msgspec.structs.replace(fleet.nodes[0], pods=busy, usage=usage)
+    now = msgspec.structs.replace(fleet, nodes=[one, fleet.nodes[1]])
+
+    assert not LevelDay(present=0.0).plan(now, {"one"}).moves
+    assert LevelDay(present=0.5).plan(now, {"one"}).moves
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), high=st.floats(30, 95))
+def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
+    """Not above the high mark, nor above the fleet's hour and what may be added to it, nor above the hottest node."""
+    chance = random.Random(seed)
+    world = World()
+    for number in range(5):
+        world.node(f"node-{number}")
+        for place in range(chance.randrange(6)):
+            shape = chance.choice([BY_DAY, BY_NIGHT, np.full(SLOTS, 0.6)])
+            world.pod(f"{number}-{place}", f"node-{number}", chance.uniform(0, 3) * shape)
+    strategy = LevelDay(present=0.0, least_gain=1.0)
+    fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    plan = strategy.plan(fleet, names(fleet))
+    days = {node.name: _cpu(world, node) for node in fleet.nodes}
+    mean = np.mean(list(days.values()), axis=0)
+    ceiling = np.maximum(np.maximum(high / 100, np.minimum(mean + 0.15, 0.95)), np.max(list(days.values()), axis=0))
+    for move in (*plan.moves, *plan.later):
+        assert move.pod.workload is not None
+        day = world.days[move.pod.workload][0] / 10.0
+        days[move.pod.node] = days[move.pod.node] - day
+        days[move.target] = days[move.target] + day
+    for move in plan.moves:
+        assert (days[move.target] <= ceiling + 1e-9).all()
+
+
+def _cpu(world: World, node: FleetNode) -> Any:
+    day = world.day(node.name)
+    assert day is not None
+    return day[0] / 10.0
+
+
+@pytest.mark.parametrize("weights", ['{"cpu": 0, "memory": 0}'])
+def test_weights_that_say_nothing_are_refused(weights: str) -> None:
+    """Then every move would be as good as any other."""
+    with pytest.raises(msgspec.ValidationError, match="at least one above 0"):
+        msgspec.json.decode('{"name": "level_day", "weights": ' + weights + "}", type=LevelDay)
+
+
+def test_a_plan_of_many_moves_levels_a_skewed_fleet() -> None:
+    """From over 50 points of spread in the worst hour to less than half."""
+    chance = random.Random(7)
+    world = World()
+    for number in range(12):
+        world.node(f"node-{number:02}")
+        for place in range(6):
+            shape = BY_DAY if number % 3 == 0 else BY_NIGHT if number % 3 == 1 else np.full(SLOTS, 0.4)
+            world.pod(f"{number}-{place}", f"node-{number:02}", chance.uniform(0.5, 1.5) * shape)
+    fleet = world.fleet(limits=UNLIMITED, now=NOW)
+    days = {node.name: _cpu(world, node) for node in fleet.nodes}
+    before = max(np.ptp(list(days.values()), axis=0))
+    for move in BY_PROFILES.plan(fleet, names(fleet)).moves:
+        assert move.pod.workload is not None
+        day = world.days[move.pod.workload][0] / 10.0
+        days[move.pod.node] = days[move.pod.node] - day
+        days[move.target] = days[move.target] + day
+
+    assert before > 0.5
+    assert max(np.ptp(list(days.values()), axis=0)) < before / 2
