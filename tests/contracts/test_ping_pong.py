@@ -31,6 +31,7 @@ def scorer(*entries: str) -> str:
 PACKING = scorer("policy: {name: target_load_packing}")
 
 REFUSED = {
+    "packing beside the default strategies": (PACKING, ["scorer.policy: target_load_packing", "strategies[1] levels"]),
     "a pool's marks against the inherited ones": (
         strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
         ["descheduler.strategies[0].pools[0]", "low.cpu (45", "high.cpu (48.0)"],
@@ -103,7 +104,7 @@ ACCEPTED = {
     "a pool below the shared marks without a filter": strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
     "load_aware by the shared marks": scorer(FILTER, "policy: {name: load_aware}"),
     "load_aware without a filter": scorer("policy: {name: load_aware, usageThresholds: {cpu: 95}}"),
-    "packing well below the mark": PACKING,
+    "packing well below the mark": PACKING + strategies("name: low_node_load"),
     "packing in a pool that is not levelled": PACKING
     + strategies(
         f"name: low_node_load, deviation: {{high: {{memory: 8}}, low: {{memory: 8}}}}, {POOL}, deviation: off}}]"
@@ -179,4 +180,5 @@ def test_it_knows_the_defaults_of_other_sections() -> None:
     shared, own = read_sections(yaml.safe_load("{}"), SECTIONS)
     assert shared.thresholds
     assert own["scorer"].policy.__struct_config__.tag == "profile"
-    assert [strategy.__struct_config__.tag for strategy in own["descheduler"].strategies] == ["low_node_load"]
+    tags = [strategy.__struct_config__.tag for strategy in own["descheduler"].strategies]
+    assert tags == ["low_node_load", "level_day"]

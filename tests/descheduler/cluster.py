@@ -23,6 +23,7 @@ from equipoise.contracts.messages import (
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 from equipoise.runtime.health import Health
 from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.memory.bus import MemoryBus
@@ -210,7 +211,8 @@ class Cluster:
         return self.decisions[-1]
 
     def descheduler(self, identity: str = "descheduler-1", **settings: Any) -> Descheduler:
-        defaults: dict[str, Any] = {"warm_up": Duration(0)}
+        """With one strategy, so that there is one decision per evaluation."""
+        defaults: dict[str, Any] = {"warm_up": Duration(0), "strategies": (LowNodeLoad(),)}
         return Descheduler(
             settings=DeschedulerSettings(**(defaults | settings)),
             load=LOAD,

@@ -144,7 +144,7 @@ def test_where_memory_is_full_one_pod_makes_room_for_another() -> None:
     assert first.reason.startswith(f"makes room on cool for shop/{second.pod.name} of hot: its day is ")
     assert not strategy.plan(msgspec.structs.replace(fleet, limits=_one(fleet)), {"hot"}).moves
     alone = msgspec.structs.replace(strategy, make_room=False).plan(fleet, {"hot"})
-    assert (alone.moves, alone.why) == ([], "no move of their pods would level the day by 12 squared points")
+    assert (alone.moves, alone.why) == ([], "no move of their pods would level the day by 15 squared points")
 
 
 def _one(fleet: Fleet) -> IntentLimits:

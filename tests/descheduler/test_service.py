@@ -18,8 +18,9 @@ from equipoise.contracts.objects import LabelSelector, ObjectMeta, PodDisruption
 from equipoise.descheduler import leading, looking, preview
 from equipoise.descheduler.fleet import Fleet, Plan
 from equipoise.descheduler.heard import Heard
-from equipoise.descheduler.settings import CoolDown
+from equipoise.descheduler.settings import CoolDown, DeschedulerSettings
 from equipoise.descheduler.strategies.bin_pack import BinPack
+from equipoise.descheduler.strategies.level_day import LevelDay
 from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 from equipoise.runtime.bus import NoAnswer
 from equipoise.runtime.kube import BUDGETS, LEASES, NODES, PODS, KubeError
@@ -572,3 +573,25 @@ async def test_a_big_cluster_is_judged_beside_the_loop(cluster: Cluster, monkeyp
     assert [move.pod for move in plan.moves] == ["app0-x", "app1-x"]
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_both_default_strategies_are_asked(cluster: Cluster) -> None:
+    """What is hot now, and the coming day; each tells its own decision."""
+    cluster.hot_and_idle()
+    async with running(cluster, strategies=DeschedulerSettings().strategies):
+        await cluster.pass_time(60)
+
+    assert {decision.strategy for decision in cluster.decisions} == {"low_node_load", "level_day"}
+
+
+async def test_a_day_above_the_fleets_is_levelled(cluster: Cluster) -> None:
+    """Pods without a profile go on as they are: so does their node, and after five evaluations it gives some away."""
+    cluster.hot_and_idle()
+    async with running(cluster, strategies=(LevelDay(),)):
+        await cluster.pass_time(FIVE_EVALUATIONS - 60)
+        assert not cluster.intents
+        await cluster.pass_time(60)
+
+    assert {intent.node for intent in cluster.intents} == {"node-a"}
+    assert {intent.strategy for intent in cluster.intents} == {"level_day"}
+    assert all(intent.reason.startswith("its day is ") for intent in cluster.intents)

@@ -8,7 +8,6 @@ import pytest
 from equipoise.contracts.duration import Duration
 from equipoise.descheduler.marks import Deviation
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 from equipoise.runtime.settings import compress
 
 
@@ -52,4 +51,4 @@ def test_every_length_of_time_can_be_compressed() -> None:
     assert fast.interval == Duration(0.6)
     assert fast.cool_down.longest == Duration(432)
     assert fast.leader_election == DeschedulerSettings().leader_election
-    assert fast.strategies == (LowNodeLoad(),)
+    assert fast.strategies == DeschedulerSettings().strategies

@@ -72,7 +72,7 @@ def contradictions(document: Mapping[str, Any], thresholds: Thresholds) -> list[
 
 
 def _strategies(descheduler: Section) -> list[tuple[str, Section]]:
-    told = descheduler.get("strategies", [{"name": "low_node_load"}])
+    told = descheduler.get("strategies", [{"name": "low_node_load"}, {"name": "level_day"}])
     listed = told if isinstance(told, list | tuple) else []
     return [
         (f"descheduler.strategies[{place}]", entry) for place, entry in enumerate(listed) if isinstance(entry, Mapping)

@@ -45,11 +45,11 @@ def _of_namespace(name: str) -> str:
 def _scope(outcome: EvictionOutcome) -> str:
     """What else the limit that refused stops: the key of its rest, "" when nothing but this pod."""
     match outcome.limit:
-        case "evictionsPerCluster" | "lateReplacements":
+        case "evictionsPerCluster" | "unusualRate" | "lateReplacements" | "failingReplacements" | "maintenance":
             return EVERYTHING
         case "evictionsPerNamespace":
             return _of_namespace(outcome.namespace)
-        case "evictionsPerWorkload" if outcome.workload is not None:
+        case "evictionsPerWorkload" | "preemptions" if outcome.workload is not None:
             return str(outcome.workload)
         case _:
             return ""

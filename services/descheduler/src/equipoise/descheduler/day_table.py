@@ -3,7 +3,7 @@
 How unlevel a fleet is: the sum over its nodes of the squared distance of their load from the fleet's, as weighted mean
 over the hours of the coming day and the present, cpu and memory by their weights. A pod of day p that comes to a node
 of base b which is d away from the fleet changes that by Σ 2·d·p/b + (p/b)²; one that leaves by Σ −2·d·p/b + (p/b)². So
-a table for all pods and nodes is two products of matrices.
+a table for all pods and nodes is a product of matrices.
 """
 
 import math
@@ -21,6 +21,12 @@ Places = npt.NDArray[np.int64]
 
 _TINY = np.array([1e-9, 1.0, 0.0])
 """Cores, bytes and pods that a request may be short of: requests are sums of decimal fractions."""
+
+_BLOCK = 64
+"""Pods that are looked at together: what is worked out for all nodes then stays in the processor's cache."""
+
+_ROUNDING = 1e-12
+"""Squared shares by which sums may be off."""
 
 
 class Single(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,11 +161,12 @@ class DayTable:
 
         Only pairs that gain more than `least` are told, at most so many.
         """
-        firsts = np.flatnonzero(np.isfinite(self._best_gain))
-        if not len(seconds) or not len(firsts):
+        seconds, firsts = self._likely_pairs(seconds, least)
+        if not len(seconds):
             return []
         there = self.home[firsts]
-        alone = np.where(self._shut[seconds], -np.inf, self._gain[seconds])[:, there]
+        at = np.ix_(seconds, there)
+        alone = np.where(self._shut[at], -np.inf, self._gain[at])
         gains = alone + self._best_gain[firsts]
         # Who has room already and levels by coming needs nobody to leave.
         needless = alone > 0
@@ -191,6 +198,39 @@ class DayTable:
             for second, first in (divmod(int(place), len(firsts)),)
         ]
 
+    def _likely_pairs(self, seconds: Places, least: float) -> tuple[Places, Places]:
+        """Of these pods those that may gain more than `least` in a pair with another, and the others it may be with.
+
+        Asked of nodes instead of pods, of which each has many. By Cauchy and Schwarz what two pods use in the same
+        hours is at most the root of the product of their squares.
+        """
+        firsts = np.flatnonzero(np.isfinite(self._best_gain))
+        targets, place = np.unique(self.home[firsts], return_inverse=True)
+        if not len(seconds) or not len(firsts):
+            return seconds[:0], firsts[:0]
+        most = np.full(len(targets), -np.inf)
+        np.maximum.at(most, place, self._best_gain[firsts])
+        sizes = np.zeros((len(targets), len(self._resources)))
+        np.maximum.at(sizes, place, np.sqrt(self._squares[firsts]))
+        asked = np.zeros((len(targets), self._asks.shape[1]))
+        np.maximum.at(asked, place, self._asks[firsts])
+        back = np.zeros((len(self.base), len(targets)), dtype=np.bool_)
+        back[self._best[firsts], place] = True
+        at, homes = np.ix_(seconds, targets), self.home[seconds]
+        alone = np.where(self._shut[at], -np.inf, self._gain[at])
+        bound = alone + most
+        for resource, weight in enumerate(self._resources):
+            common = 2.0 * weight * np.outer(np.sqrt(self._squares[seconds, resource]), sizes[:, resource])
+            bound += common / self.base[targets, resource] ** 2
+            bound += np.where(back[homes], common / self.base[homes, resource, np.newaxis] ** 2, 0.0)
+        needless = alone > 0
+        for column, each in enumerate(self._asks[seconds].T):
+            room = self._room[targets, column] + _TINY[column]
+            bound[each[:, np.newaxis] > room + asked[:, column]] = -np.inf
+            needless &= each[:, np.newaxis] <= room
+        likely = (bound > least - _ROUNDING) & ~needless
+        return seconds[likely.any(axis=1)], firsts[likely.any(axis=0)[place]]
+
     def move(self, pod: int, target: int) -> None:
         """The pod goes there, and stays there for the rest of the plan."""
         source = int(self.home[pod])
@@ -204,26 +244,49 @@ class DayTable:
         on_them = np.flatnonzero(np.isin(self.home, changed))
         self._gain[:, changed] = self._gains(everyone, changed)
         self._gain[on_them] = self._gains(on_them, np.arange(len(self.base)))
-        self._find_best(everyone)
+        self._find_best_after(source, target)
 
     def _gains(self, pods: Places, nodes: Places) -> Array:
-        """pods × nodes."""
-        distance, base = self.distance, self.base
-        cost = np.zeros((len(pods), len(nodes)))
-        home = self.home[pods]
-        for resource, weight in enumerate(self._resources):
-            day = self.day[pods, resource] * self._slots
-            along, squares = distance[:, resource] / base[:, resource, np.newaxis], self._squares[pods, resource]
-            arriving = 2.0 * day @ along[nodes].T + np.outer(squares, base[nodes, resource] ** -2.0)
-            leaving = -2.0 * (day * along[home]).sum(axis=1) + squares / base[home, resource] ** 2
-            cost += weight * (arriving + leaving[:, np.newaxis])
-        return -cost
+        """pods × nodes, as one product of matrices: what depends on both, on the node, and on the pod."""
+        base, home = self.base, self.home[pods]
+        along = self.distance / base[:, :, np.newaxis]
+        days = self.day[pods] * (self._slots * self._resources[:, np.newaxis])
+        squares = self._squares[pods] * self._resources
+        leaving = (squares / base[home] ** 2).sum(axis=1) - 2.0 * np.einsum("prs,prs->p", days, along[home])
+        flat = math.prod(days.shape[1:])
+        left = np.concatenate([2.0 * days.reshape(len(pods), flat), squares, leaving[:, np.newaxis]], axis=1)
+        ones = np.ones((len(nodes), 1))
+        right = np.concatenate([along[nodes].reshape(len(nodes), flat), base[nodes] ** -2.0, ones], axis=1)
+        gains: Array = -left @ right.T
+        return gains
+
+    def _find_best_after(self, *changed: int) -> None:
+        """As `_find_best` for every pod, after a move between these nodes: elsewhere all is as it was."""
+        lost = np.isin(self._best, changed) | np.isin(self.home, changed)
+        self._find_best(np.flatnonzero(lost))
+        others = np.flatnonzero(~lost)
+        for node in changed:
+            fits = ~self._shut[others, node] & (self._asks[others] <= self._room[node] + _TINY).all(axis=1)
+            gains = np.where(fits, self._gain[others, node], -np.inf)
+            # Of nodes that are as good the first one is the best.
+            best = self._best_gain[others]
+            better = (gains > best) | ((gains == best) & (node < self._best[others]))
+            self._best[others[better]] = node
+            self._best_gain[others[better]] = gains[better]
 
     def _find_best(self, pods: Places) -> None:
         """Per pod: the node with room at which it levels most."""
-        fits = ~self._shut[pods]
-        for column in range(self._room.shape[1]):
-            fits &= self._asks[pods, column, np.newaxis] <= self._room[np.newaxis, :, column] + _TINY[column]
-        gains = np.where(fits, self._gain[pods], -np.inf)
-        self._best[pods] = gains.argmax(axis=1)
-        self._best_gain[pods] = gains[np.arange(len(pods)), self._best[pods]]
+        for begin in range(0, len(pods), _BLOCK):
+            some = pods[begin : begin + _BLOCK]
+            gains = np.where(self._shut[some], -np.inf, self._gain[some])
+            best = gains.argmax(axis=1)
+            # Mostly there is room at the best of all; only for the others all nodes are asked.
+            crowded = np.flatnonzero(~(self._asks[some] <= self._room[best] + _TINY).all(axis=1))
+            for column in range(self._room.shape[1]) if len(crowded) else ():
+                room = self._room[np.newaxis, :, column] + _TINY[column]
+                gains[crowded] = np.where(
+                    self._asks[some[crowded], column, np.newaxis] <= room, gains[crowded], -np.inf
+                )
+            best[crowded] = gains[crowded].argmax(axis=1)
+            self._best[some] = best
+            self._best_gain[some] = gains[np.arange(len(some)), best]

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from equipoise.contracts.day import SLOTS, Day, beyond_pods
-from equipoise.contracts.load import amounts
+from equipoise.contracts.load import RESOURCES, amounts
 from equipoise.contracts.messages import NodeUtilization, Resources
 from equipoise.contracts.workload import Workload
 
@@ -49,8 +50,25 @@ def node_day(workloads: WorkloadDays, heard: NodeUtilization, parts: Iterable[Pa
 
     A part of unknown usage adds nothing: what it uses counts as beyond the pods.
     """
-    days = [day for part in parts if (day := part_day(workloads, part)) is not None]
-    whole = [day for day in days if day.shape[1] > 1]
-    flat = beyond_pods(heard) + sum(day[:, 0] for day in days if day.shape[1] == 1)
-    total: Day = flat[:, np.newaxis] + np.sum(whole, axis=0) if whole else np.repeat(flat[:, np.newaxis], SLOTS, axis=1)
+    whole: list[Day] = []
+    flat: list[list[float]] = []
+    for workload, usage in parts:
+        day = workloads.get(workload) if workload is not None else None
+        if day is None:
+            flat.append(amounts(usage))
+        else:
+            whole.append(day)
+    beyond = beyond_pods(heard) + _sum_of_known(np.array(flat).reshape(-1, len(RESOURCES)))
+    if not whole:
+        return np.repeat(beyond[:, np.newaxis], SLOTS, axis=1)
+    total: Day = beyond[:, np.newaxis] + _sum_of_known(np.array(whole))
+    return total
+
+
+def _sum_of_known(parts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Over the first axis, without the parts of which anything is unknown. Asked of all at once: it is asked often."""
+    total: npt.NDArray[np.float64] = parts.sum(axis=0)
+    if np.isnan(total).any():
+        unknown = np.isnan(parts.reshape(len(parts), -1)).any(axis=1)
+        total = parts[~unknown].sum(axis=0)
     return total

@@ -1,6 +1,7 @@
 """What profiles foretell of every node: of pods that stay, that are on their way, or assumed to be there."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from equipoise.contracts.day import Day, workload_day
 from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
@@ -19,12 +20,18 @@ class _WorkloadDays(Mapping[Workload, Day]):
         self._days: dict[Workload, Day | None] = {}
 
     def __getitem__(self, workload: Workload) -> Day:
-        if workload not in self._days:
-            self._days[workload] = workload_day(self._said.get(workload))
-        day = self._days[workload]
+        day = self.get(workload)
         if day is None:
             raise KeyError(workload)
         return day
+
+    def get(self, workload: Workload, default: Any = None) -> Any:
+        """Asked of every pod, and what a mapping brings along asks twice and raises between."""
+        try:
+            day = self._days[workload]
+        except KeyError:
+            day = self._days[workload] = workload_day(self._said.get(workload))
+        return default if day is None else day
 
     def __iter__(self) -> Iterator[Workload]:
         return (workload for workload in self._said if workload in self)

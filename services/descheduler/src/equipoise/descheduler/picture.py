@@ -91,7 +91,7 @@ class Picture:
         self._now = now
         self._by_uid = {flight.pod_uid: flight for flight in remembered.flights.values()}
         self._fits = {pod.metadata.uid: self._fit(pod) for pod in watched.pods}
-        self._workloads: dict[str, Workload | None] = {}
+        self._workloads: dict[tuple[str, OwnerReference | None], Workload | None] = {}
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
@@ -122,11 +122,11 @@ class Picture:
         return msgspec.structs.replace(known, volume_nodes=volume_nodes) if volume_nodes else known
 
     def _workload_of(self, pod: Pod) -> Workload | None:
-        """Asked of few pods, and finding it takes longer than anything else about them."""
-        uid = pod.metadata.uid
-        if uid not in self._workloads:
-            self._workloads[uid] = self._watched.workload_of(pod)
-        return self._workloads[uid]
+        """Finding it takes longer than anything else about a pod; those of one controller share it."""
+        key = pod.metadata.namespace, pod.metadata.controller
+        if key not in self._workloads:
+            self._workloads[key] = self._watched.workload_of(pod)
+        return self._workloads[key]
 
     def _requests_of(self, pod: Pod) -> Amounts:
         return self._fits[pod.metadata.uid].requests

@@ -8,6 +8,7 @@ from equipoise.contracts.duration import Duration
 from equipoise.contracts.protection import MOVED_KINDS
 from equipoise.contracts.settings import Section
 from equipoise.descheduler.strategies import AnyStrategy, name_of
+from equipoise.descheduler.strategies.level_day import LevelDay
 from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 
 Count = Annotated[int, Meta(ge=1)]
@@ -96,7 +97,7 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     cool_down: CoolDown = CoolDown()
 
-    strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(),)
+    strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(), LevelDay())
     """Asked in this order; a pod is proposed by the first that wants it."""
 
     def __post_init__(self) -> None:

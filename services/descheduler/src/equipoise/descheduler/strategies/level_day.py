@@ -64,7 +64,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     should count half or more; where they do it follows the load up and down the day, with three times the moves.
     """
 
-    least_gain: Annotated[float, Meta(ge=0)] = 12.0
+    least_gain: Annotated[float, Meta(ge=0)] = 15.0
     """What a move must at least take off the sum of squared distances, in squared points of percent: 11 is what a node
     loses that comes from 6 to 5 points above the fleet.
     """
@@ -85,31 +85,33 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 
     def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
         """Every node as hot, idle, between or unknown, with its load over the first window."""
-        picture = _Picture(self, fleet)
+        picture = _Picture(self, fleet, Projection(fleet, self.windows_of(fleet)[0]))
         return [picture.verdict(place) for place in range(len(fleet.nodes))]
 
     def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
         """The moves that level most, from hot nodes among `abnormal`, best first; and what makes room for them."""
         fleet = msgspec.structs.replace(fleet, nodes=sorted(fleet.nodes, key=lambda node: node.name))
-        picture = _Picture(self, fleet)
+        draft = Draft(fleet, self.windows_of(fleet))
+        picture = _Picture(self, fleet, draft.projection)
         hot = [place for place in picture.hot() if fleet.nodes[place].name in abnormal]
         if not hot:
             return Plan(why="no node's day has been above the fleet's for long enough")
-        return _Planning(self, fleet, picture, hot).made()
+        return _Planning(self, draft, picture, hot).made()
 
 
 class _Picture:
     """The fleet's days, and which lie above it."""
 
-    def __init__(self, strategy: LevelDay, fleet: Fleet) -> None:
+    def __init__(self, strategy: LevelDay, fleet: Fleet, projection: Projection) -> None:
+        """`projection`: with no move in it yet; it is only read here."""
         self._strategy = strategy
         self.fleet = fleet
         self.window = strategy.windows_of(fleet)[0]
         self.slots = np.append(np.full(SLOTS, (1.0 - strategy.present) / SLOTS), strategy.present)
         self.resources = np.array([strategy.weights.cpu, strategy.weights.memory])
-        self.projection = Projection(fleet, self.window)
-        base = self.projection.base[:, : len(RESOURCES)]
-        self.table = DayTable(self._used(), base, self._room(), slots=self.slots, resources=self.resources)
+        base = projection.base[:, : len(RESOURCES)]
+        used, room = self._used(projection), self._room(projection)
+        self.table = DayTable(used, base, room, slots=self.slots, resources=self.resources)
         self._distance = self.table.distance
         above = np.maximum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
         below = np.minimum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
@@ -118,24 +120,24 @@ class _Picture:
 
         self._below: Array = 100.0 * np.sqrt(below / self.resources.sum())
 
-    def _room(self) -> Array:
+    def _room(self, projection: Projection) -> Array:
         """nodes × (cores, bytes, pods): what may still be asked for, the mark on the number of pods counted."""
-        room = self.projection.room.copy()
+        room = projection.room.copy()
         mark = self.fleet.thresholds.high.pods
         if mark is not None:
             column = MEASURED.index("pods")
-            allowed = mark / 100 * self.projection.base[:, column] - self.projection.amounts[:, column]
+            allowed = mark / 100 * projection.base[:, column] - projection.amounts[:, column]
             room[:, column] = np.minimum(room[:, column], np.nan_to_num(allowed))
         return room
 
-    def _used(self) -> Array:
+    def _used(self, projection: Projection) -> Array:
         """nodes × resources × (slots and the present)."""
         used = np.full((len(self.fleet.nodes), len(RESOURCES), SLOTS + 1), np.nan)
         for place, node in enumerate(self.fleet.nodes):
             day = None if node.unknown or self.fleet.days is None else self.fleet.days.of_node(node.name)
             if day is not None:
                 used[place, :, :SLOTS] = day
-                used[place, :, SLOTS] = self.projection.amounts[place, : len(RESOURCES)]
+                used[place, :, SLOTS] = projection.amounts[place, : len(RESOURCES)]
         return used
 
     def day_of(self, pod: MovablePod) -> Array | None:
@@ -182,12 +184,13 @@ class _Picture:
 class _Planning:
     """One plan in the making: the table says what would level most, the draft whether it may be."""
 
-    def __init__(self, strategy: LevelDay, fleet: Fleet, picture: _Picture, hot: Sequence[int]) -> None:
+    def __init__(self, strategy: LevelDay, draft: Draft, picture: _Picture, hot: Sequence[int]) -> None:
+        fleet = draft.fleet
         self._strategy = strategy
         self._picture = picture
         self._table = picture.table
         self._nodes = fleet.nodes
-        self._draft = Draft(fleet, strategy.windows_of(fleet))
+        self._draft = draft
         self._least = strategy.least_gain / 1e4
         marks = np.array([_share(fleet.thresholds.high.cpu), _share(fleet.thresholds.high.memory)])
         reach = np.minimum(self._table.mean + strategy.reach / 100, _FULL)
@@ -213,7 +216,9 @@ class _Planning:
 
     def _ask(self, places: Sequence[int], most: int) -> None:
         """Take the pods of these nodes into the table, as long as there is room for them."""
-        count = 0
+        asked: list[MovablePod] = []
+        days: list[Array] = []
+        homes: list[int] = []
         known = set(self._table.home.tolist())
         for place in places:
             node = self._nodes[place]
@@ -222,11 +227,14 @@ class _Planning:
             if node.source_refusal:
                 self._draft.refuse(node, node.source_refusal)
                 continue
-            pods, days = self._movable(node)
-            if count and count + len(pods) > most:
+            pods, theirs = self._movable(node)
+            if asked and len(asked) + len(pods) > most:
                 break
-            self._table.add(pods, [place] * len(pods), np.array(days), self._open)
-            count += len(pods)
+            asked += pods
+            days += theirs
+            homes += [place] * len(pods)
+        # All at once: to add to a table is to copy it.
+        self._table.add(asked, homes, np.array(days), self._open)
 
     def _movable(self, node: FleetNode) -> tuple[list[MovablePod], list[Array]]:
         pods, days = [], []
