@@ -2,11 +2,14 @@
 PYTHON ?= python3
 TRACE ?=
 BENCH ?=
+SEEDS ?=
+FAULTS ?=
+PLANTED ?=
 ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test check bench up clean
+.PHONY: help demo test chaos check bench up clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +22,10 @@ up: ## All five services against your kubeconfig's context; evictions stay dry-r
 
 test: ## Every test, on real parts
 	@./run pytest $(ARGS)
+
+chaos: ## Faults on a real cluster (SEEDS=1-20 FAULTS=name,name); PLANTED=1 or real: are planted defects caught?
+	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS))) $(ARGS)
 
 check: ## Style, types, architecture
 	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports'

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from equipoise.testbed.api import ApiError
+from equipoise.testbed.audit import pod_writes
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.cluster import Cluster, ClusterError
 from equipoise.testbed.configuration import PrometheusConfiguration
@@ -171,6 +172,10 @@ async def test_the_audit_log_is_a_witness_of_evictions(cluster: Cluster) -> None
     nodes = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in pods}
     bound = {each.pod: each.node for each in cluster.bindings() if each.namespace == "audited"}
     assert nodes.items() <= bound.items()
+    writes = [each for each in pod_writes(cluster.audit_log) if each.namespace == "audited"]
+    assert set(nodes) <= {each.pod for each in writes if (each.user, each.subresource) == ("kwok", "status")}
+    assert free[2]["name"] in {each.pod for each in writes if each.verb == "delete"}
+    assert free[3]["name"] not in {each.pod for each in writes if each.verb == "delete"}
 
 
 async def test_a_scheduler_with_another_configuration(cluster: Cluster) -> None:

@@ -40,6 +40,21 @@ class Binding:
     """When the request came in, on the API server's clock."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PodWrite:
+    """One write on a pod that succeeded, its creation, binding and eviction aside."""
+
+    namespace: str
+    pod: str
+    verb: str
+    """`patch`, `update`, `delete`."""
+    subresource: str
+    """`status` when its kubelet speaks; empty for the pod itself."""
+    user: str
+    time: datetime
+    """When it was answered, on the API server's clock."""
+
+
 def evictions(log: Path) -> list[Eviction]:
     """Every eviction answered so far, by time."""
     return sorted((_eviction(event) for event in _answered(log, "eviction")), key=lambda eviction: eviction.time)
@@ -51,20 +66,43 @@ def bindings(log: Path) -> list[Binding]:
     return sorted((_binding(event) for event in carried_out), key=lambda binding: binding.time)
 
 
+def pod_writes(log: Path) -> list[PodWrite]:
+    """Every write so far, by time."""
+    writes = [
+        PodWrite(
+            namespace=event["objectRef"]["namespace"],
+            pod=event["objectRef"].get("name", ""),
+            verb=event["verb"],
+            subresource=event["objectRef"].get("subresource", ""),
+            user=(event.get("user") or {}).get("username", ""),
+            time=datetime.fromisoformat(event["stageTimestamp"]),
+        )
+        for event in _events(log, b'"pods"')
+        if (event.get("objectRef") or {}).get("resource") == "pods"
+        and event["stage"] == "ResponseComplete"
+        and event["verb"] != "create"
+        and 200 <= event["responseStatus"]["code"] < 300
+    ]
+    return sorted(writes, key=lambda write: write.time)
+
+
 def _answered(log: Path, subresource: str) -> Iterator[dict[str, Any]]:
-    """Every answered POST to that part of a pod; a line still being written is left for the next read."""
+    """Every answered POST to that part of a pod."""
+    for event in _events(log, f'"{subresource}"'.encode()):
+        target = event.get("objectRef") or {}
+        asked = (target.get("resource"), target.get("subresource"))
+        if asked == ("pods", subresource) and (event["stage"], event["verb"]) == ("ResponseComplete", "create"):
+            yield event
+
+
+def _events(log: Path, mark: bytes) -> Iterator[dict[str, Any]]:
+    """Lines that hold the mark; one that is still being written is left for the next read."""
     if not log.exists():
         return
-    mark = f'"{subresource}"'.encode()
     with log.open("rb") as lines:
         for line in lines:
-            if mark not in line or not line.endswith(b"\n"):
-                continue
-            event = json.loads(line)
-            target = event.get("objectRef") or {}
-            asked = (target.get("resource"), target.get("subresource"))
-            if asked == ("pods", subresource) and (event["stage"], event["verb"]) == ("ResponseComplete", "create"):
-                yield event
+            if mark in line and line.endswith(b"\n"):
+                yield json.loads(line)
 
 
 def _eviction(event: dict[str, Any]) -> Eviction:

@@ -1,0 +1,53 @@
+"""`make chaos`: every fault with every seed, each seed on a fresh cluster; a table at the end.
+
+Exit codes: 0 every run was green, 1 something was violated, 2 some run says nothing.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+from faults.campaign import Result, exit_code, seeds, table, try_all
+from faults.rig import rig
+from faults.troubles import FAULTS, LONG, SHORT
+
+from equipoise.runtime.log import configure_logging
+from equipoise.runtime.settings import Logging
+from equipoise.testbed.build import build
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seeds", default="1,2,3", help='"1,2,3", or "1-20"')
+    parser.add_argument("--faults", default=",".join(FAULTS), help="names parted by commas (default: all)")
+    parser.add_argument("--short", action="store_true", help="as `make test` does it")
+    parser.add_argument("--keep", type=Path, help="a directory for the logs of all parts")
+    parser.add_argument("--json", type=Path, help="a file for one line per run")
+    options = parser.parse_args()
+    names = options.faults.split(",")
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        parser.error(f"no such fault: {unknown[0]}; there are {', '.join(FAULTS)}")
+    configure_logging(Logging(level="error"), "faults")
+    binaries = build()
+    results: list[Result] = []
+    for seed in seeds(options.seeds):
+        directory = options.keep / f"seed-{seed}" if options.keep else None
+        async with rig(binaries, directory) as made:
+            results += await try_all(made, names, seed, SHORT if options.short else LONG, _say)
+    _say("")
+    _say(table(results))
+    if options.json:
+        options.json.write_text("".join(json.dumps(msgspec.to_builtins(result)) + "\n" for result in results))
+    return exit_code(results)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

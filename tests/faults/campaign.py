@@ -1,0 +1,121 @@
+"""Tries faults one after another on one cluster, and says of each what held."""
+
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+from faults import fleet
+from faults.invariants import INVARIANTS, violations
+from faults.rig import Inconclusive, Rig
+from faults.troubles import FAULTS, Extent
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault with one seed."""
+
+    fault: str
+    seed: int
+    seconds: float
+    inconclusive: str = ""
+    violations: dict[str, list[str]] = {}
+    happened: dict[str, int] = {}
+    outcomes: dict[str, int] = {}
+
+    @property
+    def broken(self) -> dict[str, list[str]]:
+        return {name: found for name, found in self.violations.items() if found}
+
+    @property
+    def green(self) -> bool:
+        return not self.broken and not self.inconclusive
+
+
+async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
+    """One run, from its first intent to its verdict."""
+    fault = FAULTS[name]
+    began = time.monotonic()
+    inconclusive = ""
+    try:
+        async with rig.running(seed, name):
+            await fault.run(rig, extent)
+    except Inconclusive as error:
+        inconclusive = str(error)
+        rig.stop_programs()
+        rig.recorder.lost()  # what was under way is no matter of the next run
+    history = rig.recorder.history(rig.since)
+    found = violations(history, fleet.promises())
+    if fault.also is not None:
+        found["also"] = fault.also(history)
+    if inconclusive:
+        found["I5"] = []  # it was not waited for outcomes
+    counts: dict[str, int] = {}
+    ours = {said.intent.id for said in history.new_intents}  # what is said again of an earlier run's is not counted
+    first = {heard.intent_id: heard.outcome for heard in reversed(history.outcomes) if heard.intent_id in ours}
+    for outcome in first.values():
+        counts[outcome] = counts.get(outcome, 0) + 1
+    return Result(
+        fault=name,
+        seed=seed,
+        seconds=round(time.monotonic() - began, 1),
+        inconclusive=inconclusive or fault.least.missing(history),
+        violations=found,
+        happened={
+            "intents": len(history.new_intents),
+            "posts": len(history.new_posts),
+            "evictions": len(history.new_evictions),
+        },
+        outcomes=counts,
+    )
+
+
+def line(result: Result) -> str:
+    """One run, as people read it."""
+    verdict = "green" if result.green else "VIOLATED" if result.broken else "inconclusive"
+    happened = ", ".join(f"{count} {what}" for what, count in result.happened.items())
+    text = f"{result.fault} (seed {result.seed}): {verdict} in {result.seconds:g} s; {happened}"
+    details = [f"  {name}: {wrong}" for name, found in result.broken.items() for wrong in found[:5]]
+    if result.inconclusive:
+        details.append(f"  {result.inconclusive}")
+    return "\n".join([text, *details])
+
+
+def table(results: Iterable[Result]) -> str:
+    """Faults x invariants: how many runs violated it, · for none; and what happened in all of them."""
+    rows: dict[str, list[Result]] = {}
+    for result in results:
+        rows.setdefault(result.fault, []).append(result)
+    columns = [*INVARIANTS, "also"]
+    head = f"{'fault':<20} {'runs':>4} {'unsure':>6} " + " ".join(f"{name:>4}" for name in columns)
+    lines = [f"{head} {'intents':>8} {'evictions':>9}"]
+    for fault, runs in rows.items():
+        marks = [sum(bool(run.violations.get(name)) for run in runs) or "·" for name in columns]
+        unsure = sum(bool(run.inconclusive) for run in runs)
+        sums = [sum(run.happened.get(what, 0) for run in runs) for what in ("intents", "evictions")]
+        cells = " ".join(f"{mark!s:>4}" for mark in marks)
+        lines.append(f"{fault:<20} {len(runs):>4} {unsure or '·':>6} {cells} {sums[0]:>8} {sums[1]:>9}")
+    return "\n".join(lines)
+
+
+async def try_all(
+    rig: Rig, names: Iterable[str], seed: int, extent: Extent, say: Callable[[str], None]
+) -> list[Result]:
+    results = []
+    for name in names:
+        result = await try_fault(rig, name, seed, extent)
+        say(line(result))
+        results.append(result)
+    return results
+
+
+def exit_code(results: Iterable[Result]) -> int:
+    """0 every run was green, 1 something was violated, 2 some run says nothing."""
+    found = list(results)
+    if any(result.broken for result in found):
+        return 1
+    return 2 if not found or any(result.inconclusive for result in found) else 0
+
+
+def seeds(text: str) -> list[int]:
+    """Of `1,2,5` or `1-20`."""
+    first, dash, last = text.partition("-")
+    return list(range(int(first), int(last) + 1)) if dash else [int(part) for part in text.split(",")]

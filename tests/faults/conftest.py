@@ -1,0 +1,17 @@
+"""One cluster for all faults; it ends with this folder's tests."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from faults.rig import Rig, rig
+
+from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.pytest_fixture import pytest_collection_finish, testbed_binaries
+
+__all__ = ["pytest_collection_finish", "testbed_binaries"]
+
+
+@pytest.fixture(scope="package")
+async def world(testbed_binaries: Binaries) -> AsyncIterator[Rig]:
+    async with rig(testbed_binaries) as made:
+        yield made

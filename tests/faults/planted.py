@@ -1,0 +1,245 @@
+"""Defects planted on purpose, each in a copy of the source tree, and whether the suite finds them.
+
+`make chaos PLANTED=1` runs the cheapest tests that must catch each; `PLANTED=real` the fault on a real cluster whose
+invariants must. Both run first on the copy as it is, for a test that fails anyway catches nothing. A patch whose place
+is gone fails loudly: then the defect must be planted anew, not forgotten.
+
+Exit codes: 0 all were caught, 1 one was not, 2 something is wrong with the script, the copy or the suite.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).parents[2]
+TESTS_FAILED = 1
+"""Exit code of pytest, and of the campaign when an invariant was violated; others mean that nothing was tested."""
+
+LIBRARIES = "libs/common/src/equipoise"
+BINDER = "services/binder/src/equipoise/binder"
+COLLECTOR = "services/collector/src/equipoise/collector"
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """One exact piece of a file and what it becomes."""
+
+    file: str
+    before: str
+    after: str
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong, and who must notice."""
+
+    name: str
+    patches: tuple[Patch, ...]
+    tests: tuple[str, ...]
+    """For pytest."""
+
+    fault: str
+    """Of the campaign."""
+
+    invariant: str
+    """Which that fault must find violated."""
+
+
+DEFECTS = (
+    Defect(
+        name="limits off",
+        patches=(Patch(file=f"{BINDER}/limits/refusing.py", before="    if counted < allowed:", after="    if True:"),),
+        tests=("tests/binder/test_crashes.py", "-k", "share_the_work"),
+        fault="killed_binders",
+        invariant="I1",
+    ),
+    Defect(
+        name="UID precondition off",
+        patches=(
+            Patch(
+                file=f"{LIBRARIES}/runtime/api_server.py",
+                before='options: dict[str, Any] = {"preconditions": {"uid": uid}}',
+                after="options: dict[str, Any] = {}",
+            ),
+        ),
+        tests=("tests/runtime/test_kube_wire.py", "-k", "rehearsal"),
+        fault="recreated",
+        invariant="I4",
+    ),
+    Defect(
+        name="staleness check off",
+        patches=(
+            Patch(
+                file=f"{LIBRARIES}/contracts/load.py",
+                before="return -FUTURE_TOLERANCE <= age <= life and abs(skew) <= skew_limit",
+                after="return True",
+            ),
+        ),
+        tests=("tests/binder/test_service.py", "-k", "stale"),
+        fault="budgets",
+        invariant="I6",
+    ),
+    Defect(
+        name="NaN read as 0",
+        patches=(
+            Patch(
+                file=f"{COLLECTOR}/sources/samples.py",
+                before='"-Inf": -math.inf}.get(value, math.nan)',
+                after='"-Inf": -math.inf}.get(value, 0.0)',
+            ),
+        ),
+        tests=("tests/collector/test_samples.py",),
+        fault="not_numbers",
+        invariant="I8",
+    ),
+    Defect(
+        name="dedupe off",
+        patches=(
+            Patch(
+                file=f"{BINDER}/service.py",
+                before="entry = held.ledger.entry(intent.id)",
+                after="entry: Entry | None = None",
+            ),
+            Patch(
+                file=f"{BINDER}/service.py",
+                before="                verdict, settled_at = verdict_of(entry), entry.settled_at",
+                after="                pass",
+            ),
+            Patch(
+                file=f"{BINDER}/books.py",
+                before="            if ledger.entry(intent.id) is not None:",
+                after="            if False:",
+            ),
+            Patch(
+                file=f"{BINDER}/ledger.py",
+                before="        if self.entry(entry.intent_id) is not None:",
+                after="        if False:",
+            ),
+            Patch(file=f"{BINDER}/admission.py", before="    if moved is not None:", after="    if False:"),
+        ),
+        tests=("tests/binder/test_service.py", "-k", "second_delivery"),
+        fault="redelivered",
+        invariant="I5",
+    ),
+    Defect(
+        name="fencing off",
+        patches=(
+            Patch(file=f"{BINDER}/doubts.py", before="    if said != live:", after="    if False:"),
+            Patch(
+                file=f"{BINDER}/doubts.py",
+                before="    if seen is not None and seen.lease_uid == said.lease_uid",
+                after="    if False and seen is not None and seen.lease_uid == said.lease_uid",
+            ),
+        ),
+        tests=("tests/binder/test_service.py", "-k", "older_leader"),
+        fault="stopped_descheduler",
+        invariant="I7",
+    ),
+)
+
+
+class Misplaced(Exception):
+    """A patch does not find its place."""
+
+
+def patched(text: str, patch: Patch) -> str:
+    """Raises Misplaced unless the piece is there exactly once."""
+    found = text.count(patch.before)
+    if found != 1:
+        raise Misplaced(f"{patch.file} holds {found} times, not once: {patch.before!r}")
+    return text.replace(patch.before, patch.after)
+
+
+def plant(tree: Path, defect: Defect) -> None:
+    """Raises Misplaced before anything is changed."""
+    changed: dict[Path, str] = {}
+    for patch in defect.patches:
+        file = tree / patch.file
+        changed[file] = patched(changed.get(file) or file.read_text(), patch)
+    for file, text in changed.items():
+        file.write_text(text)
+
+
+def copy(tree: Path) -> None:
+    """What tests need of the source tree, as it is now."""
+    left_out = shutil.ignore_patterns(".venv", ".tools", ".git", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, tree, ignore=left_out)
+
+
+def environment(tree: Path) -> Mapping[str, str]:
+    """In which the copy's modules are found before the installed ones, by services too."""
+    sources = [*sorted(tree.glob("libs/*/src")), *sorted(tree.glob("services/*/src")), tree / "tests"]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
+
+
+def command(defect: Defect, *, real: bool) -> list[str]:
+    if real:
+        return [sys.executable, "-m", "faults", "--short", "--seeds", "1", "--faults", defect.fault]
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *defect.tests]
+
+
+def run(tree: Path, defect: Defect, *, real: bool) -> tuple[int, str]:
+    ended = subprocess.run(
+        command(defect, real=real),
+        cwd=tree,
+        env=environment(tree),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def _row(*cells: object) -> None:
+    print("{:<22} {:<28} {:>8}  {}".format(*map(str, cells)), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos PLANTED=1", description=__doc__)
+    parser.add_argument("--real", action="store_true", help="faults on a real cluster instead of tests")
+    parser.add_argument("--only", default="", help="names of defects, parted by commas")
+    options = parser.parse_args()
+    wanted = [defect for defect in DEFECTS if not options.only or defect.name in options.only.split(",")]
+    with tempfile.TemporaryDirectory(prefix="equipoise-planted-") as folder:
+        clean, tree = Path(folder) / "clean", Path(folder) / "planted"
+        copy(clean)
+        try:
+            return _try(wanted, clean, tree, real=options.real)
+        except Misplaced as error:
+            print(f"a defect cannot be planted: {error}", file=sys.stderr)
+            return 2
+
+
+def _try(wanted: Iterable[Defect], clean: Path, tree: Path, *, real: bool) -> int:
+    _row("defect", "by", "seconds", "")
+    verdict = 0
+    for defect in wanted:
+        by = f"{defect.fault}, {defect.invariant}" if real else Path(defect.tests[0]).stem
+        shutil.rmtree(tree, ignore_errors=True)
+        shutil.copytree(clean, tree)
+        code, said = run(tree, defect, real=real)
+        if code != 0:
+            print(f"{said[-3000:]}\nwithout the defect the suite does not pass (exit code {code})", file=sys.stderr)
+            _row(defect.name, by, "", "unknown")
+            verdict = 2
+            continue
+        plant(tree, defect)
+        began = time.monotonic()
+        code, said = run(tree, defect, real=real)
+        caught = code == TESTS_FAILED and (not real or f"  {defect.invariant}: " in said)
+        _row(defect.name, by, f"{time.monotonic() - began:.1f}", "caught" if caught else "NOT CAUGHT")
+        if not caught:
+            print(said[-3000:], file=sys.stderr)
+            verdict = verdict or 1
+    return verdict
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,396 @@
+"""A real cluster, a real nats-server and real services as processes, with a proxy in which trouble is made.
+
+Services reach the API server and Prometheus through fault proxies; the harness does not. What is checked afterwards
+comes from the API server's audit log and from the bus.
+"""
+
+import asyncio
+import json
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import nats
+import yaml
+from faults import fleet
+from faults.recording import Recorder
+from faults.stand_ins import Measuring, Proposing, take_lease
+from nats.js.api import ConsumerConfig, DeliverPolicy
+
+from equipoise.binder.ledger_store import create_ledger
+from equipoise.contracts.messages import Outcome
+from equipoise.contracts.subjects import STREAMS, WORKERS, ServiceName
+from equipoise.runtime.bus import Bus, connect
+from equipoise.runtime.bus.reading import ACK_WAIT
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import Kube, connect_kube
+from equipoise.runtime.settings import Kubernetes, Nats
+from equipoise.runtime.streams import setup_streams
+from equipoise.testbed import configuration
+from equipoise.testbed.api import Api
+from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.fault_proxy import FaultProxy
+
+PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
+"""Each with an account of its own, so that proxy and audit log tell them apart."""
+
+INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)
+OUTCOMES = "EQUIPOISE_OUTCOME"
+PATIENCE = 60.0
+"""Seconds that something may take which should happen at once: the machine may be busy with other things."""
+
+
+class Inconclusive(Exception):
+    """The run says nothing: what should have happened before or beside the fault did not."""
+
+
+class Program:
+    """One process of a service, under its own name and health address."""
+
+    def __init__(self, rig: "Rig", service: ServiceName, number: int) -> None:
+        self.name = f"{service}-{number}"
+        self._rig = rig
+        self._service: ServiceName = service
+        self._port = rig.port(self.name)
+        self._pid = 0
+
+    @property
+    def log(self) -> Path:
+        return self._rig.cluster.log(self.name)
+
+    async def start(self, **own: Any) -> None:
+        """Until it is ready. `own` is more of its section of the configuration."""
+        rig = self._rig
+        file = rig.cluster.directory / f"{self.name}.yaml"
+        if self._service == "scorer":
+            own = {"listen": f"127.0.0.1:{rig.port(f'{self.name}-extender')}", **own}
+        document = fleet.document(
+            self._service,
+            kubeconfig=str(rig.kubeconfigs[self.name]),
+            nats=rig.cluster.nats_url,
+            prometheus=rig.prometheus.url,
+            health=f"127.0.0.1:{self._port}",
+            own=own,
+        )
+        file.write_text(yaml.safe_dump(document, sort_keys=False))
+        self._pid = rig.cluster.guard.start(
+            [sys.executable, "-m", f"equipoise.{self._service}"],
+            log=self.log,
+            environment={"EQUIPOISE_CONFIG": str(file)},
+        )
+        await rig.until(self._ready, f"{self.name} is ready")
+
+    async def _ready(self) -> bool:
+        code = self._rig.cluster.guard.exit_code(self._pid)
+        if code is not None:
+            raise Inconclusive(f"{self.name} ended with code {code}:\n{self.tail()}")
+        report = await self.readiness()
+        return report is not None and bool(report["ready"])
+
+    async def readiness(self) -> dict[str, Any] | None:
+        try:
+            async with self._rig.http.get(f"http://127.0.0.1:{self._port}/readyz") as answer:
+                report: dict[str, Any] = await answer.json(content_type=None)
+                return report
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return None
+
+    def send(self, number: int) -> None:
+        self._rig.cluster.guard.send(self._pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end: also of one that stands still."""
+        self._rig.cluster.guard.stop(self._pid, number=signal.SIGKILL)
+
+    @property
+    def runs(self) -> bool:
+        return bool(self._pid) and self._rig.cluster.guard.exit_code(self._pid) is None
+
+    def tail(self, lines: int = 8) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+
+class Rig:
+    """Made by `rig`. Faults do what they like with it, and leave it healed."""
+
+    def __init__(self, cluster: Cluster, clock: SystemClock) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.recorder = Recorder(clock, cluster.audit_log)
+        self.chance = random.Random(0)
+        self.kubeconfigs: dict[str, Path] = {}
+        self.tokens: dict[str, str] = {}
+        self.programs: dict[str, Program] = {}
+        self._ports: dict[str, int] = {}
+        self.proxy: FaultProxy
+        self.prometheus: FaultProxy
+        self.http: aiohttp.ClientSession
+        self.api: Api
+        self.kube: Kube
+        self.bus: Bus
+        self.measuring: Measuring
+        self.proposing: Proposing
+        self.since = clock.now()
+
+    def port(self, name: str) -> int:
+        """The same for the same name, however often it starts: a cluster has few."""
+        if name not in self._ports:
+            self._ports[name] = self.cluster.free_port()
+        return self._ports[name]
+
+    # Waiting
+
+    async def until(
+        self, condition: Callable[[], bool | Awaitable[bool]], what: str, *, seconds: float = PATIENCE
+    ) -> None:
+        """Raises Inconclusive when it does not come true in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            true = condition()
+            if true if isinstance(true, bool) else await true:
+                return
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"-- {name}\n{program.tail()}" for name, program in self.programs.items())
+                raise Inconclusive(f"not so after {seconds:g} s: {what}\n{tails}")
+            await asyncio.sleep(0.02)
+
+    async def evictions(self, more: int, *, seconds: float = PATIENCE) -> None:
+        """Until so many more are told of; whether they were, the checks ask the audit log."""
+        await self.ended(Outcome.EVICTED, more, seconds=seconds)
+
+    async def ended(self, outcome: Outcome, more: int, *, seconds: float = PATIENCE) -> None:
+        """Until so many more intents have come to that end."""
+        have = self.recorder.count(outcome)
+        what = f"{more} more intents {outcome.value}"
+        await self.until(lambda: self.recorder.count(outcome) >= have + more, what, seconds=seconds)
+
+    async def outcomes(self, more: int, *, seconds: float = PATIENCE) -> None:
+        """Until so many more intents are settled."""
+        have = len(self.recorder.settled)
+        await self.until(lambda: len(self.recorder.settled) >= have + more, f"{more} more outcomes", seconds=seconds)
+
+    async def all_settled(self, *, seconds: float = PATIENCE) -> None:
+        """Until no intent waits for its outcome; what still does then is for the checks to tell."""
+        with suppress(Inconclusive):
+            await self.until(lambda: not self.recorder.open(), "every intent has its outcome", seconds=seconds)
+
+    async def whole(self) -> None:
+        """Until every workload has its replicas ready again."""
+
+        async def back() -> bool:
+            sets = await self.api.request("GET", f"/apis/apps/v1/namespaces/{fleet.NAMESPACE}/statefulsets")
+            deployments = await self.api.request("GET", f"/apis/apps/v1/namespaces/{fleet.NAMESPACE}/deployments")
+            return all(
+                item["status"].get("readyReplicas", 0) == item["spec"]["replicas"]
+                for item in (*sets["items"], *deployments["items"])
+            )
+
+        await self.until(back, "all replicas are ready again")
+
+    # Programs
+
+    async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
+        """So many processes of a service, all ready."""
+        programs = [
+            self.programs.setdefault(f"{service}-{number}", Program(self, service, number)) for number in range(count)
+        ]
+        await asyncio.gather(*(program.start(**own) for program in programs))
+        return programs
+
+    def stop_programs(self) -> None:
+        for program in self.programs.values():
+            if program.runs:
+                program.kill()
+
+    # The bus
+
+    async def prepare_streams(self) -> None:
+        """As the installer does."""
+        await setup_streams(Nats(url=self.cluster.nats_url), intent_life=180)
+
+    async def empty_nats(self) -> None:
+        """Kill the server, start one with nothing in it, and install the streams anew."""
+        self.cluster.kill("nats-server")
+        shutil.rmtree(self.cluster.directory / "jetstream")
+        self.recorder.lost()
+        await asyncio.to_thread(self.cluster.restart, "nats-server")
+        await self.prepare_streams()
+        self.recorder.lost()
+        await self.until(lambda: self.bus.connected, "the harness is back on the bus")
+
+    async def renew_workers(self, *, ack_wait: float = ACK_WAIT) -> None:
+        """Forget who has which intent in hand: all that is not acknowledged is delivered again."""
+        async with self._jetstream() as streams:
+            info = await streams.consumer_info(INTENT_STREAM.name, WORKERS)
+            old = info.config
+            await streams.delete_consumer(INTENT_STREAM.name, WORKERS)
+            config = ConsumerConfig(
+                name=WORKERS,
+                durable_name=WORKERS,
+                filter_subject=old.filter_subject,
+                ack_policy=old.ack_policy,
+                ack_wait=ack_wait,
+                max_deliver=old.max_deliver,
+            )
+            await streams.add_consumer(INTENT_STREAM.name, config)
+
+    async def forget_outcomes(self) -> None:
+        """A descheduler learns from those of the last day, and would leave alone what the harness moved about."""
+        async with self._jetstream() as streams:
+            await streams.purge_stream(OUTCOMES)
+
+    async def queue_empty(self) -> None:
+        """Until no intent waits, or is in anyone's hands."""
+        async with self._jetstream() as streams:
+
+            async def empty() -> bool:
+                info = await streams.stream_info(INTENT_STREAM.name)
+                return bool(info.state.messages == 0)
+
+            await self.until(empty, "the queue of intents is empty")
+
+    async def _count_kept(self) -> None:
+        """How often each outcome stands in the stream."""
+        self.recorder.kept.clear()
+        async with self._jetstream() as streams:
+            config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
+            messages = await streams.subscribe("equipoise.eviction.outcome.>", ordered_consumer=True, config=config)
+            info = await streams.stream_info(OUTCOMES)
+            for _ in range(info.state.messages):
+                message = await messages.next_msg(timeout=5)
+                self.recorder.kept[json.loads(message.data)["intent_id"]] += 1
+            await messages.unsubscribe()
+
+    @asynccontextmanager
+    async def _jetstream(self) -> AsyncIterator[Any]:
+        client = await nats.connect(self.cluster.nats_url, max_reconnect_attempts=3)
+        try:
+            yield client.jetstream()
+        finally:
+            await client.close()
+
+    # A run
+
+    @asynccontextmanager
+    async def running(self, seed: int, name: str) -> AsyncIterator[None]:
+        """Traffic while it is entered; afterwards all is healed, settled and stopped."""
+        self.chance = random.Random(f"{seed} {name}")
+        self.proxy.reseed(seed)
+        await self.renew_workers()
+        await self.measuring.look()
+        self.measuring.hot = frozenset()
+        self.measuring.speaking = True
+        self.since = self.clock.now()
+        self.proposing = Proposing(
+            self.measuring, self.bus, self.clock, self.recorder, self.chance, f"{name}.{seed}.{int(self.since)}"
+        )
+        self.proposing.epoch = await take_lease(self.kube, fleet.OWN, self.clock, "faults")
+        proposing = asyncio.create_task(self.proposing.run())
+        try:
+            yield
+            if proposing.done():
+                proposing.result()
+        finally:
+            proposing.cancel()
+            self.proxy.heal()
+            self.prometheus.heal()
+            with suppress(asyncio.CancelledError):
+                await proposing
+        await self.all_settled()
+        self.stop_programs()
+        await self.whole()
+        await self._count_kept()
+
+
+@asynccontextmanager
+async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterator[Rig]:
+    """Some ten seconds until everything runs."""
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(binaries=binaries, nats=True, directory=directory))
+        made = Rig(cluster, clock)
+        certificates = cluster.directory / "certs"
+        made.proxy = await stack.enter_async_context(
+            FaultProxy(
+                cluster.url,
+                cluster.free_port(),
+                ca_file=cluster.ca_file,
+                cert_file=certificates / "apiserver.crt",
+                key_file=certificates / "apiserver.key",
+            )
+        )
+        made.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))
+        made.http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)))
+        made.api = await stack.enter_async_context(cluster.api())
+        await _populate(made)
+        connection = Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=fleet.OWN)
+        made.kube = await stack.enter_async_context(connect_kube(connection, "faults", clock, environment={}))
+        await create_ledger(made.kube, fleet.OWN, clock)
+        await made.prepare_streams()
+        made.bus = await stack.enter_async_context(connect(Nats(url=cluster.nats_url), "faults", clock=clock))
+        await made.recorder.listen(made.bus)
+        made.measuring = Measuring(made.kube, made.bus, clock)
+        measuring = asyncio.create_task(made.measuring.run())
+        try:
+            yield made
+        finally:
+            measuring.cancel()
+            with suppress(asyncio.CancelledError):
+                await measuring
+
+
+async def _populate(made: Rig) -> None:
+    cluster = made.cluster
+    await cluster.add_nodes(fleet.node_manifests())
+    await made.api.apply([*fleet.manifests(), *_accounts()])
+    await cluster.wait(
+        "/api/v1/pods",
+        lambda pods: sum(_ready(pod) for pod in pods["items"]) >= fleet.PODS,
+        what=f"{fleet.PODS} pods run",
+        timeout=PATIENCE,
+    )
+    for user in PROGRAMS:
+        token = (await cluster.service_account_token(fleet.OWN, user)).read_text()
+        file = cluster.directory / f"{user}.kubeconfig"
+        file.write_text(
+            configuration.kubeconfig(server=made.proxy.url, ca_file=str(cluster.ca_file), user=user, token=token)
+        )
+        made.kubeconfigs[user] = file
+        made.tokens[user] = token
+
+
+def _accounts() -> list[Mapping[str, Any]]:
+    """Each service by its own name in the audit log, and with every right: nothing but itself restrains it."""
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.OWN}},
+        *(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": fleet.OWN}}
+            for user in PROGRAMS
+        ),
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "equipoise-under-faults"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [
+                {
+                    "kind": "Group",
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "name": f"system:serviceaccounts:{fleet.OWN}",
+                }
+            ],
+        },
+    ]
+
+
+def _ready(pod: Mapping[str, Any]) -> bool:
+    conditions = {condition["type"]: condition["status"] for condition in pod["status"].get("conditions", [])}
+    return conditions.get("Ready") == "True"

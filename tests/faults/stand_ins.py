@@ -1,0 +1,276 @@
+"""What the harness says in place of a collector and of a descheduler, so that there is traffic of every kind."""
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from faults.fleet import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
+from faults.history import HARNESS
+from faults.recording import Recorder
+
+from equipoise.contracts import objects, subjects
+from equipoise.contracts.messages import (
+    EvictionIntent,
+    LeaseEpoch,
+    NodePlacement,
+    NodeUtilization,
+    PlacedPod,
+    Resources,
+    UtilizationCycle,
+    WindowUsage,
+)
+from equipoise.contracts.workload import Workload
+from equipoise.runtime.bus import Bus, BusError, Refused
+from equipoise.runtime.clock import Clock
+from equipoise.runtime.kube import NODES, PODS, Kube, KubeError
+from equipoise.runtime.lease import DESCHEDULER_LEASE
+
+GIB = 2.0**30
+PERIOD = 0.5
+"""Seconds between two looks at the cluster."""
+
+
+class Measuring:
+    """A collector that reads placement from the API server and invents usage: what it says is as true as it is told to.
+
+    `hot` are the nodes whose pods use a lot.
+    """
+
+    def __init__(self, kube: Kube, bus: Bus, clock: Clock) -> None:
+        self._kube = kube
+        self._bus = bus
+        self._clock = clock
+        self._epoch = round(clock.now() * 1000)
+        self._sequence = 0
+        self.hot: frozenset[str] = frozenset()
+        self.speaking = True
+        self.pods: list[objects.Pod] = []
+        """All that have a node, as seen last."""
+
+        self.looked_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.look()
+                if self.speaking:
+                    await self._speak()
+            except (KubeError, BusError):
+                pass  # the harness breaks both on purpose
+            await asyncio.sleep(PERIOD)
+
+    def renew(self) -> None:
+        """Takes over from a collector that spoke meanwhile."""
+        self._epoch = round(self._clock.now() * 1000)
+
+    async def look(self) -> None:
+        looked_at = self._clock.now()
+        self.pods = [pod for pod in await self._kube.list(PODS) if pod.spec.node_name]
+        self.looked_at = looked_at
+
+    async def _speak(self) -> None:
+        now = self._clock.now()
+        nodes = await self._kube.list(NODES)
+        self._sequence += 1
+        messages: list[tuple[str, msgspec.Struct]] = []
+        for node in nodes:
+            pods = [pod for pod in self.pods if pod.spec.node_name == node.metadata.name]
+            messages.append(
+                (subjects.node_utilization(node.metadata.name), self._utilization(node.metadata, pods, now))
+            )
+            messages.append((subjects.node_placement(node.metadata.name), self._placement(node.metadata, pods, now)))
+        cycle = UtilizationCycle(
+            shard="all",
+            cycle=self._sequence,
+            expected=len(nodes),
+            fresh=len(nodes),
+            queried_at=now,
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+        await self._bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
+
+    def _utilization(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
+        each = Resources(cpu=0.9 if node.name in self.hot else 0.15, memory=GIB)
+        usage = {pod.metadata.uid: each for pod in pods}
+        mean = Resources(cpu=0.1 + sum(used.cpu or 0.0 for used in usage.values()), memory=GIB * (1 + len(usage)))
+        return NodeUtilization(
+            node=node.name,
+            uid=node.uid,
+            base=Resources(cpu=CORES, memory=MEMORY),
+            sampled_at=now,
+            queried_at=now,
+            windows={"5m": WindowUsage(sampled_at=now, mean=mean)},
+            pods=usage,
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+
+    def _placement(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+        return NodePlacement(
+            node=node.name,
+            uid=node.uid,
+            labels=dict(node.labels),
+            ready=True,
+            ready_since=now - 3_600,
+            created_at=now - 3_600,
+            allocatable=Resources(cpu=CORES, memory=MEMORY),
+            capacity=Resources(cpu=CORES, memory=MEMORY),
+            pods=[
+                PlacedPod(
+                    uid=pod.metadata.uid,
+                    namespace=pod.metadata.namespace,
+                    name=pod.metadata.name,
+                    workload=workload(pod),
+                    # Long ago: its usage is what it is from the first moment, so nothing is to be corrected.
+                    placed_at=now - 3_600,
+                    running_since=now - 3_600,
+                    terminating=pod.metadata.deletion_timestamp is not None,
+                    requests=Resources(cpu=0.1, memory=GIB / 8),
+                )
+                for pod in pods
+            ],
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+
+
+def workload(pod: objects.Pod) -> Workload:
+    name = workload_of(pod.metadata.name)
+    kind = "StatefulSet" if name == STATEFUL else "DaemonSet" if name == "agent" else "Deployment"
+    return Workload(kind=kind, group="apps", namespace=pod.metadata.namespace, name=name)
+
+
+class Proposing:
+    """A descheduler that knows no restraint: it proposes whatever runs, now and then what must never go.
+
+    `mix` are shares of intents that are wrong on purpose: another pod's UID, an old sample, a life that is over.
+    """
+
+    def __init__(
+        self, measuring: Measuring, bus: Bus, clock: Clock, recorder: Recorder, chance: random.Random, name: str
+    ) -> None:
+        self._measuring = measuring
+        self._bus = bus
+        self._clock = clock
+        self._recorder = recorder
+        self._chance = chance
+        self._name = name
+        self._count = 0
+        self.epoch: LeaseEpoch | None = None
+        """In whose name; None: nobody's, so nothing is said."""
+
+        self.epoch_held = True
+        self.life = 12.0
+        self.open_at_once = 6
+        self.only: tuple[str, ...] = ()
+        """Workloads; empty: all."""
+
+        self.mix: Mapping[str, float] = {
+            "uid": 0.04,
+            "stale": 0.04,
+            "expired": 0.04,
+            "protected": 0.06,
+            "blocked": 0.06,
+        }
+
+    async def run(self) -> None:
+        """Until cancelled: a few intents are under way at any time."""
+        while True:
+            if self.epoch is not None and len(self._recorder.open()) < self.open_at_once:
+                await self.propose()
+            await asyncio.sleep(0.03)
+
+    async def propose(self, count: int = 1) -> list[EvictionIntent]:
+        """Says so many intents; those that the stream took."""
+        said = []
+        for _ in range(count):
+            intent = self._intent()
+            if intent is not None and await self.say(intent):
+                said.append(intent)
+        return said
+
+    async def say(self, intent: EvictionIntent) -> bool:
+        self._recorder.say(intent, epoch_held=self.epoch_held)
+        subject = subjects.eviction_intent(intent.namespace, intent.pod)
+        try:
+            await self._bus.publish(subject, intent, message_id=intent.id)
+        except Refused:
+            self._recorder.unsay(intent.id)
+            return False
+        except BusError:
+            self._recorder.not_answered_for(intent.id)
+            return False
+        except asyncio.CancelledError:
+            self._recorder.not_answered_for(intent.id)
+            raise
+        return True
+
+    def _intent(self) -> EvictionIntent | None:
+        chance = self._chance
+        kind = chance.choices(("plain", *self.mix), (1.0 - sum(self.mix.values()), *self.mix.values()), k=1)[0]
+        pods = [pod for pod in self._measuring.pods if self._meant(pod, kind)]
+        if not pods or self.epoch is None:
+            return None
+        pod = chance.choice(pods)
+        now = self._clock.now()
+        self._count += 1
+        decided_at = now - self.life - 2 if kind == "expired" else now
+        target = chance.choice([name for name in self._targets() if name != pod.spec.node_name])
+        return EvictionIntent(
+            id=f"{self._name}.{self._count}",
+            pod_uid="00000000-0000-0000-0000-000000000000" if kind == "uid" else pod.metadata.uid,
+            namespace=pod.metadata.namespace,
+            pod=pod.metadata.name,
+            node=pod.spec.node_name,
+            workload=workload(pod),
+            strategy=HARNESS,
+            reason=f"fault injection ({kind})",
+            sampled_at=now - 60 if kind == "stale" else min(self._measuring.looked_at, decided_at),
+            decided_at=decided_at,
+            expires_at=decided_at + self.life,
+            relief=Resources(cpu=0.15, memory=GIB),
+            target=target,
+            epoch=self.epoch,
+        )
+
+    def _targets(self) -> list[str]:
+        return sorted({pod.spec.node_name for pod in self._measuring.pods})
+
+    def _meant(self, pod: objects.Pod, kind: str) -> bool:
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase != "Running":
+            return False
+        name = workload_of(pod.metadata.name)
+        if self.only:
+            return name in self.only
+        if kind == "protected":
+            return name not in (*MOVABLE, STATEFUL, PINNED, TWICE)
+        if kind == "blocked":
+            return name in (PINNED, TWICE)
+        return pod.metadata.namespace == NAMESPACE and name in (*MOVABLE, STATEFUL)
+
+
+async def take_lease(kube: Kube, namespace: str, clock: Clock, holder: str) -> LeaseEpoch:
+    """Takes the descheduler's Lease by force, as the next leader; nobody of ours renews it."""
+    from equipoise.runtime.kube import LEASES, NotFound
+
+    spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=1)
+    try:
+        lease = await kube.get(LEASES, DESCHEDULER_LEASE, namespace)
+    except NotFound:
+        metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=namespace)
+        lease = await kube.create(LEASES, objects.Lease(metadata=metadata, spec=spec))
+    else:
+        spec = msgspec.structs.replace(spec, lease_transitions=lease.spec.lease_transitions + 1)
+        lease = await kube.replace(LEASES, msgspec.structs.replace(lease, spec=spec))
+    return epoch_of(lease)
+
+
+def epoch_of(lease: objects.Lease) -> LeaseEpoch:
+    return LeaseEpoch(
+        lease_uid=lease.metadata.uid,
+        transitions=lease.spec.lease_transitions,
+        holder=lease.spec.holder_identity,
+    )
