@@ -18,6 +18,7 @@ from equipoise.contracts.settings import Marks, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.days import Days
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.selection import Requirement, Selector
 from equipoise.descheduler.strategies.level_day import LevelDay
 
 HOURS = np.arange(SLOTS)
@@ -107,6 +108,21 @@ def test_a_verdict_tells_the_hour_that_is_worst() -> None:
 
     assert verdict.state == "hot"
     assert verdict.why.endswith("most in cpu at 12:00 UTC: 90.0% where the fleet has 45.0%")
+
+
+def test_nodes_outside_the_pool_do_not_count() -> None:
+    """A third node that idles changes nothing, and takes nobody."""
+    world = by_day_and_by_night()
+    world.node("elsewhere")
+    pool = Selector(
+        match_expressions=(Requirement(key="kubernetes.io/hostname", operator="In", values=("day", "night")),)
+    )
+    strategy = LevelDay(node_selector=pool)
+    plan = strategy.plan(world.fleet(), {"day", "night", "elsewhere"})
+
+    assert {verdict.node for verdict in strategy.verdicts(world.fleet())} == {"day", "night"}
+    assert plan.moves == LevelDay().plan(by_day_and_by_night().fleet(), {"day", "night"}).moves
+    assert "elsewhere" in {move.target for move in LevelDay().plan(world.fleet(), {"day", "night"}).moves}
 
 
 def test_only_nodes_that_were_hot_for_long_enough_lose_pods() -> None:

@@ -26,6 +26,7 @@ from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Plan
 from equipoise.descheduler.loads import MEASURED, Array, Flags
 from equipoise.descheduler.planning import Draft, name_of_pod
 from equipoise.descheduler.projection import Projection
+from equipoise.descheduler.selection import Selector
 
 _CELLS = 4_000_000
 """Pods times nodes that a plan looks at: in a big fleet the worst nodes are levelled first."""
@@ -56,6 +57,9 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     windows: tuple[str, ...] = ()
     """What counts as the present; the first one predicts. Default: the shortest."""
 
+    node_selector: Selector = Selector()
+    """The pool that is levelled: other nodes neither give nor take, and do not count."""
+
     tolerance: Percent = 3.0
     """A node is hot when its day lies so many points above the fleet's: root mean square over hours and resources."""
 
@@ -84,9 +88,13 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         return self.windows or (fleet.windows[0],)
 
     def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
-        """Every node as hot, idle, between or unknown, with its load over the first window."""
+        """Every node of the pool as hot, idle, between or unknown, with its load over the first window."""
         picture = _Picture(self, fleet, Projection(fleet, self.windows_of(fleet)[0]))
-        return [picture.verdict(place) for place in range(len(fleet.nodes))]
+        return [picture.verdict(place) for place, node in enumerate(fleet.nodes) if self.takes(node)]
+
+    def takes(self, node: FleetNode) -> bool:
+        """Is the node of the pool?"""
+        return self.node_selector.takes(node.fit.labels)
 
     def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
         """The moves that level most, from hot nodes among `abnormal`, best first; and what makes room for them."""
@@ -134,7 +142,8 @@ class _Picture:
         """nodes × resources × (slots and the present)."""
         used = np.full((len(self.fleet.nodes), len(RESOURCES), SLOTS + 1), np.nan)
         for place, node in enumerate(self.fleet.nodes):
-            day = None if node.unknown or self.fleet.days is None else self.fleet.days.of_node(node.name)
+            closed = node.unknown or not self._strategy.takes(node)
+            day = None if closed or self.fleet.days is None else self.fleet.days.of_node(node.name)
             if day is not None:
                 used[place, :, :SLOTS] = day
                 used[place, :, SLOTS] = projection.amounts[place, : len(RESOURCES)]
