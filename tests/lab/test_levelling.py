@@ -15,6 +15,7 @@ from equipoise.contracts.messages import (
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
 from equipoise.lab.levelling import Levelling, paced
 
 NOW = 1_800_000_000.0
@@ -26,7 +27,7 @@ BASE = Resources(cpu=8.0, memory=32 * GIB)
 ROOMY = Limits(evictions_per_cluster=EvictionsPerCluster(most=20))
 """A hundredth of four pods is one."""
 
-EAGER = DeschedulerSettings(consecutive_abnormalities=1, max_intents_per_node=2)
+EAGER = DeschedulerSettings(consecutive_abnormalities=1, max_intents_per_node=2, strategies=(LowNodeLoad(),))
 
 
 class Fleet:

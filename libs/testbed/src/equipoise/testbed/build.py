@@ -82,6 +82,16 @@ PROMETHEUS = Module(
     link="-s -w -X github.com/prometheus/common/version.Version=3.15.0",
 )
 MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS)
+DESCHEDULER = Module(
+    source=SOURCES / "descheduler",
+    package="sigs.k8s.io/descheduler/cmd/descheduler",
+    programs={"descheduler": (0, 36)},
+    link="-s -w "
+    "-X sigs.k8s.io/descheduler/pkg/version.version=v0.36.0 "
+    # Even for plain HTTP it reads a pod's CA file, at an absolute path: here from the folder that it is started in.
+    "-X sigs.k8s.io/descheduler/pkg/descheduler/client.K8sPodCAFilePath=ca.crt",
+)
+"""The upstream descheduler: no part of a cluster, so `build` leaves it out, and only who compares with it builds it."""
 
 
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path:

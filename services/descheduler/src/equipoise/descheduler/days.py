@@ -1,12 +1,12 @@
 """The day that lies before pods and nodes: the daily profiles of their workloads, added up."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from equipoise.contracts.day import SLOTS, Day, beyond_pods
-from equipoise.contracts.load import RESOURCES, amounts
+from equipoise.contracts.load import amounts
 from equipoise.contracts.messages import NodeUtilization, Resources
 from equipoise.contracts.workload import Workload
 
@@ -51,14 +51,21 @@ def node_day(workloads: WorkloadDays, heard: NodeUtilization, parts: Iterable[Pa
     A part of unknown usage adds nothing: what it uses counts as beyond the pods.
     """
     whole: list[Day] = []
-    flat: list[list[float]] = []
+    flat: list[Resources] = []
     for workload, usage in parts:
         day = workloads.get(workload) if workload is not None else None
         if day is None:
-            flat.append(amounts(usage))
+            flat.append(usage)
         else:
             whole.append(day)
-    beyond = beyond_pods(heard) + _sum_of_known(np.array(flat).reshape(-1, len(RESOURCES)))
+    return sum_of_days(heard, whole, flat)
+
+
+def sum_of_days(heard: NodeUtilization, whole: Sequence[Day], flat: Sequence[Resources]) -> Day:
+    """As `node_day`, of parts with a day of their own and of those that go on as they are."""
+    beyond = beyond_pods(heard)
+    if flat:
+        beyond = beyond + _sum_of_known(np.array([amounts(usage) for usage in flat]))
     if not whole:
         return np.repeat(beyond[:, np.newaxis], SLOTS, axis=1)
     total: Day = beyond[:, np.newaxis] + _sum_of_known(np.array(whole))
@@ -66,7 +73,7 @@ def node_day(workloads: WorkloadDays, heard: NodeUtilization, parts: Iterable[Pa
 
 
 def _sum_of_known(parts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Over the first axis, without the parts of which anything is unknown. Asked of all at once: it is asked often."""
+    """Over the first axis, without the parts of which anything is unknown."""
     total: npt.NDArray[np.float64] = parts.sum(axis=0)
     if np.isnan(total).any():
         unknown = np.isnan(parts.reshape(len(parts), -1)).any(axis=1)

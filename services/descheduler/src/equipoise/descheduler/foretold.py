@@ -7,7 +7,7 @@ from equipoise.contracts.day import Day, workload_day
 from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.assumptions import Assumptions
-from equipoise.descheduler.days import Days, Part, node_day
+from equipoise.descheduler.days import Days, Part, sum_of_days
 from equipoise.descheduler.flights import Flights
 from equipoise.descheduler.picture import Picture
 
@@ -17,20 +17,20 @@ class _WorkloadDays(Mapping[Workload, Day]):
 
     def __init__(self, said: Mapping[Workload, WorkloadUtilization]) -> None:
         self._said = said
-        self._days: dict[Workload, Day | None] = {}
+        self._days: dict[Workload | None, Day | None] = {}
 
     def __getitem__(self, workload: Workload) -> Day:
-        day = self.get(workload)
+        day: Day | None = self.get(workload)
         if day is None:
             raise KeyError(workload)
         return day
 
-    def get(self, workload: Workload, default: Any = None) -> Any:
+    def get(self, workload: Workload | None, default: Any = None) -> Any:
         """Asked of every pod, and what a mapping brings along asks twice and raises between."""
         try:
             day = self._days[workload]
         except KeyError:
-            day = self._days[workload] = workload_day(self._said.get(workload))
+            day = self._days[workload] = workload_day(self._said.get(workload)) if workload is not None else None
         return default if day is None else day
 
     def __iter__(self) -> Iterator[Workload]:
@@ -72,11 +72,22 @@ def days_of(
         heard = nodes.get(node)
         if heard is None:
             return None
-        staying: list[Part] = [
-            (workload, usage_of(node, uid, workload, Resources()))
-            for uid, workload in picture.staying(node)
-            if uid not in leaving
-        ]
-        return node_day(days, heard, [*staying, *coming.get(node, ())])
+        whole: list[Day] = []
+        flat: list[Resources] = []
+        # What a pod uses now is looked up for those alone that have no day: of all pods it takes long.
+        for uid, workload in picture.staying(node):
+            if uid not in leaving:
+                day = days.get(workload)
+                if day is None:
+                    flat.append(usage_of(node, uid, workload, Resources()))
+                else:
+                    whole.append(day)
+        for workload, usage in coming.get(node, ()):
+            day = days.get(workload)
+            if day is None:
+                flat.append(usage)
+            else:
+                whole.append(day)
+        return sum_of_days(heard, whole, flat)
 
     return Days(days, of_node)

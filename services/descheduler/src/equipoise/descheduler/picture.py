@@ -91,7 +91,7 @@ class Picture:
         self._now = now
         self._by_uid = {flight.pod_uid: flight for flight in remembered.flights.values()}
         self._fits = {pod.metadata.uid: self._fit(pod) for pod in watched.pods}
-        self._workloads: dict[tuple[str, OwnerReference | None], Workload | None] = {}
+        self._workloads: dict[tuple[str, int], Workload | None] = {}
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
@@ -122,11 +122,13 @@ class Picture:
         return msgspec.structs.replace(known, volume_nodes=volume_nodes) if volume_nodes else known
 
     def _workload_of(self, pod: Pod) -> Workload | None:
-        """Finding it takes longer than anything else about a pod; those of one controller share it."""
-        key = pod.metadata.namespace, pod.metadata.controller
-        if key not in self._workloads:
-            self._workloads[key] = self._watched.workload_of(pod)
-        return self._workloads[key]
+        """Finding it takes longer than anything else about a pod. Those of one controller share the list of owners."""
+        key = pod.metadata.namespace, id(pod.metadata.owner_references)
+        try:
+            return self._workloads[key]
+        except KeyError:
+            workload = self._workloads[key] = self._watched.workload_of(pod)
+            return workload
 
     def _requests_of(self, pod: Pod) -> Amounts:
         return self._fits[pod.metadata.uid].requests

@@ -1,0 +1,102 @@
+"""The upstream descheduler beside a cluster, levelling by what Prometheus says: its policy and its process."""
+
+import asyncio
+import base64
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from equipoise.testbed.api import ApiError
+from equipoise.testbed.build import DESCHEDULER, build_module, default_cache
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.progress import Progress
+
+SECRET = {"namespace": "kube-system", "name": "prometheus-token"}
+
+
+def build_descheduler() -> Path:
+    """The program; some minutes of two cores when it was never built."""
+    with Progress() as progress:
+        return build_module(DESCHEDULER, cache=default_cache(), progress=progress) / "descheduler"
+
+
+def prometheus_policy(
+    *,
+    prometheus_url: str,
+    query: str,
+    low: float,
+    high: float,
+    deviation: bool,
+    evictions_per_node: int,
+    excluded_namespaces: Sequence[str],
+) -> dict[str, Any]:
+    """LowNodeUtilization by one Prometheus query, whose samples are loads (0..1) labelled `instance` with the node.
+
+    `low` and `high` are percent, or points below and above the mean with `deviation`. A node loses at most
+    `evictions_per_node` pods per cycle. Source: sigs.k8s.io/descheduler v0.36, docs of LowNodeUtilization.
+    """
+    arguments = {
+        "useDeviationThresholds": deviation,
+        "thresholds": {"MetricResource": low},
+        "targetThresholds": {"MetricResource": high},
+        "metricsUtilization": {"source": "Prometheus", "prometheus": {"query": query}},
+        "evictableNamespaces": {"exclude": list(excluded_namespaces)},
+        "evictionLimits": {"node": evictions_per_node},
+    }
+    return {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerPolicy",
+        "metricsProviders": [
+            {
+                "source": "Prometheus",
+                "prometheus": {"url": prometheus_url, "authToken": {"secretReference": SECRET}},
+            }
+        ],
+        "profiles": [
+            {
+                "name": "level",
+                "pluginConfig": [
+                    {"name": "DefaultEvictor", "args": {"nodeFit": True}},
+                    {"name": "LowNodeUtilization", "args": arguments},
+                ],
+                "plugins": {"balance": {"enabled": ["LowNodeUtilization"]}},
+            }
+        ],
+    }
+
+
+async def start_descheduler(cluster: Cluster, program: Path, policy: dict[str, Any], *, interval: float) -> int:
+    """A descheduler of this policy that runs every `interval` seconds; its pid. It ends with the cluster.
+
+    Its log is `descheduler.log` among the cluster's.
+    """
+    # It refuses to ask Prometheus without a token, whether or not Prometheus wants one.
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": SECRET}
+    token = {"data": {"prometheusAuthToken": base64.b64encode(b"unused").decode()}}
+    async with cluster.api() as api:
+        try:
+            await api.request("POST", f"/api/v1/namespaces/{SECRET['namespace']}/secrets", secret | token)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+    return await asyncio.to_thread(_start, cluster, program, policy, interval)
+
+
+def _start(cluster: Cluster, program: Path, policy: dict[str, Any], interval: float) -> int:
+    directory = cluster.directory / "descheduler"
+    directory.mkdir(exist_ok=True)
+    shutil.copy(cluster.ca_file, directory / "ca.crt")
+    (directory / "policy.json").write_text(json.dumps(policy, indent=1))
+    argv: list[str | Path] = [
+        program,
+        f"--policy-config-file={directory / 'policy.json'}",
+        f"--kubeconfig={cluster.kubeconfig}",
+        f"--descheduling-interval={round(interval * 1000)}ms",
+        "--secure-port=0",
+        "--client-connection-qps=500",  # as for the other parts: its own 5 a second would slow down short cycles
+        "--client-connection-burst=1000",
+        "-v=3",
+    ]
+    return cluster.guard.start(argv, log=cluster.log("descheduler"), directory=directory)

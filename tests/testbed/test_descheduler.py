@@ -1,0 +1,53 @@
+"""The upstream descheduler can be built, and nobody builds it who does not ask for it."""
+
+import re
+
+from equipoise.testbed.build import DESCHEDULER, MODULES
+from equipoise.testbed.descheduler import prometheus_policy
+
+
+def test_its_version_is_pinned_and_sealed() -> None:
+    """The Go module names one version, whose content go.sum vouches for, and the binary calls itself by it."""
+    module = (DESCHEDULER.source / "go.mod").read_text()
+    pinned = re.search(r"^\s*sigs\.k8s\.io/descheduler (v0\.36\.\d+)", module, re.MULTILINE)
+
+    assert pinned is not None
+    assert f"tool {DESCHEDULER.package}\n" in module
+    sums = (DESCHEDULER.source / "go.sum").read_text().splitlines()
+    assert any(line.startswith(f"sigs.k8s.io/descheduler {pinned[1]} h1:") for line in sums)
+    assert f"version.version={pinned[1]} " in DESCHEDULER.link
+
+
+def test_a_cluster_is_built_without_it() -> None:
+    """It takes minutes to build, and only a benchmark wants it."""
+    assert DESCHEDULER not in MODULES
+
+
+def test_it_reads_no_file_of_the_machine() -> None:
+    """The CA file that it insists on lies where it is started, not under /var/run of the machine."""
+    path = re.search(r"client\.K8sPodCAFilePath=(\S+)", DESCHEDULER.link)
+
+    assert path is not None
+    assert not path[1].startswith("/")
+
+
+def test_the_policy_knows_one_resource() -> None:
+    """With Prometheus as its source the descheduler accepts thresholds of nothing but `MetricResource`."""
+    policy = prometheus_policy(
+        prometheus_url="http://prometheus:9090",
+        query="load",
+        low=45,
+        high=65,
+        deviation=False,
+        evictions_per_node=2,
+        excluded_namespaces=["payments"],
+    )
+
+    configured = {entry["name"]: entry["args"] for entry in policy["profiles"][0]["pluginConfig"]}
+    arguments = configured["LowNodeUtilization"]
+    assert {"MetricResource": 45} == arguments["thresholds"]
+    assert {"MetricResource": 65} == arguments["targetThresholds"]
+    assert {"node": 2} == arguments["evictionLimits"]
+    assert {"exclude": ["payments"]} == arguments["evictableNamespaces"]
+    assert ["LowNodeUtilization"] == policy["profiles"][0]["plugins"]["balance"]["enabled"]
+    assert configured["DefaultEvictor"] == {"nodeFit": True}
