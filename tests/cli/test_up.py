@@ -30,6 +30,7 @@ QUICK: dict[str, Any] = {
         "windows": [{"name": "15m", "length": "4s", "refreshPeriod": "1s"}],
         "coverage": {"nodeSettling": "1s"},
     },
+    "protection": {"replicasSettling": "1s"},
     "collector": {"profile": {"enabled": False}},
     "descheduler": {"interval": "1s", "consecutiveAbnormalities": 2, "warmUp": "1s"},
 }

@@ -554,7 +554,7 @@ FAULTS: Mapping[str, Fault] = {
     for fault in (
         _fault(killed_binders, 20, 10),
         _fault(three_binders, 20, 10),
-        _fault(redelivered, 15, 6),
+        _fault(redelivered, 10, 6),
         _fault(delayed, 20, 10),
         _fault(rehearsed, 20, 1),
         _fault(paused, 20, 10),

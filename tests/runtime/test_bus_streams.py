@@ -43,7 +43,7 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
     assert streams["EQUIPOISE_UTILIZATION"].max_age == 1_800
     assert streams["EQUIPOISE_PLACEMENT"].max_age == 0
     assert streams["EQUIPOISE_OUTCOME"].max_bytes == 256 * 2**20
-    assert (binder.config.ack_wait, binder.config.max_deliver) == (60, 5)
+    assert (binder.config.ack_wait, binder.config.max_deliver) == (60, 10)
     assert not binder.config.backoff
 
 
