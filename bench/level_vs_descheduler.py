@@ -84,7 +84,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """Of Equipoise; with the scorer among them kube-scheduler asks it."""
 
     strategy: Document = {}
-    """Equipoise's low_node_load; empty: its defaults."""
+    """Equipoise's low_node_load, alone; empty: every default, the strategies' too."""
 
     descheduler: tuple[str, float, float, bool, int] | None = None
     """A row of GRID."""
@@ -329,7 +329,8 @@ class Run:
         """
         factor = EQUIPOISE_INTERVAL / self.interval
         health = {service: {"health": f"127.0.0.1:{ports[service]}"} for service in SERVICES}
-        strategies = [{"name": "low_node_load", **self.contender.strategy}]
+        strategy = self.contender.strategy
+        chosen = {"strategies": [{"name": "low_node_load", **strategy}]} if strategy else {}
         excluded = ["kube-system", "kube-public", "kube-node-lease", "equipoise-system", EXCLUDED_NAMESPACE]
         return {
             "apiVersion": "equipoise.dev/v1alpha1",
@@ -341,7 +342,7 @@ class Run:
             "collector": health["collector"] | {"prometheus": {"url": self.cluster.prometheus_url}},
             "annotator": health["annotator"],
             "scorer": health["scorer"] | {"listen": f"127.0.0.1:{ports['extender']}"},
-            "descheduler": health["descheduler"] | {"strategies": strategies},
+            "descheduler": health["descheduler"] | chosen,
             "binder": health["binder"] | {"evict": True},
         }
 
