@@ -183,17 +183,24 @@ def test_once_the_room_is_there_the_second_moves() -> None:
     assert [(move.pod.node, move.target, move.makes_room_for) for move in plan.moves] == [("hot", "cool", "")]
 
 
-def test_a_pod_of_unknown_usage_stays() -> None:
-    """Neither its profile nor a measurement says what it uses."""
+@pytest.mark.parametrize("profiled", [False, True])
+def test_a_pod_of_unknown_usage_stays(profiled: bool) -> None:
+    """Whether its workload has a profile or not: nobody has measured the pod itself. The others move all the same."""
     world = by_day_and_by_night()
-    fleet = world.fleet(days=Days({}, world.day))
-    unknown = [
-        msgspec.structs.replace(node, pods=[msgspec.structs.replace(pod, usage=Resources()) for pod in node.pods])
+    profiles = {workload: day for workload, day in world.days.items() if profiled or workload.name != "app-day-0"}
+    fleet = world.fleet(days=Days(profiles, world.day))
+    nodes = [
+        msgspec.structs.replace(
+            node,
+            pods=[msgspec.structs.replace(pod, usage=Resources()) if pod.name == "day-0" else pod for pod in node.pods],
+        )
         for node in fleet.nodes
     ]
-    plan = BY_PROFILES.plan(msgspec.structs.replace(fleet, nodes=unknown), {"day", "night"})
+    plan = BY_PROFILES.plan(msgspec.structs.replace(fleet, nodes=nodes), {"day", "night"})
 
-    assert not plan.moves
+    assert plan.moves
+    assert "day-0" not in {move.pod.name for move in (*plan.moves, *plan.later)}
+    assert [entry.why for entry in plan.refused if entry.pod == "shop/day-0"] == ["its usage is not known"]
 
 
 def test_without_any_day_nothing_is_known() -> None:
@@ -245,6 +252,21 @@ def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
         days[move.target] = days[move.target] + day
     for move in plan.moves:
         assert (days[move.target] <= ceiling + 1e-9).all()
+
+
+@pytest.mark.parametrize(("high", "reach", "goes"), [(50, 0, False), (60, 0, True), (50, 20, True)])
+def test_a_target_that_would_be_too_high_in_some_hour_is_none(high: float, reach: float, goes: bool) -> None:
+    """By day it idles; at night it would come to 55 %, where the hot node has 30 % and the fleet 37.5 %."""
+    world = World()
+    world.node("hot")
+    world.node("idle by day")
+    for number in range(3):
+        world.pod(f"hot-{number}", "hot", 3.0 * BY_DAY + 1.0 * BY_NIGHT)
+    world.pod("at-night", "idle by day", 4.5 * BY_NIGHT)
+    fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    plan = LevelDay(reach=reach, make_room=False).plan(fleet, {"hot"})
+
+    assert bool(plan.moves) is goes
 
 
 def _cpu(world: World, node: FleetNode) -> Any:
