@@ -15,12 +15,9 @@ import numpy.typing as npt
 
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.fleet import MovablePod
-from equipoise.descheduler.loads import Array, Flags
+from equipoise.descheduler.loads import REQUEST_TOLERANCE, Array, Flags
 
 Places = npt.NDArray[np.int64]
-
-_TINY = np.array([1e-9, 1.0, 0.0])
-"""Cores, bytes and pods that a request may be short of: requests are sums of decimal fractions."""
 
 _BLOCK = 64
 """Pods that are looked at together: what is worked out for all nodes then stays in the processor's cache."""
@@ -168,13 +165,7 @@ class DayTable:
         at = np.ix_(seconds, there)
         alone = np.where(self._shut[at], -np.inf, self._gain[at])
         gains = alone + self._best_gain[firsts]
-        # Who has room already and levels by coming needs nobody to leave.
-        needless = alone > 0
-        for column, asked in enumerate(self._asks[seconds].T):
-            room = self._room[there, column] + _TINY[column]
-            gains[asked[:, np.newaxis] > room + self._asks[firsts, column]] = -np.inf
-            needless &= asked[:, np.newaxis] <= room
-        gains[needless] = -np.inf
+        gains[self._pointless(seconds, there, self._asks[firsts], alone)] = -np.inf
         gains[self._workload[seconds][:, np.newaxis] == self._workload[firsts]] = -np.inf
         # What both use in the same hours counts once more where one takes the other's place.
         back = np.nonzero(np.isfinite(gains) & (self._best[firsts] == self.home[seconds][:, np.newaxis]))
@@ -223,13 +214,21 @@ class DayTable:
             common = 2.0 * weight * np.outer(np.sqrt(self._squares[seconds, resource]), sizes[:, resource])
             bound += common / self.base[targets, resource] ** 2
             bound += np.where(back[homes], common / self.base[homes, resource, np.newaxis] ** 2, 0.0)
-        needless = alone > 0
-        for column, each in enumerate(self._asks[seconds].T):
-            room = self._room[targets, column] + _TINY[column]
-            bound[each[:, np.newaxis] > room + asked[:, column]] = -np.inf
-            needless &= each[:, np.newaxis] <= room
-        likely = (bound > least - _ROUNDING) & ~needless
+        likely = (bound > least - _ROUNDING) & ~self._pointless(seconds, targets, asked, alone)
         return seconds[likely.any(axis=1)], firsts[likely.any(axis=0)[place]]
+
+    def _pointless(self, seconds: Places, nodes: Places, freed: Array, alone: Array) -> Flags:
+        """seconds × nodes: what is `freed` there (nodes × resources) is too little for the pod, or nobody has to leave.
+
+        `alone`: what the pod gains by coming; who has room already and levels by that needs no other to go.
+        """
+        short, needless = np.zeros(alone.shape, dtype=np.bool_), alone > 0
+        for column, asked in enumerate(self._asks[seconds].T):
+            room = self._room[nodes, column] + REQUEST_TOLERANCE[column]
+            short |= asked[:, np.newaxis] > room + freed[:, column]
+            needless &= asked[:, np.newaxis] <= room
+        pointless: Flags = short | needless
+        return pointless
 
     def move(self, pod: int, target: int) -> None:
         """The pod goes there, and stays there for the rest of the plan."""
@@ -266,7 +265,7 @@ class DayTable:
         self._find_best(np.flatnonzero(lost))
         others = np.flatnonzero(~lost)
         for node in changed:
-            fits = ~self._shut[others, node] & (self._asks[others] <= self._room[node] + _TINY).all(axis=1)
+            fits = ~self._shut[others, node] & (self._asks[others] <= self._room[node] + REQUEST_TOLERANCE).all(axis=1)
             gains = np.where(fits, self._gain[others, node], -np.inf)
             # Of nodes that are as good the first one is the best.
             best = self._best_gain[others]
@@ -281,9 +280,9 @@ class DayTable:
             gains = np.where(self._shut[some], -np.inf, self._gain[some])
             best = gains.argmax(axis=1)
             # Mostly there is room at the best of all; only for the others all nodes are asked.
-            crowded = np.flatnonzero(~(self._asks[some] <= self._room[best] + _TINY).all(axis=1))
+            crowded = np.flatnonzero(~(self._asks[some] <= self._room[best] + REQUEST_TOLERANCE).all(axis=1))
             for column in range(self._room.shape[1]) if len(crowded) else ():
-                room = self._room[np.newaxis, :, column] + _TINY[column]
+                room = self._room[np.newaxis, :, column] + REQUEST_TOLERANCE[column]
                 gains[crowded] = np.where(
                     self._asks[some[crowded], column, np.newaxis] <= room, gains[crowded], -np.inf
                 )

@@ -1,6 +1,6 @@
 """The day that lies before pods and nodes: the daily profiles of their workloads, added up."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -51,21 +51,16 @@ def node_day(workloads: WorkloadDays, heard: NodeUtilization, parts: Iterable[Pa
     A part of unknown usage adds nothing: what it uses counts as beyond the pods.
     """
     whole: list[Day] = []
-    flat: list[Resources] = []
+    flat: list[list[float]] = []
     for workload, usage in parts:
         day = workloads.get(workload) if workload is not None else None
         if day is None:
-            flat.append(usage)
+            flat.append(amounts(usage))
         else:
             whole.append(day)
-    return sum_of_days(heard, whole, flat)
-
-
-def sum_of_days(heard: NodeUtilization, whole: Sequence[Day], flat: Sequence[Resources]) -> Day:
-    """As `node_day`, of parts with a day of their own and of those that go on as they are."""
     beyond = beyond_pods(heard)
     if flat:
-        beyond = beyond + _sum_of_known(np.array([amounts(usage) for usage in flat]))
+        beyond = beyond + _sum_of_known(np.array(flat))
     if not whole:
         return np.repeat(beyond[:, np.newaxis], SLOTS, axis=1)
     total: Day = beyond[:, np.newaxis] + _sum_of_known(np.array(whole))

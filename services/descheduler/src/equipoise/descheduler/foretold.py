@@ -1,13 +1,14 @@
 """What profiles foretell of every node: of pods that stay, that are on their way, or assumed to be there."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from equipoise.contracts.day import Day, workload_day
 from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.assumptions import Assumptions
-from equipoise.descheduler.days import Days, Part, sum_of_days
+from equipoise.descheduler.days import Days, Part, node_day
 from equipoise.descheduler.flights import Flights
 from equipoise.descheduler.picture import Picture
 
@@ -50,6 +51,7 @@ def days_of(
 ) -> Days:
     """`nodes`, `workloads`: what was heard of them."""
     days = _WorkloadDays(workloads)
+    unasked = Resources()
     leaving = {flight.pod_uid for flight in flights.values()} | assumptions.keys()
 
     def usage_of(node: str, uid: str, workload: Workload | None, otherwise: Resources) -> Resources:
@@ -72,22 +74,12 @@ def days_of(
         heard = nodes.get(node)
         if heard is None:
             return None
-        whole: list[Day] = []
-        flat: list[Resources] = []
         # What a pod uses now is looked up for those alone that have no day: of all pods it takes long.
-        for uid, workload in picture.staying(node):
-            if uid not in leaving:
-                day = days.get(workload)
-                if day is None:
-                    flat.append(usage_of(node, uid, workload, Resources()))
-                else:
-                    whole.append(day)
-        for workload, usage in coming.get(node, ()):
-            day = days.get(workload)
-            if day is None:
-                flat.append(usage)
-            else:
-                whole.append(day)
-        return sum_of_days(heard, whole, flat)
+        staying = (
+            (workload, unasked if days.get(workload) is not None else usage_of(node, uid, workload, unasked))
+            for uid, workload in picture.staying(node)
+            if uid not in leaving
+        )
+        return node_day(days, heard, chain(staying, coming.get(node, ())))
 
     return Days(days, of_node)

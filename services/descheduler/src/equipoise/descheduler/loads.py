@@ -17,6 +17,10 @@ MEASURED: tuple[Resource, ...] = ("cpu", "memory", "pods")
 PODS = MEASURED.index("pods")
 
 
+REQUEST_TOLERANCE = np.array([1e-9, 1.0, 0.0])
+"""Cores, bytes and pods that a request may be short of: requests are sums of decimal fractions."""
+
+
 def row(values: Mapping[Resource, float], missing: float = np.nan) -> Array:
     """A value per column."""
     return np.array([values.get(resource, missing) for resource in MEASURED])

@@ -10,15 +10,12 @@ import numpy.typing as npt
 from equipoise.contracts.fit import FitPod, Neighbours, neighbour_refusal, room_refusal, standing_refusal
 from equipoise.descheduler.classification import within
 from equipoise.descheduler.fleet import FleetNode, MovablePod, Resource
-from equipoise.descheduler.loads import MEASURED, Array, Flags, amount_of, row
+from equipoise.descheduler.loads import MEASURED, REQUEST_TOLERANCE, Array, Flags, amount_of, row
 from equipoise.descheduler.marks import Levels
 from equipoise.descheduler.projection import Projection
 
 TOLERANCE = 1e-9
 """Of a load: sums of shares are not exact."""
-
-_TINY = np.array([1e-9, 1.0, 0.0])
-"""Cores, bytes and pods that a request may be short of: requests are sums of decimal fractions."""
 
 Places = npt.NDArray[np.int64]
 
@@ -208,7 +205,7 @@ def first_that_fits(
         if code:
             refusals[closed.reasons[code]] += int(count)
     ranked = ranked[closed.codes[ranked] == 0]
-    short = (projection.room[targets.places[ranked]] + _TINY < _request(pod.fit)).any(axis=1)
+    short = (projection.room[targets.places[ranked]] + REQUEST_TOLERANCE < _request(pod.fit)).any(axis=1)
     if short.any():
         refusals["not enough is left to request"] += int(short.sum())
         ranked = ranked[~short]

@@ -159,9 +159,6 @@ class _Picture:
         whole[:, :SLOTS], whole[:, SLOTS] = day, now
         return whole
 
-    def known(self, place: int) -> bool:
-        return bool(self.table.known[place])
-
     def hot(self) -> list[int]:
         """Places of the hot nodes, the worst first."""
         places = np.flatnonzero(self.table.known & (self.above > self._strategy.tolerance))
@@ -170,7 +167,7 @@ class _Picture:
     def verdict(self, place: int) -> NodeVerdict:
         node = self.fleet.nodes[place]
         load = node.load(self.window)
-        if node.unknown or not self.known(place):
+        if node.unknown or not self.table.known[place]:
             return NodeVerdict(node=node.name, state="unknown", load=load, why=node.unknown or "its day is not known")
         if self.above[place] > self._strategy.tolerance:
             return NodeVerdict(node=node.name, state="hot", load=load, why=self.text(place))
