@@ -1,5 +1,25 @@
 """Real parts for the program's tests."""
 
+from collections.abc import AsyncIterator
+
+import pytest
+from bus_worlds import NatsWorld
+from cli.buses import Bus
+
+from equipoise.runtime.permissions import USERS, permission_file
+from equipoise.runtime.streams import setup_streams
 from equipoise.testbed.pytest_fixture import pytest_collection_finish, start_cluster, testbed_binaries
 
 __all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries"]
+
+
+@pytest.fixture(scope="module")
+async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
+    """A real nats-server with our users and streams."""
+    directory = tmp_path_factory.mktemp("bus")
+    world = NatsWorld(directory / "nats", permission_file({user: f"secret of {user}" for user in USERS}))
+    await world.start()
+    bus = Bus(directory, world.settings.url)
+    await setup_streams(bus.settings("setup"), intent_life=60)
+    yield bus
+    await world.stop()

@@ -1,13 +1,12 @@
 """`equipoise explain eviction`: the story of a pod, from the samples to its replacement."""
 
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 from builders import GIB, NOW, a_workload, an_intent
-from bus_worlds import NatsWorld
 from cli.buses import Bus
 from descheduler.test_memory import an_outcome
 from rich.console import Console
@@ -30,8 +29,6 @@ from equipoise.contracts.messages import (
 )
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.permissions import USERS, permission_file
-from equipoise.runtime.streams import setup_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
@@ -227,17 +224,6 @@ def test_times_are_read_once() -> None:
 
 
 # the whole way
-
-
-@pytest.fixture(scope="module")
-async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
-    directory = tmp_path_factory.mktemp("eviction")
-    world = NatsWorld(directory / "nats", permission_file({user: f"secret of {user}" for user in USERS}))
-    await world.start()
-    bus = Bus(directory, world.settings.url)
-    await setup_streams(bus.settings("setup"), intent_life=60)
-    yield bus
-    await world.stop()
 
 
 async def test_a_pod_of_which_nothing_is_kept_is_exit_code_1(bus: Bus) -> None:

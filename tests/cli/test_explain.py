@@ -16,7 +16,7 @@ from builders import (
     a_workload,
     a_workload_utilization,
 )
-from bus_worlds import NatsWorld, free_port
+from bus_worlds import free_port
 from cli.buses import Bus
 from prometheus_client import CollectorRegistry
 from rich.console import Console
@@ -32,24 +32,11 @@ from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.health import Health
-from equipoise.runtime.permissions import USERS, permission_file
 from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
-
-
-@pytest.fixture(scope="module")
-async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
-    directory = tmp_path_factory.mktemp("explain")
-    world = NatsWorld(directory / "nats", permission_file({user: f"secret of {user}" for user in USERS}))
-    await world.start()
-    bus = Bus(directory, world.settings.url)
-    await setup_streams(bus.settings("setup"), intent_life=60)
-    yield bus
-    await world.stop()
 
 
 @pytest.fixture(scope="module")

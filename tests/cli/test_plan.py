@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import GIB, NOW, a_workload
-from bus_worlds import NatsWorld, eventually, free_port
+from bus_worlds import eventually, free_port
 from cli.buses import Bus
 from cli.programs import run
 from descheduler.cluster import Cluster
@@ -35,9 +35,7 @@ from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.permissions import USERS, permission_file
 from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
@@ -85,17 +83,6 @@ def a_plan(*moves: PlannedMove, **fields: Any) -> PlanShown:
 
 
 # the whole way
-
-
-@pytest.fixture(scope="module")
-async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
-    directory = tmp_path_factory.mktemp("plan")
-    world = NatsWorld(directory / "nats", permission_file({user: f"secret of {user}" for user in USERS}))
-    await world.start()
-    bus = Bus(directory, world.settings.url)
-    await setup_streams(bus.settings("setup"), intent_life=60)
-    yield bus
-    await world.stop()
 
 
 @pytest.fixture(scope="module")

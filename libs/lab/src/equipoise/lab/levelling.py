@@ -32,11 +32,12 @@ from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.cool_downs import resting, resting_node
 from equipoise.descheduler.days import Days, WorkloadDays, node_day
-from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.flights import Arrival
+from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod
+from equipoise.descheduler.flights import Arrival, busy_workloads, unsettled
 from equipoise.descheduler.intents import intent_of
 from equipoise.descheduler.later import Later
 from equipoise.descheduler.memory import Memory
+from equipoise.descheduler.reliefs import Sources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.strategies import name_of, readings
 
@@ -116,11 +117,10 @@ class Levelling:
         self._look_for_replacements(now)
         fleet = self._fleet(now)
         self._memory.judged(fleet.nodes, self._load.shortest, now)
-        before = {node.name: node.usage.get(fleet.windows[0], Resources()) for node in fleet.nodes}
         for strategy in self._settings.strategies:
             name = name_of(strategy)
             verdicts = strategy.verdicts(fleet)
-            over = {verdict.node: verdict.over for verdict in verdicts if verdict.over}
+            sources = Sources.of(fleet, verdicts)
             self._memory.count(name, readings(strategy, fleet, verdicts), now)
             plan = strategy.plan(fleet, self._memory.abnormal(name))
             for move in plan.moves:
@@ -130,8 +130,8 @@ class Levelling:
                     intent,
                     known=known,
                     fit=move.pod.fit,
-                    before=before[intent.node] if intent.node in over else Resources(),
-                    over=over.get(intent.node, ()),
+                    before=sources.usage.get(intent.node, Resources()),
+                    over=sources.over.get(intent.node, ()),
                 )
                 self._say(intent)
                 self._settle(intent, now)
@@ -198,19 +198,14 @@ class Levelling:
     def _fleet(self, now: float) -> Fleet:
         settings, flights = self._settings, self._memory.flights
         workload_days = self._days()
-        busy = Counter(flight.workload for flight in flights.values() if flight.workload is not None)
         return Fleet(
             now=now,
             nodes=[self._node(name, now) for name in sorted(self._placements)],
             thresholds=self._thresholds,
             windows=[window.name for window in self._load.windows],
-            limits=IntentLimits(
-                per_evaluation=settings.max_intents_per_evaluation,
-                per_node=settings.max_intents_per_node,
-                per_workload=settings.max_intents_per_workload,
-            ),
-            busy_workloads=dict(busy),
-            in_flight=sum(flight.evicted_at is None for flight in flights.values()),
+            limits=settings.intent_limits,
+            busy_workloads=busy_workloads(flights),
+            in_flight=unsettled(flights),
             days=Days(workload_days, lambda name: self._node_day(name, workload_days)),
         )
 

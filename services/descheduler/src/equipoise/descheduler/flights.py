@@ -1,6 +1,7 @@
 """Moves under way: proposed, not yet settled, or evicted with no replacement seen. Nothing else remembers them."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -142,3 +143,13 @@ def _replaces(arrival: Arrival, flight: Flight) -> bool:
 def pruned(flights: Flights, now: float) -> dict[str, Flight]:
     """Without those that are given up."""
     return {id: flight for id, flight in flights.items() if flight.until > now}
+
+
+def busy_workloads(flights: Flights) -> dict[Workload, int]:
+    """How many pods of each workload are on the move."""
+    return dict(Counter(flight.workload for flight in flights.values() if flight.workload is not None))
+
+
+def unsettled(flights: Flights) -> int:
+    """Intents that nobody has settled yet."""
+    return sum(flight.evicted_at is None for flight in flights.values())

@@ -13,7 +13,6 @@ from equipoise.contracts.messages import (
     EvictionIntent,
     Landing,
     LeaseEpoch,
-    NodeVerdict,
     PlanQuestion,
     PlanShown,
     Resources,
@@ -26,6 +25,7 @@ from equipoise.descheduler.intents import Followed, decision_of, intent_of
 from equipoise.descheduler.looking import Health, Looking
 from equipoise.descheduler.moment import Configured, blindness_of, fleet_of, judged, siblings
 from equipoise.descheduler.preview import Waiting, preview
+from equipoise.descheduler.reliefs import Sources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.strategies import name_of
 from equipoise.descheduler.telemetry import Telemetry
@@ -192,7 +192,7 @@ class Leader:
         moves: Sequence[Move],
         strategy: str,
         known: Mapping[Workload, Sequence[str]],
-        sources: "Sources",
+        sources: Sources,
         epoch: LeaseEpoch,
         now: float,
     ) -> list[EvictionIntent]:
@@ -256,26 +256,3 @@ class Leader:
         more = f"; and {len(resting) - NAMED_NODES} more" if len(resting) > NAMED_NODES else ""
         self._health.problem("resting", f"nodes are left alone: {named}{more}" if resting else None)
         return Followed(landings=landings, reliefs=reliefs, resting=resting, assumed=assumed)
-
-
-class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the nodes that are over a mark now: they should be cooler soon after an eviction.
-
-    Nobody can say that of one that is relieved for hours to come.
-    """
-
-    usage: Mapping[str, Resources]
-    """Over the shortest window, cores and bytes."""
-
-    over: Mapping[str, Sequence[str]]
-    """The resources in which a hot one is over its mark."""
-
-    @classmethod
-    def of(cls, fleet: Fleet, verdicts: Sequence[NodeVerdict]) -> "Sources":
-        over = {verdict.node: verdict.over for verdict in verdicts if verdict.over}
-        return cls(
-            usage={
-                node.name: node.usage.get(fleet.windows[0], Resources()) for node in fleet.nodes if node.name in over
-            },
-            over=over,
-        )

@@ -17,7 +17,7 @@ from equipoise.descheduler.cool_downs import CoolDowns
 from equipoise.descheduler.coverage import blindness, skew_of
 from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, IntentLimits, Move
-from equipoise.descheduler.flights import Arrival, Flights
+from equipoise.descheduler.flights import Arrival, Flights, busy_workloads, unsettled
 from equipoise.descheduler.foretold import days_of
 from equipoise.descheduler.measures import Measures
 from equipoise.descheduler.misread import misread_annotations
@@ -95,10 +95,6 @@ def fleet_of(moment: Moment, configured: Configured) -> Fleet:
     )
     remembered = Remembered(flights=moment.flights, cool_downs=moment.cool_downs)
     picture = Picture(moment.watched, measures, remembered, configured.rules, now=moment.now)
-    busy: dict[Workload, int] = {}
-    for flight in moment.flights.values():
-        if flight.workload is not None:
-            busy[flight.workload] = busy.get(flight.workload, 0) + 1
     return Fleet(
         now=moment.now,
         nodes=assumptions.applied(picture.nodes(settling=load.coverage.node_settling), moment.assumptions),
@@ -112,8 +108,8 @@ def fleet_of(moment: Moment, configured: Configured) -> Fleet:
             flights=moment.flights,
             assumptions=moment.assumptions,
         ),
-        busy_workloads=busy,
-        in_flight=sum(flight.evicted_at is None for flight in moment.flights.values()),
+        busy_workloads=busy_workloads(moment.flights),
+        in_flight=unsettled(moment.flights),
     )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load import RESOURCES, known
-from equipoise.contracts.messages import Relief, Resources
-from equipoise.descheduler.fleet import FleetNode
+from equipoise.contracts.messages import NodeVerdict, Relief, Resources
+from equipoise.descheduler.fleet import Fleet, FleetNode
 from equipoise.descheduler.flights import Flight
 
 ENOUGH = 0.5
@@ -29,6 +29,29 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 Trials = Mapping[str, Trial]
 """By node: evictions that follow one another within a window are judged together."""
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the nodes that are over a mark now: they should be cooler soon after an eviction.
+
+    Nobody can say that of one that is relieved for hours to come.
+    """
+
+    usage: Mapping[str, Resources]
+    """Over the shortest window, cores and bytes."""
+
+    over: Mapping[str, Sequence[str]]
+    """The resources in which a hot one is over its mark."""
+
+    @classmethod
+    def of(cls, fleet: Fleet, verdicts: Sequence[NodeVerdict]) -> "Sources":
+        over = {verdict.node: verdict.over for verdict in verdicts if verdict.over}
+        return cls(
+            usage={
+                node.name: node.usage.get(fleet.windows[0], Resources()) for node in fleet.nodes if node.name in over
+            },
+            over=over,
+        )
 
 
 def begun(trials: Trials, flight: Flight) -> dict[str, Trial]:

@@ -16,7 +16,6 @@ from equipoise.contracts.messages import (
 )
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.descheduler.fleet import IntentLimits
 from equipoise.descheduler.heard import Heard
 from equipoise.descheduler.leading import Leader
 from equipoise.descheduler.looking import Health, Looking
@@ -70,11 +69,7 @@ class Descheduler:
             load=load,
             thresholds=thresholds,
             rules=Rules(protection=protection, namespaces=namespaces, own_namespace=own_namespace),
-            limits=IntentLimits(
-                per_evaluation=settings.max_intents_per_evaluation,
-                per_node=settings.max_intents_per_node,
-                per_workload=settings.max_intents_per_workload,
-            ),
+            limits=settings.intent_limits,
         )
         self._telemetry = Telemetry(metrics)
         self._heard = Heard()

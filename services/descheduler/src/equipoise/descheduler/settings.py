@@ -7,6 +7,7 @@ from msgspec import Meta
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.protection import MOVED_KINDS
 from equipoise.contracts.settings import Section
+from equipoise.descheduler.fleet import IntentLimits
 from equipoise.descheduler.strategies import AnyStrategy, name_of
 from equipoise.descheduler.strategies.level_day import LevelDay
 from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
@@ -113,3 +114,12 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
         names = {name_of(strategy) for strategy in self.strategies}
         if len(names) < len(self.strategies):
             raise ValueError("strategies must not name one twice")
+
+    @property
+    def intent_limits(self) -> IntentLimits:
+        """How much may be proposed at once."""
+        return IntentLimits(
+            per_evaluation=self.max_intents_per_evaluation,
+            per_node=self.max_intents_per_node,
+            per_workload=self.max_intents_per_workload,
+        )
