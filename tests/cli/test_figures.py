@@ -16,6 +16,7 @@ from equipoise.cli.demo.figures import (
     limit_violations,
     max_share,
     read_witness,
+    same_point_after,
     spread,
 )
 
@@ -161,3 +162,11 @@ def test_spread_and_deviation_are_points_of_percent() -> None:
     loads = {"node-a": 20.0, "node-b": 80.0}
 
     assert (60.0, 30.0) == (spread(loads), deviation(loads))
+
+
+@pytest.mark.parametrize(
+    ("moment", "point"),
+    [(90.0, 148.0), (100.0, 148.0), (148.0, 148.0), (149.0, 196.0), (200.0, 244.0)],
+)
+def test_the_look_after_falls_on_the_same_point_of_a_later_day(moment: float, point: float) -> None:
+    assert same_point_after(moment, 100.0, 48.0) == point

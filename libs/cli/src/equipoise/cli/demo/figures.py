@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from statistics import pstdev
 
@@ -142,3 +143,8 @@ def spread(loads: Mapping[str, float]) -> float:
 def deviation(loads: Mapping[str, float]) -> float:
     """Standard deviation of the loads, in points of percent."""
     return pstdev(loads.values())
+
+
+def same_point_after(moment: float, first: float, period: float) -> float:
+    """The earliest time at or after `moment` that lies whole periods after `first`, one at least; all in seconds."""
+    return first + max(1, ceil((moment - first) / period)) * period

@@ -45,6 +45,9 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.build import build
 from equipoise.testbed.cluster import Cluster
 
+LEAST_DAY = 0.5
+"""Share of a day between Equipoise's joining and the look after: on a busy machine five services start slowly."""
+
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is made of. The defaults are `make demo`."""
@@ -282,14 +285,16 @@ class Demo:
             yield supervisor
 
     async def live(self, before: dict[str, float], supervisor: Supervisor) -> dict[str, float]:
-        """A day later at the same point: the loads then."""
+        """The loads at the same point of a later day: of the next one that leaves Equipoise time to level."""
         self.picture.before = before
-        until = self.looked_at + self.period
+        joined = time.time()  # noqa: TID251
+        until = figures.same_point_after(joined + LEAST_DAY * self.period, self.looked_at, self.period)
+        self.picture.seconds = until - self.looked_at
         async with connect(Nats(url=self.cluster.nats_url), "demo") as bus:
             await bus.listen(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
             async with self.screen.showing(self.picture):
                 watch = asyncio.create_task(supervisor.watch())
-                burst = asyncio.create_task(self._burst(self.looked_at + self.period * 0.6))
+                burst = asyncio.create_task(self._burst(until - self.period * 0.4))
                 try:
                     while time.time() < until:  # noqa: TID251
                         await self._tick()

@@ -58,7 +58,9 @@ class Picture:
 
     def __init__(self, title: str, seconds: float) -> None:
         self._title = title
-        self._seconds = seconds
+        self.seconds = seconds
+        """From the first look to the last."""
+
         self._spreads: deque[float] = deque(maxlen=2_000)
         self._lines: deque[Text] = deque(maxlen=9)
         self.before: Mapping[str, float] = {}
@@ -81,7 +83,7 @@ class Picture:
         maps.add_row(Text("before Equipoise", style="dim"), Text("now", style="bold"))
         maps.add_row(heat_map(self.before), heat_map(self.now))
         maps.add_row(self._caption(self.before), self._caption(self.now))
-        done = min(1.0, self.elapsed / self._seconds) if self._seconds else 0.0
+        done = min(1.0, self.elapsed / self.seconds) if self.seconds else 0.0
         bar = "━" * round(done * 40)
         clock = f"{int(self.hour):02d}:{int(self.hour % 1 * 60):02d}"
         head = Text.assemble(
