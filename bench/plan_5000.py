@@ -46,7 +46,7 @@ from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.fleet import IntentLimits
-from equipoise.descheduler.moment import Configured, Moment, fleet_of, judged
+from equipoise.descheduler.moment import Configured, Look, Moment, judged
 from equipoise.descheduler.picture import Watched
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -331,7 +331,7 @@ def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
     for strategy in strategies:
         name, verdicts, plans, both = name_of(strategy), [], [], []
         for _ in range(ROUNDS):
-            took, fleet = timed(lambda: fleet_of(moment, configured))
+            took, fleet = timed(lambda: Look(moment, configured).fleet)
             pictures.append(took)
             seen, told = timed(lambda strategy=strategy, fleet=fleet: judged(strategy, fleet))
             hot = {verdict.node for verdict in told.verdicts if verdict.abnormal}
@@ -513,6 +513,7 @@ async def serve(nodes: int, hot: int) -> None:
     beside.append(asyncio.create_task(heart.beat()))
     both: tuple[AnyStrategy, ...] = (LowNodeLoad(), LevelDay())
     for strategies in (both, (LevelDay(),)):
+        gc.collect()  # as a program does between two lives
         names = "_and_".join(name_of(strategy) for strategy in strategies)
         progress(f"a descheduler with {names}")
         async with a_descheduler(kube, bus, clock, strategies):

@@ -75,9 +75,14 @@ def a_fleet(*nodes: FleetNode, **fields: Any) -> Fleet:
         "thresholds": THRESHOLDS,
         "windows": WINDOWS,
         "limits": UNLIMITED,
-        "days": Days({}, flat.get),
+        "days": Days({}, nothing_heard, flat),
     }
     return Fleet(**(defaults | fields))
+
+
+def nothing_heard(names: Sequence[str]) -> list[None]:
+    """Of no node."""
+    return [None] * len(names)
 
 
 def names(fleet: Fleet) -> set[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utilization
@@ -9,13 +10,14 @@ from descheduler.cluster import a_node_object
 from descheduler.test_picture import LOAD, OWNERS, a_pod
 
 from equipoise.contracts import objects
+from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import Namespaces, Protection, Thresholds
 from equipoise.descheduler.assumptions import Assumption
 from equipoise.descheduler.fleet import Fleet, IntentLimits
 from equipoise.descheduler.flights import Flight
-from equipoise.descheduler.moment import Configured, Moment, fleet_of
+from equipoise.descheduler.moment import Configured, Look, Moment
 from equipoise.descheduler.picture import Watched
 from equipoise.descheduler.stays import PodStays
 
@@ -61,15 +63,13 @@ def a_moment(*, profile: bool = True, **fields: Any) -> Moment:
 def cores(fleet: Fleet, node: str) -> list[float]:
     """Of each hour."""
     assert fleet.days is not None
-    day = fleet.days.of_node(node)
-    assert day is not None
-    found: list[float] = np.broadcast_to(day, (2, 24))[0].tolist()
+    found: list[float] = fleet.days.of_nodes([node])[0, 0].tolist()
     return found
 
 
 def test_a_nodes_day_is_that_of_its_pods() -> None:
     """And of what it uses beyond them; a pod without a profile goes on as it is."""
-    known, flat = fleet_of(a_moment(), CONFIGURED), fleet_of(a_moment(profile=False), CONFIGURED)
+    known, flat = Look(a_moment(), CONFIGURED).fleet, Look(a_moment(profile=False), CONFIGURED).fleet
 
     assert cores(known, "node-a") == pytest.approx([0.5 + each for each in DAY])
     assert cores(known, "node-b") == pytest.approx([0.5] * 24)
@@ -81,7 +81,7 @@ def test_a_pod_on_its_way_counts_where_it_goes() -> None:
     flight = Flight(
         id="one", pod_uid="uid-web-1", node="node-a", target="node-b", workload=a_workload(), relief=USED, until=NOW + 9
     )
-    fleet = fleet_of(a_moment(flights={"one": flight}), CONFIGURED)
+    fleet = Look(a_moment(flights={"one": flight}), CONFIGURED).fleet
 
     assert cores(fleet, "node-a") == pytest.approx([0.5] * 24)
     assert cores(fleet, "node-b") == pytest.approx([0.5 + each for each in DAY])
@@ -101,7 +101,7 @@ def test_an_assumed_pod_counts_on_its_target(profile: bool) -> None:
         since=NOW - 60,
         until=NOW + 60,
     )
-    fleet = fleet_of(a_moment(profile=profile, assumptions={"uid-web-1": assumption}), CONFIGURED)
+    fleet = Look(a_moment(profile=profile, assumptions={"uid-web-1": assumption}), CONFIGURED).fleet
 
     assert cores(fleet, "node-a") == pytest.approx([0.5] * 24)
     assert cores(fleet, "node-b") == pytest.approx([0.5 + each for each in (DAY if profile else [1.5] * 24)])
@@ -109,7 +109,58 @@ def test_an_assumed_pod_counts_on_its_target(profile: bool) -> None:
 
 def test_a_node_of_which_nothing_was_heard_has_no_day() -> None:
     """Unknown, not idle."""
-    fleet = fleet_of(a_moment(nodes={}), CONFIGURED)
+    fleet = Look(a_moment(nodes={}), CONFIGURED).fleet
 
+    assert np.isnan(cores(fleet, "node-a")).all()
+
+
+def told(fleet: Fleet) -> list[Any]:
+    """Everything that a strategy may read of its nodes and their days."""
     assert fleet.days is not None
-    assert fleet.days.of_node("node-a") is None
+    return [
+        (
+            *(getattr(node, field) for field in node.__struct_fields__ if field not in ("usage", "pods", "production")),
+            dict(node.usage),
+            list(node.pods),
+            list(node.production_usages()),
+            node.pod_count(),
+            fleet.days.of_nodes([node.name]).tolist(),
+        )
+        for node in fleet.nodes
+    ] + [fleet.busy_workloads, fleet.in_flight]
+
+
+def test_a_look_goes_on_with_moves_under_way_as_a_new_one_would_see_them() -> None:
+    """Those of before, some of which are over, and new ones: what they do not touch is not put together again."""
+    nodes = ("node-a", "node-b", "node-c", "node-d")
+    pods = [a_pod(f"web-{number}", node=node) for number, node in enumerate(nodes)]
+    stays = PodStays()
+    for pod in pods:
+        stays.changed(None, pod, usage=USED, now=NOW)
+    moment = a_moment(
+        nodes={
+            node: a_node_utilization(node, cpu=2.0, pods={f"uid-web-{number}": USED})
+            for number, node in enumerate(nodes)
+        },
+        stays=stays,
+    )
+    watched = msgspec.structs.replace(moment.watched, nodes=[a_node_object(name, NOW) for name in nodes], pods=pods)
+
+    def a_flight(number: int, target: str) -> Flight:
+        return Flight(
+            id=f"flight-{number}", pod_uid=f"uid-web-{number}", node=nodes[number], target=target,
+            workload=a_workload(), relief=USED, until=NOW + 9, fit=fit_pod(pods[number]),
+        )  # fmt: skip
+
+    before = {"flight-0": a_flight(0, "node-b")}
+    after = {"flight-1": a_flight(1, "node-c")}
+    look = Look(msgspec.structs.replace(moment, watched=watched, flights=before), CONFIGURED)
+    seen = told(look.fleet)
+
+    assert told(look.after(after)) == told(
+        Look(msgspec.structs.replace(moment, watched=watched, flights=after), CONFIGURED).fleet
+    )
+    assert told(look.fleet) == seen
+    assert told(look.after(after)) != seen
+    untouched = [fleet.nodes[3] for fleet in (look.fleet, look.after(after))]
+    assert untouched[0] is untouched[1]

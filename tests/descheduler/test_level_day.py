@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_workload
-from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
+from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names, nothing_heard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.settings import Marks, Thresholds
 from equipoise.contracts.workload import Workload
-from equipoise.descheduler.days import Days
+from equipoise.descheduler.days import Days, WorkloadDays
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
 from equipoise.descheduler.selection import Requirement, Selector
 from equipoise.descheduler.strategies.level_day import LevelDay
@@ -60,12 +60,15 @@ class World:
                 pods=[pod.fit for pod in pods],
             )
             nodes.append(a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage), fit=fit))
-        days = Days(self.days, self.day)
-        return a_fleet(*nodes, **({"days": days} | fields))
+        return a_fleet(*nodes, **({"days": self.told(self.days)} | fields))
 
-    def day(self, name: str) -> Day | None:
-        whole = [self.days[pod.workload] for pod in self._pods[name] if pod.workload is not None]
-        return np.sum([np.zeros((2, SLOTS)), *whole], axis=0)
+    def told(self, profiles: WorkloadDays) -> Days:
+        """What is known of the days, when of pods no more than this is."""
+        nodes = {
+            name: np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0)
+            for name, pods in self._pods.items()
+        }
+        return Days(profiles, nothing_heard, nodes)
 
 
 def by_day_and_by_night() -> World:
@@ -188,7 +191,7 @@ def test_a_pod_of_unknown_usage_stays(profiled: bool) -> None:
     """Whether its workload has a profile or not: nobody has measured the pod itself. The others move all the same."""
     world = by_day_and_by_night()
     profiles = {workload: day for workload, day in world.days.items() if profiled or workload.name != "app-day-0"}
-    fleet = world.fleet(days=Days(profiles, world.day))
+    fleet = world.fleet(days=world.told(profiles))
     nodes = [
         msgspec.structs.replace(
             node,
@@ -242,7 +245,7 @@ def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
     strategy = LevelDay(present=0.0, least_gain=1.0)
     fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
     plan = strategy.plan(fleet, names(fleet))
-    days = {node.name: _cpu(world, node) for node in fleet.nodes}
+    days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
     mean = np.mean(list(days.values()), axis=0)
     ceiling = np.maximum(np.maximum(high / 100, np.minimum(mean + 0.15, 0.95)), np.max(list(days.values()), axis=0))
     for move in (*plan.moves, *plan.later):
@@ -269,10 +272,9 @@ def test_a_target_that_would_be_too_high_in_some_hour_is_none(high: float, reach
     assert bool(plan.moves) is goes
 
 
-def _cpu(world: World, node: FleetNode) -> Any:
-    day = world.day(node.name)
-    assert day is not None
-    return day[0] / 10.0
+def _cpu(fleet: Fleet, node: FleetNode) -> Any:
+    assert fleet.days is not None
+    return fleet.days.of_nodes([node.name])[0, 0] / 10.0
 
 
 @pytest.mark.parametrize("weights", ['{"cpu": 0, "memory": 0}'])
@@ -292,7 +294,7 @@ def test_a_plan_of_many_moves_levels_a_skewed_fleet() -> None:
             shape = BY_DAY if number % 3 == 0 else BY_NIGHT if number % 3 == 1 else np.full(SLOTS, 0.4)
             world.pod(f"{number}-{place}", f"node-{number:02}", chance.uniform(0.5, 1.5) * shape)
     fleet = world.fleet(limits=UNLIMITED, now=NOW)
-    days = {node.name: _cpu(world, node) for node in fleet.nodes}
+    days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
     before = max(np.ptp(list(days.values()), axis=0))
     for move in BY_PROFILES.plan(fleet, names(fleet)).moves:
         assert move.pod.workload is not None

@@ -29,8 +29,10 @@ def workload_day(workload: WorkloadUtilization | None) -> Day | None:
     day = np.full((len(RESOURCES), SLOTS), np.nan)
     for row, resource in enumerate(RESOURCES):
         slots = workload.profile.get(resource, [])[:SLOTS]
-        day[row, : len(slots)] = [np.nan if value is None or value < 0 else value for value in slots]
-    measured = np.isfinite(day)
+        day[row, : len(slots)] = slots
+    measured = (day >= 0) & np.isfinite(day)
+    if measured.all():
+        return day
     count = measured.sum(axis=1, keepdims=True)
     if count.min() < LEAST_SLOTS:
         return None

@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 
 
-class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of a Kubernetes object."""
+class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """A part of a Kubernetes object.
+
+    Such values hold no cycles and are kept from the garbage collector, to which those of a big cluster are all it has
+    to look at: a second in which nothing else runs.
+    """
 
 
 class OwnerReference(ApiValue, frozen=True, kw_only=True):

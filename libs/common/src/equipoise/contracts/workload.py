@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class Workload(msgspec.Struct, frozen=True, kw_only=True, order=True, gc=False):
     """A controller of pods: Deployment, StatefulSet, DaemonSet, CronJob, CloneSet, Rollout …
 
     `group` is the API group without its version ("" for the core group).

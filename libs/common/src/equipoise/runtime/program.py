@@ -91,6 +91,7 @@ async def _until_signalled(
             continue
         if isinstance(ended, int):
             return ended
+        gc.collect()  # all that the ended life knew of the cluster: now, as nothing runs that would have to wait
         log.info("the configuration has changed", before=configuration.hash, now=ended.hash)
         configuration, before, wrong = ended, configuration, None
 

@@ -5,7 +5,7 @@ What is simulated is the API server only: an eviction that the limits allow happ
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -13,7 +13,6 @@ from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger import Entry, Ledger, entry_of
 from equipoise.binder.limits import Limits, Refusal
 from equipoise.binder.limits import Move as LimitedMove
-from equipoise.contracts.day import Day
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
 from equipoise.contracts.load import Stay, compensated, is_fresh, plus, usable_window
@@ -31,7 +30,7 @@ from equipoise.contracts.objects import NodeSelector, NodeSelectorRequirement, N
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.cool_downs import resting, resting_node
-from equipoise.descheduler.days import Days, WorkloadDays, node_day
+from equipoise.descheduler.days import Days, Part, Working, WorkloadDays
 from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod
 from equipoise.descheduler.flights import Arrival, busy_workloads, unsettled
 from equipoise.descheduler.intents import intent_of
@@ -197,7 +196,6 @@ class Levelling:
 
     def _fleet(self, now: float) -> Fleet:
         settings, flights = self._settings, self._memory.flights
-        workload_days = self._days()
         return Fleet(
             now=now,
             nodes=[self._node(name, now) for name in sorted(self._placements)],
@@ -206,21 +204,27 @@ class Levelling:
             limits=settings.intent_limits,
             busy_workloads=busy_workloads(flights),
             in_flight=unsettled(flights),
-            days=Days(workload_days, lambda name: self._node_day(name, workload_days)),
+            days=Days(self._days(), self._working),
         )
 
-    def _node_day(self, name: str, workload_days: WorkloadDays) -> Day | None:
-        """What stays on the node and what is on its way there, hour by hour."""
-        heard = self._utilizations.get(name)
-        if heard is None:
-            return None
-        staying = [
-            (pod.workload, heard.pods.get(pod.uid) or self._usage_of(pod.workload))
-            for pod in self._placements[name].pods
-            if not pod.terminating
-        ]
-        coming = [(flight.workload, flight.relief) for flight in self._memory.flights.values() if flight.target == name]
-        return node_day(workload_days, heard, staying + coming)
+    def _working(self, names: Sequence[str]) -> list[Working | None]:
+        """What stays on the nodes and what is on its way there."""
+        reliefs: dict[str, Resources] = {}
+        coming: dict[str, list[Part]] = {}
+        for flight in self._memory.flights.values():
+            reliefs[flight.pod_uid] = flight.relief
+            coming.setdefault(flight.target, []).append((flight.pod_uid, flight.workload))
+        found: list[Working | None] = []
+        for name in names:
+            heard = self._utilizations.get(name)
+            staying = [(pod.uid, pod.workload) for pod in self._placements[name].pods if not pod.terminating]
+            usages = reliefs if heard is None else {**heard.pods, **reliefs}
+
+            def usage_of(uid: str, workload: Workload | None, usages: Mapping[str, Resources] = usages) -> Resources:
+                return usages.get(uid) or self._usage_of(workload)
+
+            found.append(None if heard is None else Working(heard, staying + coming.get(name, []), usage_of))
+        return found
 
     def _node(self, name: str, now: float) -> FleetNode:
         placement, heard = self._placements[name], self._utilizations.get(name)

@@ -108,7 +108,7 @@ class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
 
     def pod_count(self) -> int:
         """Its pods once the moves under way are done: those that came or are expected, less those that leave."""
-        return sum(not pod.terminating for pod in self.fit.pods) - self.going
+        return self.fit.staying - self.going
 
     def production_usages(self) -> Sequence[Resources]:
         """What each of its production pods uses."""

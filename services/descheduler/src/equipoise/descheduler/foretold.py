@@ -1,6 +1,7 @@
 """What profiles foretell of every node: of pods that stay, that are on their way, or assumed to be there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -8,12 +9,11 @@ from equipoise.contracts.day import Day, workload_day
 from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.assumptions import Assumptions
-from equipoise.descheduler.days import Days, Part, node_day
-from equipoise.descheduler.flights import Flights
+from equipoise.descheduler.days import NodeParts, Part, Working
 from equipoise.descheduler.picture import Picture
 
 
-class _WorkloadDays(Mapping[Workload, Day]):
+class ProfileDays(Mapping[Workload, Day]):
     """Worked out when somebody asks: a cluster has thousands of workloads, and most strategies ask for none."""
 
     def __init__(self, said: Mapping[Workload, WorkloadUtilization]) -> None:
@@ -41,45 +41,42 @@ class _WorkloadDays(Mapping[Workload, Day]):
         return sum(1 for _ in self)
 
 
-def days_of(
+def working(
     picture: Picture,
     *,
     nodes: Mapping[str, NodeUtilization],
     workloads: Mapping[Workload, WorkloadUtilization],
-    flights: Flights,
     assumptions: Assumptions,
-) -> Days:
+) -> NodeParts:
     """`nodes`, `workloads`: what was heard of them."""
-    days = _WorkloadDays(workloads)
-    unasked = Resources()
-    leaving = {flight.pod_uid for flight in flights.values()} | assumptions.keys()
+    flights = {flight.pod_uid: flight for flight in picture.flights.values()}
+    leaving = flights.keys() | assumptions.keys()
+    coming: dict[str, list[Part]] = {}
+    for flight in flights.values():
+        coming.setdefault(flight.target, []).append((flight.pod_uid, flight.workload))
+    for uid, each in assumptions.items():
+        coming.setdefault(each.target, []).append((uid, each.workload))
 
-    def usage_of(node: str, uid: str, workload: Workload | None, otherwise: Resources) -> Resources:
-        """As measured on its node, else as a replica of its workload is, else as told."""
-        heard = nodes.get(node)
+    def usage_of(node: str, uid: str, workload: Workload | None) -> Resources:
+        """As told of a move under way; else as measured on its node, else as a replica of its workload is."""
+        if uid in flights:
+            return flights[uid].relief
+        assumed = assumptions.get(uid)
+        heard = nodes.get(assumed.node if assumed is not None else node)
         measured = heard.pods.get(uid) if heard is not None else None
         if measured is not None:
             return measured
         replica = workloads.get(workload) if workload is not None else None
+        otherwise = assumed.relief if assumed is not None else Resources()
         return next((value.mean for value in replica.windows.values()), otherwise) if replica is not None else otherwise
 
-    coming: dict[str, list[Part]] = {}
-    for flight in flights.values():
-        coming.setdefault(flight.target, []).append((flight.workload, flight.relief))
-    for uid, each in assumptions.items():
-        usage = usage_of(each.node, uid, each.workload, each.relief)
-        coming.setdefault(each.target, []).append((each.workload, usage))
+    def on_nodes(names: Sequence[str]) -> list[Working | None]:
+        found: list[Working | None] = []
+        for name in names:
+            heard = nodes.get(name)
+            staying = (part for part in picture.staying(name) if part[0] not in leaving)
+            parts = chain(staying, coming.get(name, ()))
+            found.append(None if heard is None else Working(heard, parts, partial(usage_of, name)))
+        return found
 
-    def of_node(node: str) -> Day | None:
-        heard = nodes.get(node)
-        if heard is None:
-            return None
-        # What a pod uses now is looked up for those alone that have no day: of all pods it takes long.
-        staying = (
-            (workload, unasked if days.get(workload) is not None else usage_of(node, uid, workload, unasked))
-            for uid, workload in picture.staying(node)
-            if uid not in leaving
-        )
-        return node_day(days, heard, chain(staying, coming.get(node, ())))
-
-    return Days(days, of_node)
+    return on_nodes

@@ -23,7 +23,7 @@ from equipoise.descheduler.cool_downs import resting_nodes
 from equipoise.descheduler.fleet import Fleet, Move, Plan
 from equipoise.descheduler.intents import Followed, decision_of, intent_of
 from equipoise.descheduler.looking import Health, Looking
-from equipoise.descheduler.moment import Configured, blindness_of, fleet_of, judged, siblings
+from equipoise.descheduler.moment import Configured, Look, blindness_of, judged, siblings
 from equipoise.descheduler.preview import Waiting, preview
 from equipoise.descheduler.reliefs import Sources
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -153,7 +153,8 @@ class Leader:
         watched = self._looking.watching.watched()
         landings = await self._looking.tidied(watched, now)
         moment = self._looking.moment(watched, now)
-        fleet = await self._looking.think(fleet_of, moment, self._configured)
+        look = await self._looking.think(Look, moment, self._configured)
+        fleet = look.fleet
         followed = self._follow(fleet, landings, now)
         blind = blindness_of(fleet, moment, self._configured.load, unwatched=self._looking.watching.problem)
         self._health.problem("blind", blind or None)
@@ -166,8 +167,7 @@ class Leader:
             plan = Plan(why=blind)
             if not blind:
                 if taken:  # what was proposed a moment ago is under way
-                    moment = self._looking.moment(watched, now)
-                    fleet = await self._looking.think(fleet_of, moment, self._configured)
+                    fleet = await self._looking.think(look.after, self._memory.flights)
                 plan = await self._looking.think(strategy.plan, fleet, self._memory.abnormal(name))
             moves = [move for move in plan.moves if move.pod.uid not in taken]
             taken |= {move.pod.uid for move in moves}

@@ -54,10 +54,18 @@ class Measures:
         for departure in stays.departures():
             self._departures.setdefault(departure.node, []).append(departure)
 
+    def recent(self, now: float) -> set[str]:
+        """UIDs of the pods that some window may not hold as a whole."""
+        longest = self._settings.longest
+        return self._stays.recent(now - longest.length - self._settings.life(longest))
+
     def of_node(
-        self, node: Node, pods: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
+        self, node: Node, changing: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
     ) -> Measured:
-        """What the node and its pods use; its means corrected for pods that came and went."""
+        """What the node and its pods use; its means corrected for pods that came and went.
+
+        `changing`: those of its pods that are recent or leaving. The others change no mean.
+        """
         heard = self._nodes.get(node.metadata.name)
         why = self._unknown(node, heard, now)
         if why or heard is None:
@@ -73,7 +81,7 @@ class Measures:
 
         def mean(name: str) -> Resources:
             window, value = by_name[name]
-            stays = self._stays_within(value.sampled_at - window.length, pods, workload_of, requests_of, now)
+            stays = self._stays_within(value.sampled_at - window.length, changing, workload_of, requests_of, now)
             return self._compensated(window, value, stays + self._gone(node.metadata.name))
 
         ended = windows[self._settings.shortest].sampled_at

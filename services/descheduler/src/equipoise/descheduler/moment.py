@@ -15,10 +15,11 @@ from equipoise.descheduler import assumptions
 from equipoise.descheduler.assumptions import Assumptions, Place
 from equipoise.descheduler.cool_downs import CoolDowns
 from equipoise.descheduler.coverage import blindness, skew_of
+from equipoise.descheduler.days import Days, NodeParts
 from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, IntentLimits, Move
 from equipoise.descheduler.flights import Arrival, Flights, busy_workloads, unsettled
-from equipoise.descheduler.foretold import days_of
+from equipoise.descheduler.foretold import ProfileDays, working
 from equipoise.descheduler.measures import Measures
 from equipoise.descheduler.misread import misread_annotations
 from equipoise.descheduler.picture import Picture, Remembered, Watched, arrivals_of, pods_of
@@ -83,34 +84,48 @@ def changes(watched: Watched, waiting: Collection[Workload], assumed: Assumption
     )
 
 
-def fleet_of(moment: Moment, configured: Configured) -> Fleet:
-    """The cluster as strategies judge it, moves under way and assumed ones included."""
-    load = configured.load
-    measures = Measures(
-        nodes=moment.nodes,
-        workloads=moment.workloads,
-        stays=moment.stays,
-        settings=load,
-        skew=skew_of(moment.cycles),
-    )
-    remembered = Remembered(flights=moment.flights, cool_downs=moment.cool_downs)
-    picture = Picture(moment.watched, measures, remembered, configured.rules, now=moment.now)
-    return Fleet(
-        now=moment.now,
-        nodes=assumptions.applied(picture.nodes(settling=load.coverage.node_settling), moment.assumptions),
-        thresholds=configured.thresholds,
-        windows=[window.name for window in load.windows],
-        limits=configured.limits,
-        days=days_of(
-            picture,
+class Look:
+    """One look at the cluster: what was there is put together once, whatever is proposed meanwhile."""
+
+    def __init__(self, moment: Moment, configured: Configured) -> None:
+        load = configured.load
+        measures = Measures(
             nodes=moment.nodes,
             workloads=moment.workloads,
-            flights=moment.flights,
-            assumptions=moment.assumptions,
-        ),
-        busy_workloads=busy_workloads(moment.flights),
-        in_flight=unsettled(moment.flights),
-    )
+            stays=moment.stays,
+            settings=load,
+            skew=skew_of(moment.cycles),
+        )
+        remembered = Remembered(flights=moment.flights, cool_downs=moment.cool_downs)
+        self._moment = moment
+        self._configured = configured
+        self._picture = Picture(moment.watched, measures, remembered, configured.rules, now=moment.now)
+        self._days = Days(ProfileDays(moment.workloads), self._working(self._picture))
+        self.fleet = self._fleet(self._picture, self._days)
+        """The cluster as strategies judge it, moves under way and assumed ones included."""
+
+    def after(self, flights: Flights) -> Fleet:
+        """The same cluster with these moves under way."""
+        picture, changed = self._picture.after(flights)
+        return self._fleet(picture, self._days.changed(changed, self._working(picture)))
+
+    def _working(self, picture: Picture) -> NodeParts:
+        moment = self._moment
+        return working(picture, nodes=moment.nodes, workloads=moment.workloads, assumptions=moment.assumptions)
+
+    def _fleet(self, picture: Picture, days: Days) -> Fleet:
+        configured, moment = self._configured, self._moment
+        nodes = picture.nodes(settling=configured.load.coverage.node_settling)
+        return Fleet(
+            now=moment.now,
+            nodes=assumptions.applied(nodes, moment.assumptions),
+            thresholds=configured.thresholds,
+            windows=[window.name for window in configured.load.windows],
+            limits=configured.limits,
+            days=days,
+            busy_workloads=busy_workloads(picture.flights),
+            in_flight=unsettled(picture.flights),
+        )
 
 
 def blindness_of(fleet: Fleet, moment: Moment, load: LoadSettings, *, unwatched: str) -> str:

@@ -1,6 +1,7 @@
 """From what is watched and heard to the fleet that strategies judge."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 
 import msgspec
 
@@ -78,6 +79,19 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     cool_downs: CoolDowns = {}
 
 
+class _Moving:
+    """The moves under way by what they touch."""
+
+    def __init__(self, flights: Flights) -> None:
+        self.flights = flights
+        self.by_uid = {flight.pod_uid: flight for flight in flights.values()}
+        self.off: dict[str, list[Flight]] = {}
+        self.to: dict[str, list[Flight]] = {}
+        for flight in flights.values():
+            self.off.setdefault(flight.node, []).append(flight)
+            self.to.setdefault(flight.target, []).append(flight)
+
+
 class Picture:
     """One moment, put together node by node."""
 
@@ -86,27 +100,67 @@ class Picture:
     ) -> None:
         self._watched = watched
         self._measures = measures
-        self._remembered = remembered
+        self._cool_downs = remembered.cool_downs
+        self._moving = _Moving(remembered.flights)
         self._rules = rules
         self._now = now
-        self._by_uid = {flight.pod_uid: flight for flight in remembered.flights.values()}
-        self._fits = {pod.metadata.uid: self._fit(pod) for pod in watched.pods}
+        self._fits = dict(watched.fits)
+        self._made: dict[str, FleetNode] = {}
         self._workloads: dict[tuple[str, int], Workload | None] = {}
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
         self._pods: dict[str, list[Pod]] = {}
-        self._nominated: dict[str, list[FitPod]] = {}
+        self._taking_room: dict[str, list[FitPod]] = {}
+        """By node: its pods, and those that are nominated to it."""
+
+        self._changing: dict[str, list[Pod]] = {}
+        """By node: its pods that are recent or leaving."""
+
+        recent = measures.recent(now)
+        # The pods of a big cluster lie far apart in memory: what is asked of all of them is asked in one go.
         for pod in watched.pods:
+            uid, node = pod.metadata.uid, ""
+            if pod.spec.volumes or uid not in self._fits:
+                self._fits[uid] = self._fit(pod)
             if takes_room(pod):
-                self._pods.setdefault(pod.spec.node_name, []).append(pod)
-            elif pod.status.nominated_node_name:
-                self._nominated.setdefault(pod.status.nominated_node_name, []).append(self._fits[pod.metadata.uid])
+                node = pod.spec.node_name
+                self._pods.setdefault(node, []).append(pod)
+                if uid in recent or pod.metadata.deletion_timestamp is not None:
+                    self._changing.setdefault(node, []).append(pod)
+            else:
+                node = pod.status.nominated_node_name
+            if node:
+                self._taking_room.setdefault(node, []).append(self._fits[uid])
+
+    @property
+    def flights(self) -> Flights:
+        """The moves that are under way in it."""
+        return self._moving.flights
 
     def nodes(self, *, settling: float) -> list[FleetNode]:
         """Every node with its pods, in the order of names. `settling`: seconds that a node needs to be trusted."""
-        nodes = sorted(self._watched.nodes, key=lambda node: node.metadata.name)
-        return [self._node(node, settling) for node in nodes]
+        for node in self._watched.nodes:
+            name = node.metadata.name
+            if name not in self._made:
+                self._made[name] = self._node(node, settling)
+        return [self._made[name] for name in sorted(self._made)]
+
+    def after(self, flights: Flights) -> tuple["Picture", set[str]]:
+        """The same moment with these moves under way, and the nodes that are not as they were."""
+        were = self.flights
+        differing = [id for id in {**flights, **were} if flights.get(id) is not were.get(id)]
+        changed = {
+            name
+            for id in differing
+            for flight in (flights.get(id), were.get(id))
+            if flight is not None
+            for name in (flight.node, flight.target)
+        }
+        other = copy(self)
+        other._moving = _Moving(flights)
+        other._made = {name: node for name, node in self._made.items() if name not in changed}
+        return other, changed
 
     def staying(self, node: str) -> Iterator[tuple[str, Workload | None]]:
         """UIDs and workloads of the pods on a node that are not terminating."""
@@ -136,23 +190,25 @@ class Picture:
     def _node(self, node: Node, settling: float) -> FleetNode:
         name = node.metadata.name
         pods = self._pods.get(name, [])
-        seen = self._measures.of_node(node, pods, self._workload_of, self._requests_of, self._now)
-        coming, leaving = self._under_way(name, {pod.metadata.uid: pod for pod in pods})
+        seen = self._measures.of_node(
+            node, self._changing.get(name, ()), self._workload_of, self._requests_of, self._now
+        )
+        going = self._going(name, pods)
         return FleetNode(
             name=name,
             base=seen.base,
             usage=seen.usage,
             sampled_at=seen.sampled_at,
-            coming=coming,
+            coming=self._coming(name, going),
             source_refusal=source_refusal(node, now=self._now, settling=settling)
-            or resting_node(self._remembered.cool_downs, name, self._now),
+            or resting_node(self._cool_downs, name, self._now),
             target_refusal=target_refusal(node, now=self._now, settling=settling),
             unknown=seen.unknown,
             pods=Later(lambda: [self._movable(pod, seen.pods.get(pod.metadata.uid, Resources())) for pod in pods]),
             production=Later(lambda: self._production(name, pods, seen.pods)),
-            leaving=leaving,
-            going=sum(self._is_going(pod) for pod in pods if pod.metadata.uid in self._by_uid),
-            fit=self._fit_node(node, pods),
+            leaving=len(self._moving.off.get(name, ())),
+            going=len(going),
+            fit=self._fit_node(node),
         )
 
     def _production(self, node: str, pods: Sequence[Pod], usages: Mapping[str, Resources]) -> list[Resources]:
@@ -161,40 +217,33 @@ class Picture:
             usages.get(pod.metadata.uid, Resources())
             for pod in pods
             if pod.metadata.deletion_timestamp is None
-            and pod.metadata.uid not in self._by_uid
+            and pod.metadata.uid not in self._moving.by_uid
             and tier_of(pod.metadata.labels, pod.spec.priority, quality(pod.status.qos_class)) == "prod"
         ]
-        return staying + [flight.relief for flight in self._remembered.flights.values() if flight.target == node]
+        return staying + [flight.relief for flight in self._moving.to.get(node, ())]
 
-    def _is_going(self, pod: Pod) -> bool:
-        """Is its move under way, and nothing of it to be seen yet?"""
-        flight = self._by_uid.get(pod.metadata.uid)
-        return flight is not None and flight.node == pod.spec.node_name and pod.metadata.deletion_timestamp is None
-
-    def _fit_node(self, node: Node, pods: Sequence[Pod]) -> FitNode:
-        name = node.metadata.name
-        expected = [
-            _replacement(flight) for flight in self._remembered.flights.values() if flight.target == name and flight.fit
-        ]
-        return fit_node(
-            node, [*(self._fits[pod.metadata.uid] for pod in pods), *self._nominated.get(name, ()), *expected]
-        )
-
-    def _under_way(self, node: str, present: Mapping[str, Pod]) -> tuple[Resources, int]:
-        """What moves under way bring to the node and take from it, and how many leave it.
+    def _going(self, node: str, pods: Sequence[Pod]) -> list[Flight]:
+        """The moves from a node of which nothing is to be seen yet.
 
         A pod that is already terminating or gone is taken off its source by the correction of the window's mean.
         """
-        coming, leaving = Resources(cpu=0.0, memory=0.0), 0
-        for flight in self._remembered.flights.values():
-            if flight.target == node:
-                coming = _sum(coming, flight.relief, 1.0)
-            if flight.node == node:
-                leaving += 1
-                pod = present.get(flight.pod_uid)
-                if pod is not None and pod.metadata.deletion_timestamp is None:
-                    coming = _sum(coming, flight.relief, -1.0)
-        return coming, leaving
+        off = self._moving.off.get(node, ())
+        there = {pod.metadata.uid for pod in pods if pod.metadata.deletion_timestamp is None} if off else ()
+        return [flight for flight in off if flight.pod_uid in there]
+
+    def _coming(self, node: str, going: Sequence[Flight]) -> Resources:
+        """What moves under way bring to the node, less what they take from it."""
+        coming = Resources(cpu=0.0, memory=0.0)
+        for flight in self._moving.to.get(node, ()):
+            coming = _sum(coming, flight.relief, 1.0)
+        for flight in going:
+            coming = _sum(coming, flight.relief, -1.0)
+        return coming
+
+    def _fit_node(self, node: Node) -> FitNode:
+        name = node.metadata.name
+        expected = [_replacement(flight) for flight in self._moving.to.get(name, ()) if flight.fit]
+        return fit_node(node, [*self._taking_room.get(name, ()), *expected])
 
     def _movable(self, pod: Pod, usage: Resources) -> MovablePod:
         meta = pod.metadata
@@ -222,14 +271,14 @@ class Picture:
 
     def _protection(self, pod: Pod, workload: Workload | None) -> str:
         meta = pod.metadata
-        if meta.uid in self._by_uid:
+        if meta.uid in self._moving.by_uid:
             return "its move is under way"
         candidate = self._watched.candidate(pod, workload)
         budgets = [
             budget for budget in self._budgets.get(meta.namespace, ()) if selects(budget.spec.selector, meta.labels)
         ]
         rest = resting(
-            self._remembered.cool_downs,
+            self._cool_downs,
             uid=meta.uid,
             namespace=meta.namespace,
             workload=workload,

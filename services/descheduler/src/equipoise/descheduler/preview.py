@@ -19,8 +19,8 @@ from equipoise.descheduler.assumptions import told
 from equipoise.descheduler.cool_downs import resting_nodes
 from equipoise.descheduler.evaluations import Counts
 from equipoise.descheduler.fleet import Fleet, FleetNode, Move, Plan
-from equipoise.descheduler.flights import planned
-from equipoise.descheduler.moment import Configured, Moment, blindness_of, fleet_of
+from equipoise.descheduler.flights import Flight, planned
+from equipoise.descheduler.moment import Configured, Look, Moment, blindness_of
 from equipoise.descheduler.strategies import Strategy, name_of
 
 MOST = 500
@@ -44,7 +44,8 @@ def preview(
 
     A pod is planned by the first strategy that wants it, as at an evaluation, and the same limits hold.
     """
-    fleet = fleet_of(moment, configured)
+    look = Look(moment, configured)
+    fleet = look.fleet
     blind = blindness_of(fleet, moment, configured.load, unwatched=unwatched)
     moves: list[PlannedMove] = []
     nodes: list[PlannedNode] = []
@@ -53,12 +54,12 @@ def preview(
     under_way = _under_way(moment)[:MOST]
     wanted: list[Move] = []
     taken: set[str] = set()
+    so_far: dict[str, Flight] = {}
     for strategy in strategies:
         name = name_of(strategy)
         if taken:
-            so_far = {flight.id: flight for flight in map(planned, wanted)}
-            moment = msgspec.structs.replace(moment, flights={**moment.flights, **so_far})
-            fleet = fleet_of(moment, configured)
+            so_far |= {flight.id: flight for flight in map(planned, wanted)}
+            fleet = look.after({**moment.flights, **so_far})
         verdicts = strategy.verdicts(fleet)
         hot = frozenset(verdict.node for verdict in verdicts if verdict.abnormal)
         plan = Plan(why=blind) if blind else strategy.plan(fleet, hot)

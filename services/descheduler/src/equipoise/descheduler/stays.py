@@ -97,6 +97,10 @@ class PodStays:
             return None
         return Stay(placed_at=times.placed_at, running_since=times.running_since, gone_at=gone_at, usage=usage)
 
+    def recent(self, begin: float) -> set[str]:
+        """UIDs of the pods that did not run since before `begin`: of thousands mostly a few."""
+        return {uid for uid, times in self._times.items() if times.running_since is None or times.running_since > begin}
+
     def settled(self, pod: Pod, begin: float) -> bool:
         """Does it run since before `begin`, and is it going to stay?"""
         times = self._times.get(pod.metadata.uid)

@@ -1,8 +1,7 @@
 """The pods of a fleet, grouped by what rules about other pods read: thousands of nodes hold few kinds of pods."""
 
 from collections.abc import Iterable, Iterator, Sequence
-
-import msgspec
+from functools import cached_property
 
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.objects import LabelSelector
@@ -11,14 +10,23 @@ _Kind = tuple[str, int, int, bool]
 """Namespace, identity of labels and of anti-affinity, terminating: pods of a workload share theirs."""
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class Group:
     """Pods that every rule treats alike."""
 
-    example: FitPod
-    """Held, too, so that its labels stay what they are known by."""
+    def __init__(self, example: FitPod) -> None:
+        self.example = example
+        """Held, too, so that its labels stay what they are known by."""
 
-    nodes: dict[str, list[FitPod]] = {}
-    """By name of the node. A node without any is absent."""
+        self.counted: list[tuple[str, FitPod]] = []
+        """The pods as they were counted, each with its node."""
+
+    @cached_property
+    def nodes(self) -> dict[str, list[FitPod]]:
+        """By name of the node; a node without any is absent. Of thousands of groups few are ever asked for it."""
+        nodes: dict[str, list[FitPod]] = {}
+        for node, pod in self.counted:
+            nodes.setdefault(node, []).append(pod)
+        return nodes
 
 
 class Census:
@@ -27,9 +35,12 @@ class Census:
     def __init__(self, fleet: Sequence[FitNode]) -> None:
         self._groups: dict[_Kind, Group] = {}
         self._by_label: dict[tuple[str, str], list[Group]] = {}
+        known = self._groups.get
         for node in fleet:
+            name = node.name
             for pod in node.pods:
-                self._add(pod, node.name)
+                kind = _kind(pod)
+                (known(kind) or self._begun(kind, pod)).counted.append((name, pod))
 
     def groups(self, selector: LabelSelector | None) -> Iterable[Group]:
         """Those that may satisfy a selector: whoever asks has to look. None chooses nothing."""
@@ -45,23 +56,18 @@ class Census:
 
     def move(self, pod: FitPod, source: str, target: str) -> None:
         """One pod is elsewhere now."""
-        group = self._groups.get(_kind(pod))
-        if group is not None:
-            left = [other for other in group.nodes.get(source, ()) if other.uid != pod.uid]
-            if left:
-                group.nodes[source] = left
-            else:
-                group.nodes.pop(source, None)
-        self._add(pod, target)
-
-    def _add(self, pod: FitPod, node: str) -> None:
         kind = _kind(pod)
-        group = self._groups.get(kind)
-        if group is None:
-            group = self._groups[kind] = Group(example=pod, nodes={})
-            for label in pod.labels.items():
-                self._by_label.setdefault(label, []).append(group)
-        group.nodes.setdefault(node, []).append(pod)
+        nodes = (self._groups.get(kind) or self._begun(kind, pod)).nodes
+        left = [other for other in nodes.pop(source, ()) if other.uid != pod.uid]
+        if left:
+            nodes[source] = left
+        nodes.setdefault(target, []).append(pod)
+
+    def _begun(self, kind: _Kind, pod: FitPod) -> Group:
+        group = self._groups[kind] = Group(pod)
+        for label in pod.labels.items():
+            self._by_label.setdefault(label, []).append(group)
+        return group
 
 
 def _kind(pod: FitPod) -> _Kind:

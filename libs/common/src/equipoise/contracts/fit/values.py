@@ -11,7 +11,7 @@ from equipoise.contracts.objects import NodeSelector, PodAffinityTerm, Toleratio
 from equipoise.contracts.requests import Amounts, amounts_of, pod_requests
 
 
-class HostPort(msgspec.Struct, frozen=True, kw_only=True):
+class HostPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A port of the node that a container takes for itself."""
 
     port: int
@@ -27,7 +27,7 @@ class HostPort(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class FitPod(msgspec.Struct, frozen=True, kw_only=True):
+class FitPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod, as fitting sees it."""
 
     uid: str
@@ -35,16 +35,16 @@ class FitPod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     labels: dict[str, str] = {}
     requests: Amounts = {}
-    tolerations: list[Toleration] = []
+    tolerations: Sequence[Toleration] = ()
     node_selector: dict[str, str] = {}
     node_affinity: NodeSelector | None = None
-    pod_affinity: list[PodAffinityTerm] = []
-    pod_anti_affinity: list[PodAffinityTerm] = []
-    host_ports: list[HostPort] = []
-    spread: list[TopologySpreadConstraint] = []
+    pod_affinity: Sequence[PodAffinityTerm] = ()
+    pod_anti_affinity: Sequence[PodAffinityTerm] = ()
+    host_ports: Sequence[HostPort] = ()
+    spread: Sequence[TopologySpreadConstraint] = ()
     """Only those that forbid (DoNotSchedule)."""
 
-    volume_nodes: list[NodeSelector] = []
+    volume_nodes: Sequence[NodeSelector] = ()
     """Where its volumes can be reached: one selector per volume, all of them must choose the node."""
 
     terminating: bool = False
@@ -72,6 +72,11 @@ class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return total
 
     @cached_property
+    def staying(self) -> int:
+        """Its pods that are not terminating."""
+        return sum(not pod.terminating for pod in self.pods)
+
+    @cached_property
     def keeping_away(self) -> list[FitPod]:
         """The pods whose anti-affinity may keep another pod off."""
         return [pod for pod in self.pods if pod.pod_anti_affinity]
@@ -91,16 +96,16 @@ def fit_pod(pod: objects.Pod, volume_nodes: Sequence[NodeSelector] = ()) -> FitP
         tolerations=spec.tolerations,
         node_selector=spec.node_selector,
         node_affinity=affinity.node_affinity.required if affinity.node_affinity else None,
-        pod_affinity=affinity.pod_affinity.required if affinity.pod_affinity else [],
-        pod_anti_affinity=affinity.pod_anti_affinity.required if affinity.pod_anti_affinity else [],
-        host_ports=[
+        pod_affinity=affinity.pod_affinity.required if affinity.pod_affinity else (),
+        pod_anti_affinity=affinity.pod_anti_affinity.required if affinity.pod_anti_affinity else (),
+        host_ports=tuple(
             HostPort(port=port.host_port, protocol=port.protocol, address=port.host_ip or "0.0.0.0")  # noqa: S104
             for container in containers
             for port in container.ports
             if port.host_port
-        ],
-        spread=[rule for rule in spec.topology_spread_constraints if rule.when_unsatisfiable == "DoNotSchedule"],
-        volume_nodes=list(volume_nodes),
+        ),
+        spread=tuple(rule for rule in spec.topology_spread_constraints if rule.when_unsatisfiable == "DoNotSchedule"),
+        volume_nodes=tuple(volume_nodes),
         terminating=pod.metadata.deletion_timestamp is not None,
     )
 

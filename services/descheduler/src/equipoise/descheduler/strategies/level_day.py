@@ -140,13 +140,12 @@ class _Picture:
 
     def _used(self, projection: Projection) -> Array:
         """nodes × resources × (slots and the present)."""
-        used = np.full((len(self.fleet.nodes), len(RESOURCES), SLOTS + 1), np.nan)
-        for place, node in enumerate(self.fleet.nodes):
-            closed = node.unknown or not self._strategy.takes(node)
-            day = None if closed or self.fleet.days is None else self.fleet.days.of_node(node.name)
-            if day is not None:
-                used[place, :, :SLOTS] = day
-                used[place, :, SLOTS] = projection.amounts[place, : len(RESOURCES)]
+        nodes = self.fleet.nodes
+        used = np.full((len(nodes), len(RESOURCES), SLOTS + 1), np.nan)
+        taken = [place for place, node in enumerate(nodes) if not node.unknown and self._strategy.takes(node)]
+        if taken and self.fleet.days is not None:
+            used[taken, :, :SLOTS] = self.fleet.days.of_nodes([nodes[place].name for place in taken])
+            used[taken, :, SLOTS] = projection.amounts[taken, : len(RESOURCES)]
         return used
 
     def day_of(self, pod: MovablePod) -> Array | None:
