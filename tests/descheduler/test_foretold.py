@@ -14,9 +14,9 @@ from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import Namespaces, Protection, Thresholds
-from equipoise.descheduler.assumptions import Assumption
+from equipoise.descheduler.assumptions import Assumption, Assumptions
 from equipoise.descheduler.fleet import Fleet, IntentLimits
-from equipoise.descheduler.flights import Flight
+from equipoise.descheduler.flights import Flight, Flights
 from equipoise.descheduler.moment import Configured, Look, Moment
 from equipoise.descheduler.picture import Watched
 from equipoise.descheduler.stays import PodStays
@@ -87,20 +87,26 @@ def test_a_pod_on_its_way_counts_where_it_goes() -> None:
     assert cores(fleet, "node-b") == pytest.approx([0.5 + each for each in DAY])
 
 
+def an_assumption(**fields: Any) -> Assumption:
+    """web-0 from node-a to node-b."""
+    defaults: dict[str, Any] = {
+        "pod_uid": "uid-web-0",
+        "namespace": "shop",
+        "pod": "web-0",
+        "workload": a_workload(),
+        "node": "node-a",
+        "target": "node-b",
+        "relief": USED,
+        "since": NOW - 60,
+        "until": NOW + 60,
+    }
+    return Assumption(**(defaults | fields))
+
+
 @pytest.mark.parametrize("profile", [True, False])
 def test_an_assumed_pod_counts_on_its_target(profile: bool) -> None:
     """With its workload's day, else with what it really uses on its node."""
-    assumption = Assumption(
-        pod_uid="uid-web-1",
-        namespace="shop",
-        pod="web-1",
-        workload=a_workload(),
-        node="node-a",
-        target="node-b",
-        relief=Resources(cpu=9.0, memory=GIB),
-        since=NOW - 60,
-        until=NOW + 60,
-    )
+    assumption = an_assumption(pod_uid="uid-web-1", relief=Resources(cpu=9.0, memory=GIB))
     fleet = Look(a_moment(profile=profile, assumptions={"uid-web-1": assumption}), CONFIGURED).fleet
 
     assert cores(fleet, "node-a") == pytest.approx([0.5] * 24)
@@ -152,15 +158,15 @@ def test_a_look_goes_on_with_moves_under_way_as_a_new_one_would_see_them() -> No
             workload=a_workload(), relief=USED, until=NOW + 9, fit=fit_pod(pods[number]),
         )  # fmt: skip
 
-    before = {"flight-0": a_flight(0, "node-b")}
-    after = {"flight-1": a_flight(1, "node-c")}
-    look = Look(msgspec.structs.replace(moment, watched=watched, flights=before), CONFIGURED)
-    seen = told(look.fleet)
+    def seen(flights: Flights, assumed: Assumptions) -> Look:
+        return Look(msgspec.structs.replace(moment, watched=watched, flights=flights, assumptions=assumed), CONFIGURED)
 
-    assert told(look.after(after)) == told(
-        Look(msgspec.structs.replace(moment, watched=watched, flights=after), CONFIGURED).fleet
-    )
-    assert told(look.fleet) == seen
-    assert told(look.after(after)) != seen
-    untouched = [fleet.nodes[3] for fleet in (look.fleet, look.after(after))]
-    assert untouched[0] is untouched[1]
+    before, after = {"flight-0": a_flight(0, "node-b")}, {"flight-1": a_flight(1, "node-c")}
+    assumed = {"uid-web-0": an_assumption(target="node-c")}
+    look = seen(before, {})
+    was = told(look.fleet)
+
+    for flights, assumptions in ((after, {}), (before, assumed), (after, assumed)):
+        assert told(look.after(flights, assumptions)) == told(seen(flights, assumptions).fleet) != was
+    assert told(look.fleet) == was
+    assert look.after(after, {}).nodes[3] is look.fleet.nodes[3]

@@ -167,7 +167,7 @@ class Leader:
             plan = Plan(why=blind)
             if not blind:
                 if taken:  # what was proposed a moment ago is under way
-                    fleet = await self._looking.think(look.after, self._memory.flights)
+                    fleet = await self._looking.think(look.after, self._memory.flights, self._memory.assumptions)
                 plan = await self._looking.think(strategy.plan, fleet, self._memory.abnormal(name))
             moves = [move for move in plan.moves if move.pod.uid not in taken]
             taken |= {move.pod.uid for move in moves}

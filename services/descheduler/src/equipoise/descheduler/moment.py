@@ -100,25 +100,31 @@ class Look:
         self._moment = moment
         self._configured = configured
         self._picture = Picture(moment.watched, measures, remembered, configured.rules, now=moment.now)
-        self._days = Days(ProfileDays(moment.workloads), self._working(self._picture))
-        self.fleet = self._fleet(self._picture, self._days)
+        self._days = Days(ProfileDays(moment.workloads), self._working(self._picture, moment.assumptions))
+        self.fleet = self._fleet(self._picture, self._days, moment.assumptions)
         """The cluster as strategies judge it, moves under way and assumed ones included."""
 
-    def after(self, flights: Flights) -> Fleet:
-        """The same cluster with these moves under way."""
+    def after(self, flights: Flights, assumed: Assumptions) -> Fleet:
+        """The same cluster with these moves under way, and these assumed."""
         picture, changed = self._picture.after(flights)
-        return self._fleet(picture, self._days.changed(changed, self._working(picture)))
+        were = self._moment.assumptions
+        for uid in {**assumed, **were}:
+            if assumed.get(uid) is not were.get(uid):
+                changed |= {
+                    name for each in (assumed.get(uid), were.get(uid)) if each for name in (each.node, each.target)
+                }
+        return self._fleet(picture, self._days.changed(changed, self._working(picture, assumed)), assumed)
 
-    def _working(self, picture: Picture) -> NodeParts:
+    def _working(self, picture: Picture, assumed: Assumptions) -> NodeParts:
         moment = self._moment
-        return working(picture, nodes=moment.nodes, workloads=moment.workloads, assumptions=moment.assumptions)
+        return working(picture, nodes=moment.nodes, workloads=moment.workloads, assumptions=assumed)
 
-    def _fleet(self, picture: Picture, days: Days) -> Fleet:
+    def _fleet(self, picture: Picture, days: Days, assumed: Assumptions) -> Fleet:
         configured, moment = self._configured, self._moment
         nodes = picture.nodes(settling=configured.load.coverage.node_settling)
         return Fleet(
             now=moment.now,
-            nodes=assumptions.applied(nodes, moment.assumptions),
+            nodes=assumptions.applied(nodes, assumed),
             thresholds=configured.thresholds,
             windows=[window.name for window in configured.load.windows],
             limits=configured.limits,

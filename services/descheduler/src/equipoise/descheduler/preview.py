@@ -59,7 +59,7 @@ def preview(
         name = name_of(strategy)
         if taken:
             so_far |= {flight.id: flight for flight in map(planned, wanted)}
-            fleet = look.after({**moment.flights, **so_far})
+            fleet = look.after({**moment.flights, **so_far}, moment.assumptions)
         verdicts = strategy.verdicts(fleet)
         hot = frozenset(verdict.node for verdict in verdicts if verdict.abnormal)
         plan = Plan(why=blind) if blind else strategy.plan(fleet, hot)
