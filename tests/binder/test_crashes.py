@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
 from binder.stepping import SteppingBus, SteppingKube, Steps
-from binder.worlds import GENEROUS, OWN, World
+from binder.worlds import GENEROUS, LEADER, OWN, World
 from builders import NOW, a_workload, an_intent
 from kube_objects import a_pod, owned_by
 
@@ -281,3 +281,25 @@ async def test_another_binders_reservation_is_left_alone(world: World) -> None:
     with pytest.raises(Taken):
         await books.settle(intent, refused, dry_run=False, reserved=False)
     assert world.ledger.entries == (entry,)
+
+
+async def test_the_last_delivery_leaves_the_outcome_to_who_reserved_meanwhile(world: World) -> None:
+    """The eviction may still happen: a word of failure would be the only one that is kept."""
+    binder = world.binder(limits=GENEROUS)
+    await world.start(binder)
+    intent = an_intent("web-1", epoch=LEADER)
+    entry = an_entry("web-1", settled_at=None, outcome=None, intent_id=intent.id)
+
+    async def other_reserves_first(call: Any) -> None:
+        if call.verb == "replace" and not world.ledger.entries:
+            document = msgspec.to_builtins(world.ledger) | {"entries": [msgspec.to_builtins(entry)]}
+            world.write_ledger(msgspec.json.encode(document).decode())
+
+    world.kube.on_call = other_reserves_first
+    subject = subjects.eviction_intent("shop", "web-1")
+    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, final=True))
+    await world.bus.settled()
+
+    assert last is None
+    assert world.ledger.entries == (entry,)
+    assert world.outcomes == world.evicted == []

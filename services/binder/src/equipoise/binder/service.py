@@ -120,18 +120,28 @@ class Binder:
         self._picture.place(delivery.message)
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Again | None:
-        """None: its outcome was published. Even one that is put off for the last time has an outcome."""
-        again = await self._settle(delivery.message)
+        """None: its outcome was published, or is another binder's to publish.
+
+        Even one that is put off for the last time has an outcome.
+        """
+        intent = delivery.message
+        try:
+            again = await self._settle(intent)
+        except Taken as taken:
+            log.info("intent left to another binder", intent=intent.id, pod=_name(intent), why=str(taken))
+            # One outcome is kept for each intent: "failed" from here would hide the eviction of the other.
+            return None if delivery.final else again_for(intent)
         if again is None or not delivery.final:
             return again
         often = Verdict(outcome=Outcome.FAILED, detail="tried too often: not decided, or not carried out")
         try:
-            await self._telling.outcome(delivery.message, often, self._books.latest)
+            await self._telling.outcome(intent, often, self._books.latest)
         except BusError:
             return again
         return None
 
     async def _settle(self, intent: EvictionIntent) -> Again | None:
+        """Raises Taken."""
         started = self._clock.monotonic()
         if waiting := self._posting.left_alone:
             throttled = KubeError(429, "Throttled", "the API server wants to be left alone", retry_after=waiting)
@@ -141,9 +151,6 @@ class Binder:
             if isinstance(ending, Again):
                 return ending
             await self._conclude(intent, ending)
-        except Taken as taken:
-            log.info("intent left to another binder", intent=intent.id, pod=_name(intent), why=str(taken))
-            return again_for(intent)
         except KubeError as error:
             if error.status == 429:
                 self._posting.leave_alone(error.retry_after or 0.0)
