@@ -27,8 +27,8 @@ chaos: ## Faults on a real cluster (SEEDS=1-20 FAULTS=name,name); PLANTED=1 or r
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS))) $(ARGS)
 
-check: ## Style, types, architecture
-	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports'
+check: ## Style, types, architecture, and whether docs/asyncapi.yaml and docs/events.md are what the code says
+	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'
 
 bench: ## Speed and memory, a JSON line each (BENCH="name name" for a choice)
 	@./run python -m bench $(BENCH)

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import nats
+from nats.aio.subscription import Subscription
 
 from equipoise.contracts.subjects import with_lives
 from equipoise.runtime.bus import Bus, Delivery
@@ -56,12 +57,21 @@ async def eventually(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+class Overheard(Protocol):
+    """What a stranger hears of everything that is said."""
+
+    async def headers(self, count: int) -> list[dict[str, str]]:
+        """What travelled beside the first so many messages."""
+        ...
+
+
 class World(Protocol):
     """A bus, and what tests do to it from outside."""
 
     bus: Any
 
     async def inject(self, subject: str, payload: bytes) -> None: ...
+    def overhearing(self) -> AbstractAsyncContextManager["Overheard"]: ...
     async def disconnect(self) -> None: ...
     async def reconnect(self) -> None: ...
     def another(self, service: str) -> AbstractAsyncContextManager[Bus]: ...
@@ -74,6 +84,16 @@ class MemoryWorld:
     async def inject(self, subject: str, payload: bytes) -> None:
         self.bus.inject(subject, payload)
 
+    @asynccontextmanager
+    async def overhearing(self) -> AsyncIterator[Overheard]:
+        self._overheard_from = len(self.bus.headers())
+        yield self
+
+    async def headers(self, count: int) -> list[dict[str, str]]:
+        begin = self._overheard_from
+        await eventually(lambda: len(self.bus.headers()) >= begin + count)
+        return [dict(headers) for headers in self.bus.headers()[begin : begin + count]]
+
     async def disconnect(self) -> None:
         self.bus.disconnect()
 
@@ -83,6 +103,14 @@ class MemoryWorld:
     @asynccontextmanager
     async def another(self, service: str) -> AsyncIterator[Bus]:
         yield self.bus
+
+
+class _Tap:
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    async def headers(self, count: int) -> list[dict[str, str]]:
+        return [dict((await self._subscription.next_msg(timeout=5)).headers or {}) for _ in range(count)]
 
 
 class NatsWorld:
@@ -111,6 +139,13 @@ class NatsWorld:
         async with await nats.connect(self.settings.url) as client:
             await client.publish(subject, payload)
             await client.flush()
+
+    @asynccontextmanager
+    async def overhearing(self) -> AsyncIterator[Overheard]:
+        async with await nats.connect(self.settings.url) as client:
+            tap = await client.subscribe("equipoise.>")
+            await client.flush()
+            yield _Tap(tap)
 
     async def disconnect(self) -> None:
         await self.stop()

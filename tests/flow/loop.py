@@ -35,6 +35,7 @@ from equipoise.contracts.workload import Workload
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Receipt
+from equipoise.runtime.bus.headers import Headers
 from equipoise.runtime.health import Health
 from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.memory.bus import MemoryBus
@@ -62,13 +63,13 @@ class LossyBus(MemoryBus):
     def lose(self, pattern: str, count: int) -> None:
         self._losing[pattern] = count
 
-    def _store(self, subject: str, payload: bytes, message_id: str) -> Receipt:
+    def _store(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
         for pattern, left in self._losing.items():
             if left and matches(pattern, subject):
                 self._losing[pattern] = left - 1
                 self.lost += 1
                 return Receipt(sequence=1)
-        return super()._store(subject, payload, message_id)
+        return super()._store(subject, payload, headers)
 
 
 class Loop:

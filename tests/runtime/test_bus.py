@@ -1,13 +1,15 @@
 """What services may expect of any bus: the same tests over memory and a real nats-server."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import Heard, World, eventually, memory_world, nats_world
+from bus_worlds import Heard, MemoryWorld, World, eventually, memory_world, nats_world
 
 from equipoise.contracts import subjects
 from equipoise.contracts.messages import (
@@ -29,6 +31,7 @@ from equipoise.runtime.bus import (
     TooLarge,
 )
 from equipoise.runtime.bus.reading import MAX_DELIVERIES
+from equipoise.runtime.clock import SystemClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
 QUESTION = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=["a", "b"])
@@ -289,6 +292,68 @@ async def test_work_that_cannot_be_read_is_taken_out_of_the_queue(world: World) 
     await workers.tried.until(2)
     assert workers.pods == ["web-2", "web-1"]
     working.cancel()
+
+
+async def test_every_message_is_a_cloudevent_with_a_trace(world: World) -> None:
+    """Each carries the headers of CloudEvents and of W3C trace context; ids and traces are never the same twice."""
+    async with world.overhearing() as overheard:
+        await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
+        await intend(world, message_id="intent-1")
+        await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a"))] * 2)
+        headers = await overheard.headers(4)
+    for each, kind in zip(headers, ("Heartbeat", "EvictionIntent", "NodeUtilization", "NodeUtilization"), strict=True):
+        assert each["ce-specversion"] == "1.0"
+        assert each["ce-id"] == each["Nats-Msg-Id"]
+        assert each["ce-source"].startswith("/equipoise/")
+        assert each["ce-type"] == f"dev.equipoise.{kind}.v1"
+        assert each["ce-datacontenttype"] == "application/json"
+        said_at = datetime.fromisoformat(each["ce-time"])
+        assert said_at.utcoffset() == timedelta(0)
+        assert abs(said_at.timestamp() - SystemClock().now()) < 60
+        assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", each["traceparent"])
+    assert headers[1]["ce-id"] == "intent-1"
+    assert len({each["ce-id"] for each in headers}) == len({trace_of(each) for each in headers}) == 4
+
+
+def trace_of(headers: dict[str, str]) -> str:
+    return headers["traceparent"].split("-")[1]
+
+
+async def test_what_is_said_because_of_a_message_carries_its_trace_on(world: World) -> None:
+    """In a worker, a handler and an endpoint; each with a part of its own, and what is said later is another trace."""
+
+    async def work(delivery: Delivery[EvictionIntent]) -> None:
+        await world.bus.publish(subjects.eviction_outcome("shop", delivery.message.pod), a_heartbeat())
+
+    async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
+        await world.bus.publish(subjects.health("handler", delivery.message.node), a_heartbeat())
+
+    async def answer(question: PrioritizeQuestion) -> Ranking:
+        await world.bus.publish(subjects.health("endpoint", "one"), a_heartbeat())
+        return Ranking(scores={})
+
+    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=answer)
+    stop = await world.bus.serve("scorer", [endpoint])
+    working = asyncio.create_task(world.bus.work(EvictionIntent, work))
+    async with world.overhearing() as overheard:
+        await intend(world)
+        intent, outcome = await overheard.headers(2)
+    await world.bus.follow(NODES, NodeUtilization, on_utilization)
+    await world.bus.listen(NODES, NodeUtilization, on_utilization)
+    async with world.overhearing() as overheard:
+        await say(world, "a")
+        utilization, *handled = await overheard.headers(3)
+    async with world.overhearing() as overheard:
+        await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=2)
+        *asked, said = await overheard.headers(1 if isinstance(world, MemoryWorld) else 2)
+    working.cancel()
+    await stop()
+
+    assert trace_of(outcome) == trace_of(intent)
+    assert outcome["traceparent"] != intent["traceparent"]
+    assert {trace_of(each) for each in handled} == {trace_of(utilization)}
+    assert trace_of(said) not in {trace_of(intent), trace_of(utilization)}
+    assert {trace_of(said)} >= {trace_of(each) for each in asked}
 
 
 async def test_workers_share_the_work(world: World) -> None:

@@ -132,6 +132,16 @@ def tap(subject: str, url: str, user: str | None, password_file: str | None, out
 
 
 @main.command()
+@click.option("-o", "--output", type=click.Choice(["text", "asyncapi"]), default="text", show_default=True)
+def events(output: str) -> None:
+    """Tell what can be heard on the bus: a page with an example of each message, or an AsyncAPI 3 document (YAML)."""
+    from equipoise.cli.events.asyncapi import asyncapi_yaml
+    from equipoise.cli.events.page import page
+
+    click.echo(asyncapi_yaml() if output == "asyncapi" else page(), nl=False)
+
+
+@main.command()
 @click.option("--diff", "only_changes", is_flag=True, help="Only what is new since the last plan that was shown.")
 @nats_option
 @user_option

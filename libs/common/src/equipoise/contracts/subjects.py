@@ -169,6 +169,11 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the design's subject table."""
 
     pattern: str
+    """As NATS reads it: `*` is one token, a last `>` one or more."""
+
+    tokens: tuple[str, ...] = ()
+    """What stands for each `*` and `>`, in order, as people call it."""
+
     message: type[msgspec.Struct]
     said_by: tuple[ServiceName, ...]
     heard_by: tuple[ServiceName, ...]
@@ -178,6 +183,9 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     answered_by: ServiceName | None = None
     """Set for request/reply: `said_by` ask, this one answers."""
 
+    answer: type[msgspec.Struct] | None = None
+    """What it answers with."""
+
     asked_by_people: bool = False
     """Who may watch the bus may ask this too: the answer changes nothing."""
 
@@ -185,30 +193,35 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
 CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.utilization.node.*",
+        tokens=("node",),
         message=messages.NodeUtilization,
         said_by=("collector",),
         heard_by=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.workload.*.*.*",
+        tokens=("key", "namespace", "name"),
         message=messages.WorkloadUtilization,
         said_by=("collector",),
         heard_by=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.cycle.*",
+        tokens=("shard",),
         message=messages.UtilizationCycle,
         said_by=("collector",),
         heard_by=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.placement.node.*",
+        tokens=("node",),
         message=messages.NodePlacement,
         said_by=("collector",),
         heard_by=("collector", "scorer", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",
+        tokens=("namespace", "pod"),
         message=messages.EvictionIntent,
         said_by=("descheduler",),
         heard_by=("binder",),
@@ -216,36 +229,42 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.outcome.*.*",
+        tokens=("namespace", "pod"),
         message=messages.EvictionOutcome,
         said_by=("binder",),
         heard_by=("scorer", "descheduler"),
     ),
     Channel(
         pattern=f"{PREFIX}.annotation.>",
+        tokens=("object",),
         message=messages.AnnotationWritten,
         said_by=("annotator",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.scorer.>",
+        tokens=("pod",),
         message=messages.ScoreDecision,
         said_by=("scorer",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.placement.*.*.*",
+        tokens=("namespace", "pod", "uid"),
         message=messages.PlacementAdvice,
         said_by=("scorer",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.fleet.*.*",
+        tokens=("hour", "since"),
         message=messages.FleetReview,
         said_by=("scorer",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.descheduler.>",
+        tokens=("strategy",),
         message=messages.DescheduleDecision,
         said_by=("descheduler",),
         heard_by=(),
@@ -256,6 +275,7 @@ CHANNELS: tuple[Channel, ...] = (
         said_by=(),
         heard_by=(),
         answered_by="scorer",
+        answer=messages.Ranking,
     ),
     Channel(
         pattern=SCORE_FILTER,
@@ -263,6 +283,7 @@ CHANNELS: tuple[Channel, ...] = (
         said_by=(),
         heard_by=(),
         answered_by="scorer",
+        answer=messages.Filtering,
     ),
     Channel(
         pattern=SCORE_EXPLAIN,
@@ -270,6 +291,7 @@ CHANNELS: tuple[Channel, ...] = (
         said_by=(),
         heard_by=(),
         answered_by="scorer",
+        answer=messages.Explanation,
         asked_by_people=True,
     ),
     Channel(
@@ -278,7 +300,14 @@ CHANNELS: tuple[Channel, ...] = (
         said_by=(),
         heard_by=(),
         answered_by="descheduler",
+        answer=messages.PlanShown,
         asked_by_people=True,
     ),
-    Channel(pattern=f"{PREFIX}.health.*.*", message=messages.Heartbeat, said_by=SERVICES, heard_by=("descheduler",)),
+    Channel(
+        pattern=f"{PREFIX}.health.*.*",
+        tokens=("service", "id"),
+        message=messages.Heartbeat,
+        said_by=SERVICES,
+        heard_by=("descheduler",),
+    ),
 )

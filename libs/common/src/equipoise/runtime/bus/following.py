@@ -154,7 +154,9 @@ class Follower(Generic[T]):
 
     async def _hear(self, message: Msg) -> None:
         replayed = self._replaying > 0
-        await self._reader.hand_over(self._handler, message.subject, message.data, replayed=replayed)
+        await self._reader.hand_over(
+            self._handler, message.subject, message.data, headers=message.headers, replayed=replayed
+        )
         if replayed:
             self._replaying -= 1
             if not self._replaying or not message.metadata.num_pending:

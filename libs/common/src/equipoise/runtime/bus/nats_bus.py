@@ -1,7 +1,7 @@
 """The bus of a cluster: NATS with JetStream."""
 
 import asyncio
-import uuid
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -30,6 +30,7 @@ from equipoise.runtime.bus import (
 )
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, Link
 from equipoise.runtime.bus.following import Follower
+from equipoise.runtime.bus.headers import Envelope, in_hand
 from equipoise.runtime.bus.publishing import Publisher
 from equipoise.runtime.bus.reading import Reader, Unreadable, answer, encode, read_answer
 from equipoise.runtime.bus.troubles import Troubles
@@ -46,8 +47,11 @@ _HEARTBEAT = 5.0
 class NatsBus:
     """A `Bus` over one connection; `connect` makes it."""
 
-    def __init__(self, link: Link, tasks: asyncio.TaskGroup, clock: Clock, heartbeat: float) -> None:
+    def __init__(
+        self, link: Link, tasks: asyncio.TaskGroup, clock: Clock, envelope: Envelope, heartbeat: float
+    ) -> None:
         self._link = link
+        self._envelope = envelope
         self._tasks = tasks
         self._clock = clock
         self._heartbeat = heartbeat
@@ -65,12 +69,12 @@ class NatsBus:
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = self._encode(subject, message)
+        headers = self._envelope.around(message, message_id)
         if stream_of(subject) is None:
-            headers = {"Nats-Msg-Id": message_id or uuid.uuid4().hex}
             await self._link.answered(subject, self._link.client.publish(subject, payload, headers=headers))
             await self._link.permitted(subject)
             return Receipt()
-        return await self._publisher.kept(subject, await self._publisher.send(subject, payload, message_id))
+        return await self._publisher.kept(subject, await self._publisher.send(subject, payload, headers))
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
         failures: list[BusError] = []
@@ -90,7 +94,8 @@ class NatsBus:
                     await self.publish(subject, message)
                 else:
                     payload = self._encode(subject, message)
-                    sent.append((subject, await self._publisher.send(subject, payload, None)))
+                    headers = self._envelope.around(message)
+                    sent.append((subject, await self._publisher.send(subject, payload, headers)))
             except BusError as error:
                 failures.append(error)
         for subject, acknowledgement in sent:
@@ -107,7 +112,7 @@ class NatsBus:
         reader = Reader(kind, self.troubles)
 
         async def on_message(message: Msg) -> None:
-            await reader.hand_over(handler, message.subject, message.data)
+            await reader.hand_over(handler, message.subject, message.data, headers=message.headers)
 
         await self._link.client.subscribe(pattern, cb=on_message)
         await self._link.permitted(pattern)
@@ -128,8 +133,9 @@ class NatsBus:
 
     async def request(self, subject: str, question: msgspec.Struct, answer: type[Answer], *, timeout: float) -> Answer:
         payload = self._encode(subject, question)
+        asking = self._link.client.request(subject, payload, timeout=timeout, headers=self._envelope.around(question))
         try:
-            said = await self._link.answered(subject, self._link.client.request(subject, payload, timeout=timeout))
+            said = await self._link.answered(subject, asking)
         except BusError as error:
             if isinstance(error.__cause__, nats.errors.NoRespondersError):
                 raise NoAnswer(f"nobody answers {subject}") from error
@@ -161,7 +167,10 @@ class NatsBus:
     def _answerer(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
         async def on_request(request: Request) -> None:
             try:
-                payload = await answer(endpoint, request.data, self._link.client.max_payload)
+                with in_hand(request.headers):
+                    answered = await answer(endpoint, request.data)
+                    headers = self._envelope.around(answered)
+                payload = encode(endpoint.subject, answered, self._link.client.max_payload)
             except Unreadable as error:
                 self.troubles.count("unreadable", endpoint.subject, error)
                 await request.respond_error("400", str(error))
@@ -169,7 +178,7 @@ class NatsBus:
                 self.troubles.count("endpoint", endpoint.subject, error)
                 await request.respond_error("500", f"{type(error).__name__}: {error}")
             else:
-                await request.respond(payload)
+                await request.respond(payload, headers=headers)
 
         return on_request
 
@@ -188,13 +197,18 @@ async def open_bus(
     *,
     heartbeat: float = _HEARTBEAT,
     reconnect_pause: float = RECONNECT_PAUSE,
+    chance: random.Random | None = None,
 ) -> AsyncIterator[NatsBus]:
-    """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between signs of life of a quiet stream."""
+    """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between signs of life of a quiet stream.
+
+    `chance` gives the ids of messages and traces; without it they are as random as the machine can make them.
+    """
     failure: Exception | None = None
     link = Link(settings, service, Troubles(clock, metrics), reconnect_pause)
+    envelope = Envelope(service, clock, chance or random.Random())
     try:
         async with asyncio.TaskGroup() as tasks:
-            bus = NatsBus(link, tasks, clock, heartbeat)
+            bus = NatsBus(link, tasks, clock, envelope, heartbeat)
             ending = tasks.create_task(link.ended())
             try:
                 await link.open()

@@ -5,7 +5,6 @@ for a stream that a user may not speak to.
 """
 
 import asyncio
-import uuid
 
 import msgspec
 import nats.errors
@@ -14,6 +13,7 @@ from nats.aio.msg import Msg
 from equipoise.contracts.subjects import stream_of
 from equipoise.runtime.bus import BusError, BusUnavailable, Receipt, Refused
 from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
+from equipoise.runtime.bus.headers import Headers
 
 _STORE_FAILED = 10077
 """JetStream's code for a message that a stream did not store; its text says why."""
@@ -36,22 +36,22 @@ class Publisher:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._inbox: str | None = None
+        self._sent = 0
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
 
-    async def send(self, subject: str, payload: bytes, message_id: str | None) -> asyncio.Future[Msg]:
+    async def send(self, subject: str, payload: bytes, headers: Headers) -> asyncio.Future[Msg]:
         """Send a message to its stream; `kept` tells what became of it. The answer fails early when none will come."""
         if self._inbox is None:
             self._inbox = self._link.client.new_inbox()
             await self._link.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
-        token = uuid.uuid4().hex
+        self._sent += 1
+        token = str(self._sent)
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
         answer.add_done_callback(lambda _: self._waiting.pop(token, None))
         self._link.interruptible(subject, answer)
         try:
-            await self._link.client.publish(
-                subject, payload, reply=f"{self._inbox}.{token}", headers={"Nats-Msg-Id": message_id or token}
-            )
+            await self._link.client.publish(subject, payload, reply=f"{self._inbox}.{token}", headers=dict(headers))
         except nats.errors.Error as error:
             answer.cancel()
             raise self._link.meaning(subject, error) from error

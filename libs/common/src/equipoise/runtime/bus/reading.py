@@ -6,6 +6,7 @@ from typing import Any, Generic
 import msgspec
 
 from equipoise.runtime.bus import Again, Answer, Delivery, Endpoint, Handler, T, TooLarge, Worker
+from equipoise.runtime.bus.headers import Headers, in_hand
 from equipoise.runtime.bus.troubles import Troubles
 
 ACK_WAIT = 60.0
@@ -49,17 +50,22 @@ class Reader(Generic[T]):
             return None
         return Delivery(subject=subject, message=message, replayed=replayed, final=final)
 
-    async def hand_over(self, handler: Handler[T], subject: str, payload: bytes, *, replayed: bool = False) -> None:
+    async def hand_over(
+        self, handler: Handler[T], subject: str, payload: bytes, *, headers: Headers | None, replayed: bool = False
+    ) -> None:
         """Let a handler hear one message; its failure is logged and counted, and is the end of it."""
         delivery = self.read(subject, payload, replayed=replayed)
         if delivery is None:
             return
         try:
-            await handler(delivery)
+            with in_hand(headers):
+                await handler(delivery)
         except Exception as error:
             self._troubles.count("handler", subject, error)
 
-    async def attempt(self, worker: Worker[T], subject: str, payload: bytes, *, deliveries: int = 1) -> Again | None:
+    async def attempt(
+        self, worker: Worker[T], subject: str, payload: bytes, *, headers: Headers | None, deliveries: int = 1
+    ) -> Again | None:
         """Let a worker try one message: None settles it (also one that cannot be read), Again asks for another try.
 
         `deliveries`: how often it was delivered by now.
@@ -68,8 +74,9 @@ class Reader(Generic[T]):
         if delivery is None:
             return None
         try:
-            async with asyncio.timeout(WORK_LIMIT):
-                return await worker(delivery)
+            with in_hand(headers):
+                async with asyncio.timeout(WORK_LIMIT):
+                    return await worker(delivery)
         except Exception as error:
             self._troubles.count("worker", subject, error)
             return Again(after=RETRY_PAUSE)
@@ -79,13 +86,14 @@ class Unreadable(ValueError):
     """A question that is no message of its kind: who asked is at fault."""
 
 
-async def answer(endpoint: Endpoint[Any, Any], payload: bytes, limit: int = MAX_PAYLOAD) -> bytes:
+async def answer(endpoint: Endpoint[Any, Any], payload: bytes) -> msgspec.Struct:
     """Let an endpoint answer one question. Raises Unreadable, and what the endpoint raises."""
     try:
         question = msgspec.json.decode(payload, type=endpoint.question)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Unreadable(f"the question cannot be read: {error}") from error
-    return encode(endpoint.subject, await endpoint.answer(question), limit)
+    answered: msgspec.Struct = await endpoint.answer(question)
+    return answered
 
 
 def read_answer(subject: str, payload: bytes, kind: type[Answer]) -> Answer:

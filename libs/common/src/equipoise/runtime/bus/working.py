@@ -77,7 +77,9 @@ class WorkQueue:
     async def _try(self, message: Msg, reader: Reader[T], worker: Worker[T]) -> None:
         try:
             deliveries = message.metadata.num_delivered or 1
-            again = await reader.attempt(worker, message.subject, message.data, deliveries=deliveries)
+            again = await reader.attempt(
+                worker, message.subject, message.data, headers=message.headers, deliveries=deliveries
+            )
         except asyncio.CancelledError:
             with suppress(nats.errors.Error):
                 await message.nak()

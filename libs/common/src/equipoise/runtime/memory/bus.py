@@ -1,7 +1,7 @@
 """A bus inside one process, with the streams of the real one. Messages travel as bytes: they really are JSON."""
 
 import asyncio
-import uuid
+import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self
@@ -21,6 +21,7 @@ from equipoise.runtime.bus import (
     T,
     Worker,
 )
+from equipoise.runtime.bus.headers import Envelope, Headers, in_hand
 from equipoise.runtime.bus.reading import Reader, Unreadable, answer, encode, read_answer
 from equipoise.runtime.bus.troubles import Troubles
 from equipoise.runtime.clock import Clock
@@ -37,17 +38,17 @@ class _Subscription:
     def __init__(
         self,
         pattern: str,
-        hand_over: Callable[[str, bytes, bool], Coroutine[Any, Any, None]],
+        hand_over: Callable[[str, bytes, Headers, bool], Coroutine[Any, Any, None]],
         follows: MemoryStream | None,
     ) -> None:
         self.pattern = pattern
         self.follows = follows
         self._hand_over = hand_over
-        self._waiting: deque[tuple[str, bytes, bool]] = deque()
+        self._waiting: deque[tuple[str, bytes, Headers, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    def put(self, subject: str, payload: bytes, *, replayed: bool = False) -> None:
-        self._waiting.append((subject, payload, replayed))
+    def put(self, subject: str, payload: bytes, headers: Headers, *, replayed: bool = False) -> None:
+        self._waiting.append((subject, payload, headers, replayed))
         if self._task is None:
             self._task = asyncio.create_task(self._drain(), name=f"hear {self.pattern}")
 
@@ -73,17 +74,21 @@ class _Subscription:
 class MemoryBus:
     """A `Bus` that all services of a test (or of the lab) share.
 
-    Beyond the protocol: `said` tells what was said, `inject` puts raw bytes on it, `disconnect` and `reconnect` play a
-    lost connection, `settled` waits until the handlers have nothing more to do. `streams` gives other lives than the
-    usual ones (`contracts.subjects.with_lives`).
+    Beyond the protocol: `said` tells what was said, `headers` what travelled beside it, `inject` puts raw bytes on it,
+    `disconnect` and `reconnect` play a lost connection, `settled` waits until the handlers have nothing more to do.
+    `streams` gives other lives than the usual ones (`contracts.subjects.with_lives`), `chance` the ids of messages and
+    traces, which otherwise are the same every time.
     """
 
-    def __init__(self, clock: Clock, *, streams: Sequence[Stream] = STREAMS) -> None:
+    def __init__(
+        self, clock: Clock, *, streams: Sequence[Stream] = STREAMS, chance: random.Random | None = None
+    ) -> None:
         self._clock = clock
+        self._envelope = Envelope("memory", clock, chance or random.Random(0))
         self._streams = [MemoryStream(stream) for stream in streams]
         self._subscriptions: list[_Subscription] = []
         self._endpoints: dict[str, Endpoint[Any, Any]] = {}
-        self._history: deque[tuple[str, bytes]] = deque(maxlen=_HISTORY)
+        self._history: deque[tuple[str, bytes, Headers]] = deque(maxlen=_HISTORY)
         self._work_arrived = asyncio.Event()
         self._wakers: set[asyncio.Task[None]] = set()
         self._connected = True
@@ -109,7 +114,7 @@ class MemoryBus:
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = encode(subject, message)
         await asyncio.sleep(0)
-        return self._store(subject, payload, message_id or uuid.uuid4().hex)
+        return self._store(subject, payload, self._envelope.around(message, message_id))
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
         kept = 0
@@ -144,7 +149,7 @@ class MemoryBus:
         self._check_connected(subject)
         if (endpoint := self._endpoints.get(subject)) is None:
             raise NoAnswer(f"nobody answers {subject}")
-        asked = asyncio.create_task(self._ask(endpoint, payload))
+        asked = asyncio.create_task(self._ask(endpoint, payload, self._envelope.around(question)))
         too_late = asyncio.create_task(self._clock.sleep(timeout))
         try:
             await asyncio.wait([asked, too_late], return_when=asyncio.FIRST_COMPLETED)
@@ -169,12 +174,18 @@ class MemoryBus:
     def said(self, kind: type[T], pattern: str = ">") -> list[T]:
         """What was said on the matching subjects, oldest first (of the last 10,000 messages)."""
         return [
-            msgspec.json.decode(payload, type=kind) for subject, payload in self._history if matches(pattern, subject)
+            msgspec.json.decode(payload, type=kind)
+            for subject, payload, _ in self._history
+            if matches(pattern, subject)
         ]
+
+    def headers(self, pattern: str = ">") -> list[Headers]:
+        """What travelled beside the messages of the matching subjects, oldest first (of the last 10,000)."""
+        return [headers for subject, _, headers in self._history if matches(pattern, subject)]
 
     def inject(self, subject: str, payload: bytes) -> None:
         """Put bytes on the bus that need not be a message."""
-        self._store(subject, payload, uuid.uuid4().hex)
+        self._store(subject, payload, {})
 
     def disconnect(self) -> None:
         """Lose the connection: nothing can be said and nothing is heard until `reconnect`."""
@@ -194,21 +205,21 @@ class MemoryBus:
         """Wait until handlers and workers have come to rest."""
         await settle()
 
-    def _store(self, subject: str, payload: bytes, message_id: str) -> Receipt:
+    def _store(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
         self._check_connected(subject)
-        self._history.append((subject, payload))
+        self._history.append((subject, payload, headers))
         for subscription in self._subscriptions:
             if subscription.follows is None and matches(subscription.pattern, subject):
-                subscription.put(subject, payload)
+                subscription.put(subject, payload, headers)
         stream = next((stream for stream in self._streams if _keeps(stream, subject)), None)
         if stream is None:
             return Receipt()
-        receipt = stream.store(subject, payload, message_id, self._clock.now())
+        receipt = stream.store(subject, payload, headers, self._clock.now())
         if not receipt.duplicate:
             self._work_arrived.set()
             for subscription in self._subscriptions:
                 if subscription.follows is stream and matches(subscription.pattern, subject):
-                    subscription.put(subject, payload)
+                    subscription.put(subject, payload, headers)
         return receipt
 
     def _check_connected(self, subject: str) -> None:
@@ -226,8 +237,8 @@ class MemoryBus:
     ) -> _Subscription:
         reader = Reader(kind, self.troubles)
 
-        async def hand_over(subject: str, payload: bytes, replayed: bool) -> None:
-            await reader.hand_over(handler, subject, payload, replayed=replayed)
+        async def hand_over(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
+            await reader.hand_over(handler, subject, payload, headers=headers, replayed=replayed)
 
         subscription = _Subscription(pattern, hand_over, follows)
         self._subscriptions.append(subscription)
@@ -236,7 +247,7 @@ class MemoryBus:
     def _replay(self, subscription: _Subscription) -> None:
         if subscription.follows is not None:
             for kept in subscription.follows.last(subscription.pattern, self._clock.now()):
-                subscription.put(kept.subject, kept.payload, replayed=True)
+                subscription.put(kept.subject, kept.payload, kept.headers, replayed=True)
 
     async def _work(self, queue: MemoryStream, reader: Reader[T], worker: Worker[T]) -> None:
         while True:
@@ -246,7 +257,9 @@ class MemoryBus:
                 await self._work_arrived.wait()
                 continue
             try:
-                again = await reader.attempt(worker, kept.subject, kept.payload, deliveries=kept.deliveries)
+                again = await reader.attempt(
+                    worker, kept.subject, kept.payload, headers=kept.headers, deliveries=kept.deliveries
+                )
             except asyncio.CancelledError:
                 self._offer_again(queue, kept, 0.0)
                 raise
@@ -255,9 +268,10 @@ class MemoryBus:
             else:
                 self._offer_again(queue, kept, again.after)
 
-    async def _ask(self, endpoint: Endpoint[Any, Any], payload: bytes) -> bytes:
+    async def _ask(self, endpoint: Endpoint[Any, Any], payload: bytes, headers: Headers) -> bytes:
         try:
-            return await answer(endpoint, payload)
+            with in_hand(headers):
+                return encode(endpoint.subject, await answer(endpoint, payload))
         except Unreadable as error:
             self.troubles.count("unreadable", endpoint.subject, error)
             raise BusError(f"{endpoint.subject}: {error}") from error

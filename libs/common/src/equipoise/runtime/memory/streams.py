@@ -4,6 +4,7 @@ import msgspec
 
 from equipoise.contracts.subjects import Stream, matches
 from equipoise.runtime.bus import Receipt, Refused
+from equipoise.runtime.bus.headers import MESSAGE_ID, Headers
 from equipoise.runtime.bus.reading import MAX_DELIVERIES
 
 DUPLICATE_WINDOW = 120.0
@@ -16,6 +17,7 @@ class Kept(msgspec.Struct, kw_only=True):
     sequence: int
     subject: str
     payload: bytes
+    headers: Headers
     stored_at: float
     due_at: float
     deliveries: int = 0
@@ -31,17 +33,21 @@ class MemoryStream:
         self._kept: dict[str, Kept] = {}
         self._ids: dict[str, tuple[int, float]] = {}
 
-    def store(self, subject: str, payload: bytes, message_id: str, now: float) -> Receipt:
+    def store(self, subject: str, payload: bytes, headers: Headers, now: float) -> Receipt:
         """Keep a message. Raises Refused when a work queue still holds one of this subject."""
         self._forget(now)
+        message_id = headers.get(MESSAGE_ID)
         if message_id in self._ids:
             return Receipt(sequence=self._ids[message_id][0], duplicate=True)
         if self.stream.work_queue and subject in self._kept:
             raise Refused(f"{self.stream.name} still holds a message of {subject}")
         self._sequence += 1
         self._kept.pop(subject, None)
-        self._kept[subject] = Kept(sequence=self._sequence, subject=subject, payload=payload, stored_at=now, due_at=now)
-        self._ids[message_id] = (self._sequence, now)
+        self._kept[subject] = Kept(
+            sequence=self._sequence, subject=subject, payload=payload, headers=headers, stored_at=now, due_at=now
+        )
+        if message_id is not None:
+            self._ids[message_id] = (self._sequence, now)
         return Receipt(sequence=self._sequence)
 
     def last(self, pattern: str, now: float) -> list[Kept]:

@@ -3,9 +3,7 @@
 msgspec's own generator cannot write a default that it does not know how to encode (Duration), nor explanations.
 """
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
+from equipoise.contracts.docstrings import field_docstrings
 from equipoise.contracts.duration import EXAMPLES, PATTERN
 from equipoise.contracts.settings import Section
 from equipoise.runtime.settings.faults import encode_value
@@ -52,20 +51,9 @@ def explanations(kind: type[Section]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
         if issubclass(parent, Section) and parent is not Section:
-            texts |= _docstrings(parent)
+            texts |= field_docstrings(parent)
     names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     return {names[name]: text for name, text in texts.items() if name in names}
-
-
-def _docstrings(kind: type[Section]) -> dict[str, str]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    texts = {}
-    for field, after in zip(tree.body, tree.body[1:], strict=False):
-        match (field, after):
-            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
-                texts[name] = inspect.cleandoc(text)
-    return texts
 
 
 def _schema(info: types.Type, definitions: Schema) -> Schema:

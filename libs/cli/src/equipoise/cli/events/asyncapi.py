@@ -1,0 +1,229 @@
+"""The bus as an AsyncAPI 3 document: channels are subjects, schemas are message classes, operations what each does."""
+
+import inspect
+import re
+from collections.abc import Iterable
+from importlib.metadata import version as distribution_version
+from typing import Any
+
+import msgspec
+import yaml
+
+from equipoise.cli.events.examples import ANSWERS, example_of
+from equipoise.contracts.docstrings import field_docstrings
+from equipoise.contracts.subjects import CHANNELS, PREFIX, SERVICES, Channel, Stream, stream_of
+
+Document = dict[str, Any]
+
+SCHEMAS = "#/components/schemas/"
+
+MICRO_QUEUE = "q"
+"""Micro services of NATS share their questions in this queue group."""
+
+TITLE = "Equipoise"
+DESCRIPTION = """\
+What the services of Equipoise say to one another over NATS, as JSON. A plain subscription to `equipoise.>` hears all of
+it; docs/events.md shows how, with an example of each message. Messages only ever gain fields: readers ignore what they
+do not know. Fields that end in `_at` are Unix seconds; usage is cores and bytes; load is a share (0..1) of a node; a
+value that is not known is null or absent, never 0. Dots in names are written `_` in subjects."""
+
+
+def asyncapi_yaml() -> str:
+    """The document as it stands in docs/asyncapi.yaml."""
+    document = asyncapi(distribution_version("equipoise-common"))
+    return "# Made by `equipoise events -o asyncapi`; do not edit.\n" + yaml.safe_dump(
+        document, sort_keys=False, allow_unicode=True, width=120
+    )
+
+
+def asyncapi(version: str) -> Document:
+    """The document as plain values; `version` is that of the program."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": TITLE,
+            "version": version,
+            "description": " ".join(DESCRIPTION.split()),
+            "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0.html"},
+            "tags": [{"name": service} for service in SERVICES],
+        },
+        "defaultContentType": "application/json",
+        "servers": {
+            "nats": {
+                "host": "{host}:4222",
+                "protocol": "nats",
+                "variables": {"host": {"default": "127.0.0.1", "description": "Where `nats.url` points."}},
+            }
+        },
+        "channels": _channels(),
+        "operations": dict(operation for channel in CHANNELS for operation in _operations(channel)),
+        "components": {"messages": _messages(), "schemas": _schemas()},
+    }
+
+
+def name_of(channel: Channel) -> str:
+    """`utilization.node`: the fixed part of its subject."""
+    return channel.pattern.removeprefix(f"{PREFIX}.").rstrip(".*>")
+
+
+def address_of(channel: Channel) -> str:
+    """Its subject with names for what varies: `equipoise.utilization.node.{node}`."""
+    tokens = iter(channel.tokens)
+    return re.sub(r"[*>]", lambda _: "{" + next(tokens) + "}", channel.pattern)
+
+
+def _channels() -> Document:
+    channels: Document = {}
+    for channel in CHANNELS:
+        name = name_of(channel)
+        kind = channel.message.__name__
+        described: Document = {
+            "address": address_of(channel),
+            "description": summary_of(channel.message),
+            "messages": {kind: {"$ref": f"#/components/messages/{kind}"}},
+            "x-nats-subject": channel.pattern,
+        }
+        if channel.tokens:
+            described["parameters"] = {token: {"description": _token(channel, token)} for token in channel.tokens}
+        if (stream := stream_of(channel.pattern)) is not None:
+            described["x-nats-stream"] = _stream(stream)
+        channels[name] = described
+        if channel.answer is not None:
+            answer = channel.answer.__name__
+            channels[f"{name}.answer"] = {
+                "address": None,
+                "description": summary_of(channel.answer),
+                "messages": {answer: {"$ref": f"#/components/messages/{answer}"}},
+            }
+    return channels
+
+
+def _token(channel: Channel, token: str) -> str:
+    if channel.pattern.endswith(".>") and token == channel.tokens[-1]:
+        return f"One or more tokens: the {token}."
+    return f"The {token}, one token: its dots are written _."
+
+
+def _stream(stream: Stream) -> Document:
+    """How JetStream keeps what is said; lives as long as `equipoise setup` makes them by default."""
+    kept: Document = {"name": stream.name, "storage": "file"}
+    kept["keeps"] = (
+        "a queue of work" if stream.work_queue else "the last of each subject" if stream.last_per_subject else "all"
+    )
+    if stream.max_age is not None:
+        kept["maxAgeSeconds"] = stream.max_age
+    if stream.max_bytes is not None:
+        kept["maxBytes"] = stream.max_bytes
+    return kept
+
+
+def _operations(channel: Channel) -> Iterable[tuple[str, Document]]:
+    """What each service does there: says, hears or answers."""
+    name = name_of(channel)
+    for service in channel.said_by:
+        yield f"{service}.says.{name}", _operation("send", name, service)
+    for service in (*channel.heard_by, *channel.overheard_by):
+        yield f"{service}.hears.{name}", _operation("receive", name, service)
+    if channel.answered_by is not None and channel.answer is not None:
+        answering = _operation("receive", name, channel.answered_by)
+        answering["bindings"] = {"nats": {"queue": MICRO_QUEUE, "bindingVersion": "0.1.0"}}
+        answering["reply"] = {
+            "address": {"description": "The reply subject of the question.", "location": "$message.header#/reply-to"},
+            "channel": {"$ref": f"#/channels/{name}.answer"},
+        }
+        yield f"{channel.answered_by}.answers.{name}", answering
+
+
+def _operation(action: str, channel: str, service: str) -> Document:
+    return {"action": action, "channel": {"$ref": f"#/channels/{channel}"}, "tags": [{"name": service}]}
+
+
+def _kinds() -> list[type[msgspec.Struct]]:
+    """Every message and answer, once, in the order of the table."""
+    kinds = (kind for channel in CHANNELS for kind in (channel.message, channel.answer) if kind is not None)
+    return list(dict.fromkeys(kinds))
+
+
+def _messages() -> Document:
+    examples = {channel.message: example_of(channel)[1] for channel in CHANNELS}
+    examples |= {type(answer): answer for answer in ANSWERS.values()}
+    return {
+        kind.__name__: {
+            "name": kind.__name__,
+            "summary": summary_of(kind),
+            "contentType": "application/json",
+            "headers": {"$ref": f"{SCHEMAS}Headers"},
+            "payload": {"$ref": f"{SCHEMAS}{kind.__name__}"},
+            "examples": [{"payload": msgspec.to_builtins(examples[kind])}],
+        }
+        for kind in _kinds()
+    }
+
+
+def _schemas() -> Document:
+    _, components = msgspec.json.schema_components(_kinds(), ref_template=SCHEMAS + "{name}")
+    classes = _structs(_kinds())
+    for name, schema in components.items():
+        if (kind := classes.get(name)) is not None:
+            _explain(schema, kind)
+    return {"Headers": _HEADERS, **dict(sorted(components.items()))}
+
+
+def _structs(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:
+    """These classes and all that they hold, by name."""
+    found: dict[str, type[msgspec.Struct]] = {}
+    pending: list[msgspec.inspect.Type] = list(msgspec.inspect.multi_type_info(kinds))
+    while pending:
+        match pending.pop():
+            case msgspec.inspect.StructType(cls=kind, fields=fields) if kind.__name__ not in found:
+                found[kind.__name__] = kind
+                pending += [field.type for field in fields]
+            case msgspec.inspect.ListType(item_type=item):
+                pending.append(item)
+            case msgspec.inspect.DictType(value_type=value):
+                pending.append(value)
+            case msgspec.inspect.UnionType(types=members):
+                pending += members
+    return found
+
+
+def _explain(schema: Document, kind: type[msgspec.Struct]) -> None:
+    """Put the sentences under the fields into the schema. What stands beside a `$ref` would be ignored: wrap that."""
+    schema.pop("title", None)
+    texts: dict[str, str] = {}
+    for parent in reversed(kind.__mro__):
+        if parent.__module__ == kind.__module__:
+            texts |= field_docstrings(parent)
+    for name, of_field in schema.get("properties", {}).items():
+        if reference := of_field.pop("$ref", None):
+            of_field["allOf"] = [{"$ref": reference}]
+        if name in texts:
+            of_field["description"] = " ".join(texts[name].split())
+
+
+def summary_of(kind: type[msgspec.Struct]) -> str:
+    """The first sentences of its docstring, without the subject that they begin with."""
+    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split())
+    text = re.sub(r"^`[^`]*`(?: and `[^`]*`)?(?:, |: )", "", text)
+    return text[:1].upper() + text[1:]
+
+
+_HEADERS: Document = {
+    "type": "object",
+    "description": "CloudEvents in binary mode, W3C trace context, and the id by which JetStream knows repetitions.",
+    "required": ["Nats-Msg-Id", "ce-specversion", "ce-id", "ce-source", "ce-type", "ce-time", "traceparent"],
+    "properties": {
+        "Nats-Msg-Id": {"type": "string", "description": "The same as ce-id."},
+        "ce-specversion": {"const": "1.0"},
+        "ce-id": {"type": "string"},
+        "ce-source": {"type": "string", "description": "/equipoise/<service>"},
+        "ce-type": {"type": "string", "description": "dev.equipoise.<name of the message>.v1"},
+        "ce-time": {"type": "string", "format": "date-time", "description": "When it was said, UTC."},
+        "ce-datacontenttype": {"const": "application/json"},
+        "traceparent": {
+            "type": "string",
+            "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-01$",
+            "description": "Carried on where one message is said because of another: from an intent to its outcome.",
+        },
+    },
+}
