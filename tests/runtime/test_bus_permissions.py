@@ -146,6 +146,9 @@ async def test_the_tap_hears_everything_and_only_asks(users: Users) -> None:
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
                 read = await may(tap.follow(channel.pattern, Anything, Heard()))
                 assert read == stream.read_back, channel.pattern
+        for stream in STREAMS:
+            assert await may(asking(tap, f"$JS.API.STREAM.INFO.{stream.name}"))
+            assert not await may(asking(tap, f"$JS.API.STREAM.DELETE.{stream.name}"))
         assert not await may(tap.listen("$JS.>", Anything, Heard()))
         assert await may(asking(tap, "$SRV.STATS.equipoise-scorer"))
 

@@ -28,6 +28,7 @@ from equipoise.contracts.messages import (
     Ranking,
     Resources,
     ScoreDecision,
+    ScoresFollowed,
 )
 from equipoise.scorer.answer import NEUTRAL
 from equipoise.scorer.loads import Array, Demand, NodeLoads
@@ -304,6 +305,7 @@ async def test_a_lost_bus_does_not_end_advice(start: Start) -> None:
 async def test_the_fleet_is_reviewed(start: Start) -> None:
     """Every five minutes: how long each node was over its mark in this hour."""
     running = await start()
+    running.scorer.on_asked(whole_nodes=False)
     for _ in range(4):
         now = running.clock.now()
         for node, cpu in {"node-a": 1.0, "node-b": 4.0, "node-c": 8.0}.items():
@@ -317,6 +319,7 @@ async def test_the_fleet_is_reviewed(start: Start) -> None:
     assert review.over == {"node-c": review.seen}
     assert review.seen == review.until - review.since == 300
     assert review.spread.cpu == pytest.approx(0.7)
+    assert review.scores == ScoresFollowed(asked=1)
 
 
 async def test_a_shadow_policy_is_counted_and_told(start: Start) -> None:

@@ -366,6 +366,50 @@ def _cluster(configuration: Path | None, kubeconfig: str | None, context: str | 
 
 
 @main.command()
+@configuration_option
+@click.option("--prometheus", "prometheus_url", help="Its URL as seen from here; default: of the configuration.")
+@click.option("--nats", "url", help="As seen from here; default: of the configuration.")
+@user_option
+@password_option
+@kubeconfig_option
+@context_option
+@output_option
+def doctor(
+    configuration: Path | None,
+    prometheus_url: str | None,
+    url: str | None,
+    user: str | None,
+    password_file: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> None:
+    """Look at all that Equipoise stands on, and say what is wrong and what to do. It changes nothing.
+
+    Exit code 1 when something is wrong; warnings and what could not be looked at are told and do not count.
+    """
+    import asyncio
+
+    from equipoise.cli.doctor.run import configured_by, run_doctor
+    from equipoise.cli.endings import WrongInput
+
+    cluster, problem = None, ""
+    try:
+        cluster = _cluster(configuration, kubeconfig, context)
+    except WrongInput as error:
+        if kubeconfig or context:
+            raise
+        problem = str(error)
+    try:
+        bus = {"url": url, "user": user, "password_file": password_file}
+        configured = configured_by(configuration, os.environ, prometheus_url=prometheus_url, bus=bus, cluster=cluster)
+    except ValueError as error:
+        raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+    if not asyncio.run(run_doctor(configured, cluster_problem=problem, as_json=output == "json")):
+        raise SystemExit(1)
+
+
+@main.command()
 @click.option("--prometheus", "prometheus_url", required=True, help="URL of the Prometheus that scrapes the kubelets.")
 @context_option
 @kubeconfig_option

@@ -571,6 +571,22 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     advised_at: float
 
 
+class ScoresFollowed(Value, frozen=True, kw_only=True):
+    """What became of a scorer's answers since it began."""
+
+    asked: int
+    """Questions of kube-scheduler."""
+
+    placed: int = 0
+    """Pods that were asked about and then placed, of the last 1,000."""
+
+    followed: float | None = None
+    """Share (0..1) of those that came to a best node of their answer; None without any."""
+
+    by_chance: float | None = None
+    """The share that a blind choice among the candidates would have reached."""
+
+
 class FleetReview(Message, frozen=True, kw_only=True):
     """`advice.fleet.<hour>.<since>`: what one scorer saw of the fleet in (a part of) an hour; said again as it grows.
 
@@ -602,6 +618,9 @@ class FleetReview(Message, frozen=True, kw_only=True):
 
     skipped: int = 0
     """Placements that got no advice, because they came faster than `scorer.advice.perSecond`."""
+
+    scores: ScoresFollowed | None = None
+    """Of this scorer at this moment."""
 
 
 NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]

@@ -358,3 +358,34 @@ class PersistentVolumeSpec(ApiValue, frozen=True, kw_only=True):
 
 class PersistentVolume(Object, frozen=True, kw_only=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class ResourceAttributes(ApiValue, frozen=True, kw_only=True):
+    """What somebody wants to do to what."""
+
+    verb: str
+    group: str = ""
+    resource: str
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+    """Empty: in all of them, or not in any."""
+
+
+class AccessReviewSpec(ApiValue, frozen=True, kw_only=True):
+    resource_attributes: ResourceAttributes
+    user: str = ""
+    """Empty: who asks."""
+
+    groups: list[str] = []
+
+
+class AccessReviewStatus(ApiValue, frozen=True, kw_only=True):
+    allowed: bool = False
+
+
+class AccessReview(Object, frozen=True, kw_only=True):
+    """A question to the API server, asked by creating it: may somebody do that? Nothing is kept of it."""
+
+    spec: AccessReviewSpec
+    status: AccessReviewStatus = AccessReviewStatus()

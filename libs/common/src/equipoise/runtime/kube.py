@@ -57,6 +57,17 @@ BUDGETS = Resource(
     group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
     model=objects.PodDisruptionBudget,
 )  # fmt: skip
+SERVICE_ACCOUNTS = Resource(
+    group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=objects.Object
+)
+ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", kind="SubjectAccessReview",
+    model=objects.AccessReview, namespaced=False,
+)  # fmt: skip
+SELF_ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io", version="v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview",
+    model=objects.AccessReview, namespaced=False,
+)  # fmt: skip
 
 
 def _workloads(group: str, version: str, plural: str, kind: str) -> Resource[objects.WorkloadObject]:

@@ -26,6 +26,9 @@ from equipoise.contracts.subjects import (
 User = Literal["setup", "collector", "annotator", "scorer", "descheduler", "binder", "tap"]
 USERS: tuple[User, ...] = ("setup", *SERVICES, "tap")
 
+OWN_RIGHTS = "$SYS.REQ.USER.INFO"
+"""Asked of the server itself: who am I, and what may I do?"""
+
 _VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 _MICRO_VERBS = ("PING", "INFO", "STATS")
 
@@ -63,7 +66,8 @@ def permissions_of(user: User) -> Permissions:
     if user == "tap":
         asking = (f"$SRV.{verb}{rest}" for verb in _MICRO_VERBS for rest in ("", ".>"))
         questions = (channel.pattern for channel in CHANNELS if channel.asked_by_people)
-        return Permissions(publish=_unique([*asking, *_reading_back(), *questions]), subscribe=(inbox, f"{PREFIX}.>"))
+        publish = _unique([*asking, *_reading_back(), *_inspecting(), *questions])
+        return Permissions(publish=publish, subscribe=(inbox, f"{PREFIX}.>"))
     said = [publish for channel in CHANNELS for publish in _saying(channel, user)]
     heard = [subscribe for channel in CHANNELS for subscribe in _hearing(channel, user)]
     answers = any(channel.answered_by == user for channel in CHANNELS)
@@ -84,6 +88,15 @@ def _reading_back() -> Iterable[str]:
         if stream.read_back:
             yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.*.{subject}" for subject in stream.subjects)
             yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"
+
+
+def _inspecting() -> Iterable[str]:
+    """See how the streams are made, and what the server lets oneself do."""
+    yield OWN_RIGHTS
+    for stream in STREAMS:
+        yield f"$JS.API.STREAM.INFO.{stream.name}"
+        if stream.work_queue:
+            yield f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}"
 
 
 def _saying(channel: Channel, service: ServiceName) -> Iterable[str]:

@@ -104,21 +104,14 @@ class Measuring:
             if found.usual is not None:
                 self._intervals, self._intervals_at = found, at
 
-    def _criteria(self, window: Window, at: float) -> Criteria:
-        return Criteria(
-            at=at,
-            length=window.length,
-            coverage=self._load.coverage.window,
-            life=self._load.life(window),
-            reach=max(self._load.freshness.score, self._load.shortest.length),
-        )
-
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which questions failed."""
         nodes = dict(self._fleet.nodes)
-        known = {name: _known_node(node) for name, node in nodes.items()}
+        known = {name: known_node(node) for name, node in nodes.items()}
         statistics = self._settings.statistics if window.length <= self._settings.statistics_limit else ()
-        found = await measure_nodes(self._source, known, self._criteria(window, at), self._intervals, statistics)
+        found = await measure_nodes(
+            self._source, known, criteria_of(self._load, window, at), self._intervals, statistics
+        )
         for resource, readings in found.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
             self._utilization.record(window, resource, by_uid, at)
@@ -140,7 +133,7 @@ class Measuring:
             name: Known(since=tracked.placed.running_since or at, ceiling=self._capacity(node), node=node)
             for name, (tracked, node) in running.items()
         }
-        found = await measure_pods(self._source, known, self._criteria(window, at), self._intervals)
+        found = await measure_pods(self._source, known, criteria_of(self._load, window, at), self._intervals)
         if found.usage:
             usage = _joined(found)
             if window.name == self._load.shortest.name:
@@ -241,7 +234,19 @@ class Measuring:
         )
 
 
-def _known_node(node: Node) -> Known:
+def criteria_of(load: LoadSettings, window: Window, at: float) -> Criteria:
+    """By what the samples of a window are judged at `at`."""
+    return Criteria(
+        at=at,
+        length=window.length,
+        coverage=load.coverage.window,
+        life=load.life(window),
+        reach=max(load.freshness.score, load.shortest.length),
+    )
+
+
+def known_node(node: Node) -> Known:
+    """What the cluster says of a node that is to be measured."""
     return Known(since=seconds(node.metadata.creation_timestamp) or 0.0, ceiling=amounts(node.status.capacity))
 
 

@@ -8,7 +8,7 @@ there before.
 import math
 from collections.abc import Iterable, Mapping
 from statistics import median
-from typing import get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -21,6 +21,15 @@ Answers = Mapping[What, list[Sample]]
 
 EXCESS = 1.05
 """A measured usage may exceed what the machine has by rounding (it is capped then), not by more than this factor."""
+
+Reason = Literal[
+    "no sample", "duplicate", "future", "stale", "gap", "young", "namesake", "invalid", "excess", "zeros",
+    "no interval", "not answered",
+]  # fmt: skip
+"""Kinds of reasons why a usage is unknown: what metrics count, and what there is to do for each."""
+
+Doubt = tuple[Reason, str]
+"""A kind of reason, and the reason as people read it."""
 
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
@@ -75,7 +84,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Newest raw sample; None when there is none at all."""
 
     why: str = ""
-    """Why the mean is unknown."""
+    """Why the mean is unknown, as people read it."""
+
+    reason: Reason | None = None
+    """What kind of reason that is; None when the mean is known."""
 
 
 def intervals_from(samples: Iterable[Sample]) -> Intervals:
@@ -118,24 +130,27 @@ def _by_node(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
 def _read_node(
     node: str, known: Known, resource: Resource, answers: Answers, interval: float | None, criteria: Criteria
 ) -> Reading:
+    def unknown(reason: Reason, why: str, sampled_at: float | None = None) -> Reading:
+        return Reading(sampled_at=sampled_at, why=f"{resource}: {why}", reason=reason)
+
     alive = answers.get("newest", [])
     if len(alive) > 1:
-        return Reading(why=f"{resource}: {len(alive)} series claim to be this node")
+        return unknown("duplicate", f"{len(alive)} series claim to be this node")
     # No live series: it ended, or its target failed the last scrape. The newest sample before that tells the age.
     newest = alive[0] if alive else _latest(answers.get("last", []))
     if newest is None or not math.isfinite(newest.value):
-        return Reading(why=f"{resource}: no sample")
+        return unknown("no sample", "no sample")
     sampled_at = newest.value
     if sampled_at > criteria.at + FUTURE_TOLERANCE:
-        return Reading(why=f"{resource}: newest sample lies {sampled_at - criteria.at:.0f} s in the future")
+        return unknown("future", f"newest sample lies {sampled_at - criteria.at:.0f} s in the future")
     if sampled_at < known.since:
-        return Reading(why=f"{resource}: newest sample is older than the node")
+        return unknown("namesake", "newest sample is older than the node")
     mine = {what: [sample for sample in found if sample.series == newest.series] for what, found in answers.items()}
-    why = _doubt(known, mine.get("count", []), interval, criteria) or _stale(sampled_at, criteria)
+    doubt = _stale(sampled_at, criteria) or _doubt(known, mine.get("count", []), interval, criteria)
     ceiling = getattr(known.ceiling, resource)
     mean, fault = _amount(mine.get("mean", []), ceiling)
-    if why or fault:
-        return Reading(sampled_at=sampled_at, why=f"{resource}: {why or fault}")
+    if doubt or fault:
+        return unknown(*(doubt or fault or ("no sample", "no value")), sampled_at)
     statistics = {what: _amount(mine.get(what, []), ceiling)[0] for what in STATISTICS}
     measured = {what: value for what, value in statistics.items() if value is not None}
     return Reading(mean=mean, statistics=measured, sampled_at=sampled_at)
@@ -145,37 +160,37 @@ def _latest(samples: list[Sample]) -> Sample | None:
     return max((sample for sample in samples if math.isfinite(sample.value)), key=lambda s: s.value, default=None)
 
 
-def _stale(sampled_at: float, criteria: Criteria) -> str:
+def _stale(sampled_at: float, criteria: Criteria) -> Doubt | None:
     age = criteria.at - sampled_at
-    return f"newest sample is {age:.0f} s old" if age > criteria.life else ""
+    return ("stale", f"newest sample is {age:.0f} s old") if age > criteria.life else None
 
 
-def _doubt(known: Known, counts: list[Sample], interval: float | None, criteria: Criteria) -> str:
-    """Why the samples do not speak for the whole window; empty when they do."""
+def _doubt(known: Known, counts: list[Sample], interval: float | None, criteria: Criteria) -> Doubt | None:
+    """Why the samples do not speak for the whole window; None when they do."""
     length = criteria.length
     if interval is None:
-        return "scrape interval not known yet (fewer than two samples of a series)"
+        return "no interval", "scrape interval not known yet (fewer than two samples of a series)"
+    lived = criteria.at - known.since
+    if lived < criteria.coverage * length:
+        return "young", f"has been there for {lived:.0f} s of a window of {length:g} s"
     count = counts[0].value if len(counts) == 1 and math.isfinite(counts[0].value) else 0.0
     share = coverage(count, length, interval)
     if count < 2 or share < criteria.coverage:
-        return f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s"
-    lived = criteria.at - known.since
-    if lived < criteria.coverage * length:
-        return f"has been there for {lived:.0f} s of a window of {length:g} s"
-    return ""
+        return "gap", f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s"
+    return None
 
 
-def _amount(samples: list[Sample], ceiling: float | None) -> tuple[float | None, str]:
+def _amount(samples: list[Sample], ceiling: float | None) -> tuple[float | None, Doubt | None]:
     """The one measured amount, capped at what there is; or None and why."""
     if len(samples) != 1:
-        return None, "no value" if not samples else f"{len(samples)} values"
+        return None, ("no sample", "no value") if not samples else ("duplicate", f"{len(samples)} values")
     value = samples[0].value
     if not math.isfinite(value) or value < 0:
-        return None, f"value is {value:g}"
+        return None, ("invalid", f"value is {value:g}")
     if ceiling is not None and value > ceiling * EXCESS:
-        return None, f"value is {value:g} where the machine has {ceiling:g}"
+        return None, ("excess", f"value is {value:g} where the machine has {ceiling:g}")
     # + 0.0 turns a negative zero into a plain one.
-    return (value if ceiling is None else min(value, ceiling)) + 0.0, ""
+    return (value if ceiling is None else min(value, ceiling)) + 0.0, None
 
 
 def read_pods(

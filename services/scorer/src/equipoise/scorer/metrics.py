@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from equipoise.contracts.messages import ScoresFollowed
+
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _REMEMBERED = 1_000
 
@@ -64,10 +66,20 @@ class ScorerMetrics:
             "The share that a blind choice among the candidates would have reached; NaN before the first.",
             registry=registry,
         )
+        self.asked = 0
+        """Questions that kube-scheduler has asked."""
+
         self._placed: deque[tuple[bool, float]] = deque(maxlen=_REMEMBERED)
         # Worked out when somebody looks, in another thread: pods are placed far more often.
         followed.set_function(lambda: _mean([each for each, _ in tuple(self._placed)]))
         by_chance.set_function(lambda: _mean([each for _, each in tuple(self._placed)]))
+
+    def scores(self) -> ScoresFollowed:
+        """The same two shares, for those who hear the bus only."""
+        followed, chance = [each for each, _ in self._placed], [each for _, each in self._placed]
+        if not followed:
+            return ScoresFollowed(asked=self.asked)
+        return ScoresFollowed(asked=self.asked, placed=len(followed), followed=_mean(followed), by_chance=_mean(chance))
 
     def on_placed(self, *, followed: bool, chance: float) -> None:
         """A pod that was scored has found its node."""

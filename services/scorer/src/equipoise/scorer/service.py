@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -208,6 +209,7 @@ class Scorer:
         return self._picture.filter(pod, names, self._thresholds.high, self._clock.now())
 
     def on_asked(self, *, whole_nodes: bool) -> None:
+        self._metrics.asked += 1
         text = None
         if whole_nodes and self._settings.extender.filter:
             text = "kube-scheduler sends whole nodes: set nodeCacheCapable: true, else filtered nodes lose their pods"
@@ -262,8 +264,9 @@ class Scorer:
             now = self._clock.now()
             names, load = self._picture.fleet.current_load(now)
             for review in self._reviewer.look(names, load, now, known=not self._picture.doubt(now)):
+                told = msgspec.structs.replace(review, scores=self._metrics.scores())
                 try:
-                    await self._bus.publish(fleet_review(int(review.since // HOUR), int(review.since)), review)
+                    await self._bus.publish(fleet_review(int(review.since // HOUR), int(review.since)), told)
                 except BusError as error:
                     log.debug("review dropped", error=str(error))  # the next one holds it too, but for an hour's last
 

@@ -94,6 +94,9 @@ class MemoryKube:
         self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
         """By group and kind: custom kinds that have the scale subresource, put there as `scale_of` them."""
 
+        self.allows: Callable[[objects.AccessReviewSpec], bool] = lambda _: True
+        """What it answers to who asks about rights."""
+
     # What a test does to it
 
     def put(self, resource: Resource[T], value: T) -> T:
@@ -202,6 +205,9 @@ class MemoryKube:
 
     async def create(self, resource: Resource[T], value: T) -> T:
         lost = await self._receive("create", resource, *_key(value))
+        if isinstance(value, objects.AccessReview):
+            status = objects.AccessReviewStatus(allowed=self.allows(value.spec))
+            return cast("T", msgspec.structs.replace(value, status=status))
         if _key(value) in self._store(resource):
             raise error_of(409, "AlreadyExists", f'{resource.plural} "{value.metadata.name}" already exists')
         uid = self._new_uid(resource, _key(value))

@@ -1,0 +1,88 @@
+"""Clocks: this machine's, the API server's, Prometheus'. Ages of samples are differences between them."""
+
+from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.surroundings import Surroundings
+from equipoise.collector.questions import SourceError
+from equipoise.contracts.settings import Freshness
+from equipoise.runtime.kube import LEASES, KubeError
+from equipoise.runtime.settings import ConfigurationError
+
+Bounds = tuple[float, float]
+"""The least and the most that a clock may be ahead of this machine's, in seconds."""
+
+_ANSWERS = 3
+"""So many answers narrow down a clock that is told in whole seconds."""
+
+
+async def clocks(around: Surroundings) -> list[Finding]:
+    freshness = around.configured.shared.load.freshness
+    prometheus = await _of_prometheus(around)
+    server = await _of_api_server(around)
+    findings = [
+        Finding(state="unknown", where=name, what=f"its clock is not known: {found}")
+        if isinstance(found, str)
+        else judged(f"{name} and this machine", found, freshness)
+        for name, found in (("Prometheus", prometheus), ("API server", server))
+    ]
+    if not isinstance(prometheus, str) and not isinstance(server, str):
+        apart = prometheus[0] - server[1], prometheus[1] - server[0]
+        findings.append(judged("Prometheus and API server", apart, freshness))
+    return findings
+
+
+def judged(where: str, ahead: Bounds, freshness: Freshness) -> Finding:
+    """By what is certain: the least that two clocks must be apart."""
+    least, most = ahead
+    apart = max(0.0, least, -most)
+    direction = "ahead" if least > 0 else "behind"
+    if apart > freshness.skew_unknown:
+        state, effect = "error", "every value is unknown, nothing is scored and nothing evicted"
+    elif apart > freshness.skew_warning:
+        state, effect = "warning", "ages are wrong by as much"
+    else:
+        most_apart = max(abs(least), abs(most))
+        return Finding(state="ok", where=where, what=f"their clocks are at most {most_apart:.1f} s apart")
+    return Finding(
+        state="error" if state == "error" else "warning",
+        where=where,
+        what=f"the first clock is at least {apart:.1f} s {direction} of the second: {effect}",
+        to_do="synchronise the clocks (chrony or ntpd) on both machines",
+    )
+
+
+async def _of_prometheus(around: Surroundings) -> Bounds | str:
+    shared = around.configured.shared
+    try:
+        source = around.source(around.configured.collector, shared.load, around.clock)
+    except ConfigurationError as error:
+        return str(error)
+    try:
+        asked = around.clock.now()
+        told = await source.time()
+        return told - around.clock.now(), told - asked
+    except SourceError as error:
+        return str(error)
+    finally:
+        source.close()
+
+
+async def _of_api_server(around: Surroundings) -> Bounds | str:
+    try:
+        kube = around.api()
+        for _ in range(_ANSWERS):
+            await _any_answer(around)
+    except KubeError as error:
+        return str(error)
+    now = around.clock.now()
+    earliest, latest = kube.server_time_bounds(now)
+    return earliest - now, latest - now
+
+
+async def _any_answer(around: Surroundings) -> None:
+    """A small one; a refusal is an answer too. Raises KubeError when there is none."""
+    namespace = around.configured.shared.kubernetes.namespace
+    try:
+        await around.api().get(LEASES, "equipoise-collector", namespace)
+    except KubeError as error:
+        if not error.status:
+            raise

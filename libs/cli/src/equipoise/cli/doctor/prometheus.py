@@ -1,0 +1,146 @@
+"""Where usage is measured: does it answer, and has it the metrics of the configured profile?"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.surroundings import Surroundings
+from equipoise.collector.questions import Ask, SourceError
+from equipoise.collector.rounds import RESOURCES
+from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.sources import MetricSource
+from equipoise.collector.sources.queries import PROFILES
+from equipoise.contracts.settings import LoadSettings
+from equipoise.runtime.kube import KubeError
+from equipoise.runtime.settings import ConfigurationError
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """What a profile's metrics show."""
+
+    nodes: Mapping[str, int] = {}
+    """By resource: how many nodes have a live series."""
+
+    strangers: str = ""
+    """The labels of a series whose node this cluster does not have, where no series names one that it has."""
+
+    pods: int = 0
+    """Pods with live series of cpu and memory."""
+
+    problem: str = ""
+    """Why nothing can be said."""
+
+    @property
+    def fits(self) -> bool:
+        return not self.problem and not self.strangers and all(self.nodes.get(each) for each in RESOURCES)
+
+
+async def prometheus(around: Surroundings) -> list[Finding]:
+    settings, load = around.configured.collector, around.configured.shared.load
+    where = settings.prometheus.url if settings.source == "prometheus" else settings.source
+    try:
+        source = around.source(settings, load, around.clock)
+    except ConfigurationError as error:
+        return [Finding(state="error", where=where, what=str(error), to_do="correct the configuration")]
+    try:
+        await source.time()
+        names = await _names(around)
+        fits: dict[str, Fit] = {settings.prometheus.profile: await fit_of(source, names, around.clock.now())}
+    except SourceError as error:
+        return [unreachable(where, error)]
+    finally:
+        source.close()
+    if not fits[settings.prometheus.profile].fits:
+        fits |= await _others(around, names)
+    return [Finding(state="ok", where=where, what="answers"), judged(where, settings.prometheus.profile, fits)]
+
+
+async def _names(around: Surroundings) -> frozenset[str] | None:
+    """Of the cluster's nodes; None: not known."""
+    try:
+        return frozenset(node.metadata.name for node in await around.nodes())
+    except KubeError:
+        return None
+
+
+async def _others(around: Surroundings, names: frozenset[str] | None) -> dict[str, Fit]:
+    """How the profiles fit that are not configured."""
+    settings, load = around.configured.collector, around.configured.shared.load
+    found: dict[str, Fit] = {}
+    for name in PROFILES:
+        if name == settings.prometheus.profile:
+            continue
+        try:
+            source = around.source(*as_profile(name, settings, load), around.clock)
+        except ConfigurationError:
+            continue  # it needs settings that are not there
+        try:
+            found[name] = await fit_of(source, names, around.clock.now())
+        finally:
+            source.close()
+    return found
+
+
+def as_profile(name: str, settings: CollectorSettings, load: LoadSettings) -> tuple[CollectorSettings, LoadSettings]:
+    """The same, but for the profile and what its memory metrics count."""
+    changed = msgspec.structs.replace(settings.prometheus, profile=name)
+    memory = PROFILES[name].memory
+    return msgspec.structs.replace(settings, prometheus=changed), msgspec.structs.replace(load, memory=memory)
+
+
+async def fit_of(source: MetricSource, names: frozenset[str] | None, at: float) -> Fit:
+    """What its metrics show at this moment. `names`: the nodes there are; None: not known, any counts."""
+    nodes: dict[str, int] = {}
+    strangers = ""
+    pods: list[set[tuple[str, str]]] = []
+    try:
+        for resource in RESOURCES:
+            live = await source.ask(Ask(subject="node", resource=resource, what="newest", length=0.0, at=at))
+            known = {sample.node for sample in live if names is None or sample.node in names}
+            nodes[resource] = len(known)
+            if live and not known:
+                strangers = ", ".join(f'{label}="{value}"' for label, value in sorted(live[0].series))
+            live = await source.ask(Ask(subject="pod", resource=resource, what="newest", length=0.0, at=at))
+            pods.append({(sample.namespace, sample.pod) for sample in live})
+    except SourceError as error:
+        return Fit(problem=str(error))
+    return Fit(nodes=nodes, strangers=strangers, pods=len(set.intersection(*pods)))
+
+
+def judged(where: str, chosen: str, fits: Mapping[str, Fit]) -> Finding:
+    """Of the chosen profile, and which other one to choose."""
+    fit = fits[chosen]
+    shown = ", ".join(f"{resource} of {fit.nodes.get(resource, 0)} nodes" for resource in RESOURCES)
+    if fit.fits:
+        what = f"profile {chosen} fits: {shown}, usage of {fit.pods} pods"
+        if fit.pods:
+            return Finding(state="ok", where=where, what=what)
+        to_do = "scrape the pods' metrics too: without them nobody knows what a pod would bring"
+        return Finding(state="warning", where=where, what=what, to_do=to_do)
+    if fit.problem:
+        what = f"profile {chosen} cannot be asked: {fit.problem}"
+    elif fit.strangers:
+        what = f"profile {chosen}: no series names a node of this cluster; one has {fit.strangers}"
+    else:
+        what = f"profile {chosen} has no metrics here: {shown}"
+    others = [name for name, other in fits.items() if other.fits]
+    if others:
+        to_do = f"set collector.prometheus.profile: {others[0]}, whose metrics are here"
+    elif fit.strangers:
+        to_do = (
+            "name the label that holds the node's name in collector.prometheus.nodeLabels, or give the scrape job one; "
+            "is it this cluster's Prometheus (collector.prometheus.matchers)?"
+        )
+    else:
+        to_do = f"no profile fits ({', '.join(fits)}): scrape the kubelets' /metrics/resource with the node in a label"
+    return Finding(state="error", where=where, what=what, to_do=to_do)
+
+
+def unreachable(where: str, error: SourceError) -> Finding:
+    return Finding(
+        state="error",
+        where=where,
+        what=f"does not answer: {error}",
+        to_do="is collector.prometheus.url right, seen from here (--prometheus URL), with its authentication?",
+    )

@@ -1,0 +1,94 @@
+"""The command: runs every check beside the others, whatever becomes of one, and shows what was found."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from equipoise.cli.doctor.checks import CHECKS, Check
+from equipoise.cli.doctor.finding import Diagnosis, Finding
+from equipoise.cli.doctor.surroundings import Configured, Surroundings
+from equipoise.cli.doctor.text import show
+from equipoise.cli.sections import SECTIONS
+from equipoise.cli.telling import console
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import KubeError, connect_kube
+from equipoise.runtime.log import configure_logging
+from equipoise.runtime.settings import Kubernetes, Logging, read_document, read_sections
+
+CHECK_SECONDS = 120.0
+"""After which a check is given up: a person waits."""
+
+
+def configured_by(
+    configuration: Path | None,
+    environment: Mapping[str, str],
+    *,
+    prometheus_url: str | None,
+    bus: Mapping[str, str | None],
+    cluster: Kubernetes | None,
+) -> Configured:
+    """Options over variables over the file over defaults. `bus`: of `nats` what is not None.
+
+    Raises ConfigurationError, and ValueError for options that cannot be.
+    """
+    plain = {} if configuration is None else read_document(configuration.read_text())
+    shared, own = read_sections(plain, SECTIONS, environment)
+    nats = msgspec.structs.replace(shared.nats, **{name: value for name, value in bus.items() if value is not None})
+    shared = msgspec.structs.replace(shared, nats=nats, kubernetes=cluster or shared.kubernetes)
+    configured = Configured(shared=shared, **own)  # type: ignore[arg-type]  # SECTIONS has the type of each
+    if prometheus_url is None:
+        return configured
+    prometheus = msgspec.structs.replace(configured.collector.prometheus, url=prometheus_url)
+    collector = msgspec.structs.replace(configured.collector, prometheus=prometheus)
+    return msgspec.structs.replace(configured, collector=collector)
+
+
+async def run_doctor(configured: Configured, *, cluster_problem: str = "", as_json: bool) -> bool:
+    """Print the diagnosis; is all well? `cluster_problem`: why there is no way to the API server."""
+    # What cannot be reached is a finding: the libraries need not say so too.
+    configure_logging(Logging(level="error"), "doctor")
+    clock = SystemClock()
+    async with AsyncExitStack() as open_:
+        kube = KubeError(0, "NoCluster", cluster_problem)
+        around = Surroundings(configured=configured, clock=clock, kube=kube)
+        if not cluster_problem:
+            try:
+                around.kube = await open_.enter_async_context(
+                    connect_kube(configured.shared.kubernetes, "doctor", clock)
+                )
+            except KubeError as error:
+                around.kube = error
+        diagnosis = await diagnose(around)
+    if as_json:
+        print(msgspec.json.encode({"well": diagnosis.well, "findings": diagnosis.findings}).decode())
+    else:
+        show(diagnosis, console())
+    return diagnosis.well
+
+
+async def diagnose(around: Surroundings, checks: Mapping[str, Check] = CHECKS) -> Diagnosis:
+    """Every check's findings, in the order of the table."""
+    found = await asyncio.gather(*(_carried_out(check, around) for check in checks.values()))
+    return Diagnosis(
+        findings=[
+            msgspec.structs.replace(finding, check=name)
+            for name, findings in zip(checks, found, strict=True)
+            for finding in findings
+        ]
+    )
+
+
+async def _carried_out(check: Check, around: Surroundings) -> list[Finding]:
+    """What it finds; a fault of its own is a finding too, and keeps no other from its work."""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await check(around)
+    except TimeoutError:
+        return [Finding(state="unknown", where="this check", what=f"took longer than {CHECK_SECONDS:g} s")]
+    except Exception as error:
+        what = f"failed: {type(error).__name__}: {error}"
+        to_do = "this is a fault of the program: please tell of it, with this line"
+        return [Finding(state="unknown", where="this check", what=what, to_do=to_do)]

@@ -1,0 +1,72 @@
+"""What the checks look at, and as whom."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.binder.settings import BinderSettings
+from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.sources import SOURCES, MetricSource
+from equipoise.contracts.objects import Node
+from equipoise.contracts.settings import LoadSettings
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.clock import Clock
+from equipoise.runtime.kube import NODES, Kube, KubeError
+from equipoise.runtime.settings import Shared
+from equipoise.scorer.settings import ScorerSettings
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration."""
+
+    shared: Shared = Shared()
+    collector: CollectorSettings = CollectorSettings()
+    annotator: AnnotatorSettings = AnnotatorSettings()
+    scorer: ScorerSettings = ScorerSettings()
+    descheduler: DeschedulerSettings = DeschedulerSettings()
+    binder: BinderSettings = BinderSettings()
+
+
+def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock) -> MetricSource:
+    """Where usage is measured. Raises ConfigurationError when it cannot measure what is wanted."""
+    return SOURCES[settings.source](settings, load, clock)
+
+
+@dataclass(kw_only=True)
+class Surroundings:
+    """Handed to every check. What several of them need is asked for once."""
+
+    configured: Configured
+    clock: Clock
+    kube: Kube | KubeError
+    """An error: why there is no way to the API server."""
+
+    source: Callable[[CollectorSettings, LoadSettings, Clock], MetricSource] = open_source
+    _nodes: list[Node] | KubeError | None = field(default=None, init=False)
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def api(self) -> Kube:
+        """Raises KubeError."""
+        if isinstance(self.kube, KubeError):
+            raise self.kube
+        return self.kube
+
+    async def nodes(self) -> list[Node]:
+        """Raises KubeError."""
+        async with self._asking:
+            if self._nodes is None:
+                try:
+                    self._nodes = await self.api().list(NODES)
+                except KubeError as error:
+                    self._nodes = error
+        if isinstance(self._nodes, KubeError):
+            raise self._nodes
+        return self._nodes
+
+    @property
+    def bus_user(self) -> str:
+        """Whose inbox is ours."""
+        return self.configured.shared.nats.user or "tap"
