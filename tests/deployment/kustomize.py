@@ -1,8 +1,9 @@
 """Reads a kustomization as `kubectl kustomize` does, as far as ours go: tests must not need kubectl.
 
-Resources, generated ConfigMaps (without the hash in their names) and patches that delete.
+Resources, generated ConfigMaps (without the hash in their names), patches that delete an object or replace a part.
 """
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ def read_kustomization(folder: Path) -> list[Document]:
         documents += read_kustomization(path) if path.is_dir() else read_documents(path)
     documents += [_config_map(folder, entry) for entry in text.get("configMapGenerator", ())]
     for entry in text.get("patches", ()):
-        documents = _without(documents, yaml.safe_load(entry["patch"]))
+        patch = yaml.safe_load(entry["patch"])
+        documents = _with_parts(documents, entry["target"], patch) if "target" in entry else _without(documents, patch)
     return documents
 
 
@@ -48,6 +50,20 @@ def _without(documents: list[Document], patch: Document) -> list[Document]:
     if len(left) == len(documents):
         raise ValueError(f"the patch finds nothing: {patch}")
     return left
+
+
+def _with_parts(documents: list[Document], target: Document, operations: list[Document]) -> list[Document]:
+    """JSON Patch (RFC 6902), of which only `replace` is understood."""
+    changed = deepcopy(documents)
+    part: Any = named(changed, target["kind"], target["name"])
+    for operation in operations:
+        if operation["op"] != "replace":
+            raise ValueError(f"only operations that replace are understood here: {operation}")
+        *way, last = [int(key) if key.isdecimal() else key for key in operation["path"].strip("/").split("/")]
+        for key in way:
+            part = part[key]
+        part[last] = operation["value"]
+    return changed
 
 
 def identity(document: Document) -> tuple[str, str, str]:

@@ -170,6 +170,18 @@ async def test_annotates_only_the_object_it_means(world: World) -> None:
     assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "meant", NAMESPACE)).metadata.annotations
 
 
+async def test_annotates_only_what_it_has_read(world: World) -> None:
+    """With a version, an object that somebody wrote to since is left alone."""
+    made = await world.kube.create(CONFIG_MAPS, config_map("read"))
+    version = made.metadata.resource_version
+
+    await world.kube.annotate(CONFIG_MAPS, "read", {"a": "1"}, namespace=NAMESPACE, version=version)
+    with pytest.raises(Conflict):
+        await world.kube.annotate(CONFIG_MAPS, "read", {"a": "2"}, namespace=NAMESPACE, version=version)
+
+    assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "read", NAMESPACE)).metadata.annotations
+
+
 @pytest.mark.parametrize("resource", [NODES, PODS, DEPLOYMENTS], ids=lambda resource: resource.kind)
 async def test_annotates_real_nodes_pods_and_workloads(real: RealWorld, resource: Resource[Any]) -> None:
     """Only our keys change, and never those of another object of the same name."""

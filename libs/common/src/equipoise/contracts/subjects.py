@@ -217,7 +217,7 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("node",),
         message=messages.NodePlacement,
         said_by=("collector",),
-        heard_by=("collector", "scorer", "binder"),
+        heard_by=("collector", "annotator", "scorer", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",

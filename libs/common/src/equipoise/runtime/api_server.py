@@ -139,8 +139,10 @@ class ApiServer:
         *,
         namespace: str = "",
         uid: str = "",
+        version: str = "",
     ) -> None:
-        metadata: dict[str, Any] = {"annotations": dict(annotations)} | ({"uid": uid} if uid else {})
+        only = {"uid": uid, "resourceVersion": version}
+        metadata = {"annotations": dict(annotations), **{key: text for key, text in only.items() if text}}
         await self._ask(
             _what("annotate", resource, namespace, name),
             "PATCH",

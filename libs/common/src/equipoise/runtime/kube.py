@@ -210,8 +210,12 @@ class Kube(Protocol):
         *,
         namespace: str = "",
         uid: str = "",
+        version: str = "",
     ) -> None:
-        """Merge-patches exactly these annotations; None removes one. With `uid` only that object, else Conflict."""
+        """Merge-patches exactly these annotations; None removes one.
+
+        With `uid` only that object, with `version` (its resourceVersion) only as it was then, else Conflict.
+        """
         ...
 
     async def evict(

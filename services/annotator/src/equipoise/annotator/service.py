@@ -1,20 +1,31 @@
-"""The annotator's shell: hears what is measured, writes what is worth it, says what it wrote."""
+"""The annotator's shell: hears what is measured, writes what is worth it, says what it wrote.
+
+Every write is a compare-and-swap on what was just read. A replica that was halted between deciding and writing cannot
+put an older value over one that another has written since, and what stands on an object need not be written again
+because a replica is new.
+"""
 
 import asyncio
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from equipoise.annotator.dead_band import Write, Written, decide
+from equipoise.annotator.hot_values import HotValues, Placement
 from equipoise.annotator.seat import Membership
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shares import owner, pause
-from equipoise.annotator.targets import Target, target_of, value_of
+from equipoise.annotator.standing import standing
+from equipoise.annotator.targets import Target, alive, target_of, value_of
+from equipoise.annotator.waiting import Waiting
 from equipoise.contracts.annotations import means, written
+from equipoise.contracts.crane import crane_annotations
 from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, WorkloadUtilization
+from equipoise.contracts.objects import ObjectMeta
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import PREFIX
 from equipoise.runtime.bus import Bus, BusError, Delivery
@@ -26,7 +37,13 @@ from equipoise.runtime.kube import NODES, WORKLOAD_RESOURCES, Conflict, Kube, Ku
 log = structlog.get_logger()
 
 WRITE_LIMIT = 10.0
-"""Seconds that one write may take."""
+"""Seconds that reading or writing one object may take."""
+
+WRITERS = 8
+"""Writes under way at once: one that is slow does not hold up the others."""
+
+ATTEMPTS = 3
+"""How often an object is read again because somebody else wrote to it in between, before others get their turn."""
 
 RETRY_PERIOD = 5.0
 """Seconds of rest when the API server is away, unless it asks for more."""
@@ -39,47 +56,16 @@ _RESOURCES: Mapping[tuple[str, str], Resource[Any]] = {("", "Node"): NODES, **WO
 
 @dataclass(kw_only=True)
 class _Known:
-    """What was last heard of an object, and last written on it."""
+    """What was last heard of an object, and what stands on it."""
 
     target: Target
     utilization: NodeUtilization | WorkloadUtilization
     last: Written | None = None
     not_before: float = 0.0
-    """Refused: not tried again before then (Unix seconds)."""
+    """Not written again before then (Unix seconds): it was refused, or somebody else may just have written it."""
 
-
-@dataclass(kw_only=True)
-class _Queue:
-    """Objects that wait for their write; changes before what is only due, else first come first served."""
-
-    urgent: dict[str, None] = field(default_factory=dict)
-    due: dict[str, None] = field(default_factory=dict)
-    filled: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def put(self, key: str, write: Write | None) -> None:
-        """None: it need not wait any more."""
-        if write is None:
-            self.urgent.pop(key, None)
-            self.due.pop(key, None)
-        elif write.urgent:
-            self.due.pop(key, None)
-            self.urgent.setdefault(key)
-            self.filled.set()
-        elif key not in self.urgent:
-            self.due.setdefault(key)
-            self.filled.set()
-
-    async def take(self) -> str:
-        while True:
-            for waiting in (self.urgent, self.due):
-                for key in waiting:
-                    del waiting[key]
-                    return key
-            self.filled.clear()
-            await self.filled.wait()
-
-    def __len__(self) -> int:
-        return len(self.urgent) + len(self.due)
+    busy: bool = False
+    """Being written right now."""
 
 
 class Annotator:
@@ -109,18 +95,25 @@ class Annotator:
             kube=kube, clock=clock, settings=settings.seat, namespace=namespace, identity=identity
         )
         self._known: dict[str, _Known] = {}
-        self._queue = _Queue()
+        self._hot_values = HotValues()
+        self._waiting = Waiting()
+        self._pacing = asyncio.Lock()
+        self._next_at = -math.inf
+        """When the next write may begin (monotonic)."""
+
         self._writes = Counter(
             "equipoise_annotations", "Annotations written or refused.", ["kind", "result"], registry=metrics
         )
         Gauge("equipoise_annotations_waiting", "Objects that wait for a write.", registry=metrics).set_function(
-            lambda: float(len(self._queue))
+            lambda: float(len(self._waiting))
         )
         Gauge("equipoise_annotator_members", "Replicas that share the objects.", registry=metrics).set_function(
             lambda: float(len(self._membership.members))
         )
 
     async def attach(self) -> None:
+        if self._settings.crane:
+            await self._bus.follow(f"{PREFIX}.placement.node.*", Placement, self.on_node_placement)
         await self._bus.follow(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await self._bus.follow(
             f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
@@ -130,9 +123,13 @@ class Annotator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._stay_member(), name="stay member")
-                tasks.create_task(self._write_for_ever(), name="write")
+                for number in range(WRITERS):
+                    tasks.create_task(self._write_for_ever(), name=f"write {number}")
         finally:
             await self._membership.release()
+
+    async def on_node_placement(self, delivery: Delivery[Placement]) -> None:
+        self._hot_values.on_placement(delivery.message, self._clock.now())
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         self._hear(delivery.message)
@@ -154,28 +151,30 @@ class Annotator:
         self._consider(target.key)
 
     def _consider(self, key: str) -> None:
-        known = self._known[key]
+        known = self._known.get(key)
+        if known is None or known.busy:
+            return
         if owner(key, self._membership.members) != self._identity:
             known.last = None  # whoever writes it now knows better
-            self._queue.put(key, None)
+            self._waiting.put(key, None)
         else:
-            self._queue.put(key, self._decide(known)[0])
+            self._waiting.put(key, self._decide(known)[0])
 
     async def _consider_all(self) -> None:
         """Objects have changed hands. Messages are heard in between: there may be thousands."""
         for number, key in enumerate(list(self._known)):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if key in self._known:
-                self._consider(key)
+            self._consider(key)
 
     def _decide(self, known: _Known) -> tuple[Write | None, dict[str, str], Written | None]:
         """Whether to write now, what, and what will then be known as written."""
         now = self._clock.now()
-        value = None if now < known.not_before else value_of(known.utilization, self._load, now)
+        utilization = alive(known.utilization, self._load, now)
+        value = None if now < known.not_before else value_of(utilization)
         if value is None:
             return None, {}, None
-        values, sampled_at = means(value), known.utilization.sampled_at
+        values, sampled_at = means(value), value.sampled_at.timestamp()
         target = known.target
         write = decide(
             target.key,
@@ -186,7 +185,10 @@ class Annotator:
             band=target.band,
             scale=target.scale,
         )
-        return write, written(value), Written(at=now, sampled_at=sampled_at, means=values)
+        annotations = written(value)
+        if self._settings.crane and isinstance(utilization, NodeUtilization):
+            annotations |= crane_annotations(utilization, self._hot_values.of(utilization.node, now), now)
+        return write, annotations, Written(at=now, sampled_at=sampled_at, means=values)
 
     async def _stay_member(self) -> NoReturn:
         while True:
@@ -208,62 +210,119 @@ class Annotator:
         for key, known in list(self._known.items()):
             if now - known.utilization.sampled_at > 2 * known.target.band.period:
                 del self._known[key]
-                self._queue.put(key, None)
+                self._waiting.put(key, None)
 
     async def _write_for_ever(self) -> NoReturn:
         while True:
-            key = await self._queue.take()
+            key = await self._next()
             known = self._known.get(key)
-            if known is None or owner(key, self._membership.members) != self._identity:
+            if known is None or known.busy or owner(key, self._membership.members) != self._identity:
                 continue
-            write, annotations, after = self._decide(known)
-            if write is None or after is None:
-                continue
-            rest = await self._write(known, write, annotations, after)
-            members = len(self._membership.members)
-            await self._clock.sleep(rest or pause(self._settings.writes_per_second, members))
+            known.busy = True
+            try:
+                rest = await self._keep_true(known)
+            finally:
+                known.busy = False
+            if rest:
+                self._next_at = max(self._next_at, self._clock.monotonic() + rest)
+            elif self._known.get(key) is known:
+                self._consider(key)
 
-    async def _write(self, known: _Known, write: Write, annotations: dict[str, str], after: Written) -> float:
-        """Carry out one write; returns how long (seconds) to leave the API server alone, 0 when all is well."""
-        target = known.target
+    async def _next(self) -> str:
+        """The object whose turn it is, at the moment at which this replica may write again."""
+        async with self._pacing:
+            while (left := self._next_at - self._clock.monotonic()) > 0:
+                await self._clock.sleep(left)
+            key = await self._waiting.take()
+            rest = pause(self._settings.writes_per_second, len(self._membership.members))
+            self._next_at = self._clock.monotonic() + rest
+            return key
+
+    async def _keep_true(self, known: _Known) -> float:
+        """Read an object and write what it should say; returns how long (seconds) to leave the API server alone."""
+        target, write = known.target, Write(why="not read yet")
+        for _ in range(ATTEMPTS):
+            try:
+                found = await self._read(target)
+                self._compare(known, found)
+                decided, annotations, after = self._decide(known)
+                if decided is None or after is None:
+                    return 0.0
+                write = decided
+                await self._annotate(target, found, annotations)
+            except Conflict:
+                continue  # somebody wrote in between: a heartbeat, a controller, another replica
+            except (NotFound, _AnotherObject):
+                return self._gone(known)
+            except (KubeError, TimeoutError) as error:
+                return self._refused(known, write, error)
+            known.last = after
+            await self._say(target, annotations, write.why)
+            return 0.0
+        self._writes.labels(target.kind, "conflict").inc()
+        known.not_before = self._clock.now() + RETRY_PERIOD
+        return 0.0
+
+    async def _read(self, target: Target) -> ObjectMeta:
+        reading = self._kube.get(_RESOURCES[target.group, target.kind], target.name, target.namespace)
+        found = await guarded(reading, too_late(self._clock, WRITE_LIMIT))
+        self._health.problem("api server", None)
+        metadata: ObjectMeta = found.metadata
+        if target.uid and metadata.uid != target.uid:
+            raise _AnotherObject
+        return metadata
+
+    def _compare(self, known: _Known, found: ObjectMeta) -> None:
+        """What stands there counts, whoever wrote it."""
+        now, last = self._clock.now(), known.last
+        known.last = there = standing(known.target, found.annotations, now)
+        if there is None or (last is not None and there.sampled_at <= last.sampled_at):
+            known.last = last if there is not None else None
+            return
+        # When another replica wrote it does not stand there, only that it was within the life of the sample.
+        least = known.target.band.least_interval
+        if now - there.sampled_at < least + self._load.freshness.score:
+            known.not_before = now + least
+
+    async def _annotate(self, target: Target, found: ObjectMeta, annotations: dict[str, str]) -> None:
         patching = self._kube.annotate(
             _RESOURCES[target.group, target.kind],
             target.name,
             annotations,
             namespace=target.namespace,
-            uid=target.uid,
+            uid=found.uid,
+            version=found.resource_version,
         )
-        try:
-            await guarded(patching, too_late(self._clock, WRITE_LIMIT))
-        except (KubeError, TimeoutError) as error:
-            return self._refused(known, write, error)
-        self._health.problem("api server", None)
+        await guarded(patching, too_late(self._clock, WRITE_LIMIT))
         self._health.problem(f"annotate {target.kind}", None)
         self._writes.labels(target.kind, "written").inc()
-        known.last = after
-        message = AnnotationWritten(
-            object=target.text, annotations=annotations, why=write.why, written_at=self._clock.now()
-        )
+
+    async def _say(self, target: Target, annotations: dict[str, str], why: str) -> None:
+        message = AnnotationWritten(object=target.text, annotations=annotations, why=why, written_at=self._clock.now())
         try:
             await self._bus.publish(target.subject, message)
         except BusError as error:
             log.warning("write not said", object=target.text, error=str(error))
+
+    def _gone(self, known: _Known) -> float:
+        """Gone, or another object of the same name: its own measurements will come under its own UID."""
+        self._writes.labels(known.target.kind, "gone").inc()
+        if self._known.get(known.target.key) is known:
+            del self._known[known.target.key]
         return 0.0
 
     def _refused(self, known: _Known, write: Write, error: KubeError | TimeoutError) -> float:
         target = known.target
-        match error:
-            case NotFound() | Conflict():
-                # Gone, or another object of the same name: its own measurements will come under its own UID.
-                self._writes.labels(target.kind, "gone").inc()
-                self._known.pop(target.key, None)
-                return 0.0
-            case KubeError(status=status) if 400 <= status < 500 and status != 429:
-                self._writes.labels(target.kind, "refused").inc()
-                self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
-                known.not_before = self._clock.now() + target.band.period
-                return 0.0
+        if isinstance(error, KubeError) and 400 <= error.status < 500 and error.status != 429:
+            self._writes.labels(target.kind, "refused").inc()
+            self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
+            known.not_before = self._clock.now() + target.band.period
+            return 0.0
         self._writes.labels(target.kind, "failed").inc()
         self._health.problem("api server", f"the API server does not take annotations: {error}")
-        self._queue.put(target.key, write)
+        self._waiting.put(target.key, write)
         return max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0)
+
+
+class _AnotherObject(Exception):
+    """The object of this name is not the one that was measured."""

@@ -2,8 +2,10 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
+from equipoise.contracts import crane
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.settings import Percent, Section
 
@@ -51,7 +53,16 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     workloads: DeadBand = DeadBand(change=20, least_interval=Duration(60), period=Duration(21_600))
     """Change in percent of what stands there: a workload has no base to take a share of."""
 
+    crane: bool = False
+    """Also write crane-scheduler's annotations on nodes, for programs that read those. Needs k8s/overlays/crane."""
+
     writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 10.0
     """Of all replicas together."""
 
     seat: SeatSettings = SeatSettings()
+
+    @property
+    def node_band(self) -> DeadBand:
+        """As `nodes`, but as often as crane's annotations need it where they are asked for."""
+        period = min(self.nodes.period, max(Duration(crane.PERIOD), self.nodes.least_interval))
+        return msgspec.structs.replace(self.nodes, period=period) if self.crane else self.nodes

@@ -1,6 +1,6 @@
 """What a message of the bus is to be written on: which object, under which rules, as what text."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -11,8 +11,6 @@ from equipoise.contracts.load import usable_window
 from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import node_annotation, workload_annotation
-
-Utilization = TypeVar("Utilization", NodeUtilization, WorkloadUtilization)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +46,7 @@ def target_of(utilization: NodeUtilization | WorkloadUtilization, settings: Anno
             name=utilization.node,
             uid=utilization.uid,
             subject=node_annotation(utilization.node),
-            band=settings.nodes,
+            band=settings.node_band,
             scale="points",
         )
     workload = utilization.workload
@@ -66,16 +64,15 @@ def target_of(utilization: NodeUtilization | WorkloadUtilization, settings: Anno
     )
 
 
-def value_of(
+def value_of(utilization: NodeUtilization | WorkloadUtilization) -> NodeLoad | WorkloadUsage | None:
+    """What to write; None when nothing is known."""
+    return node_load(utilization) if isinstance(utilization, NodeUtilization) else workload_usage(utilization)
+
+
+def alive(
     utilization: NodeUtilization | WorkloadUtilization, load: LoadSettings, now: float
-) -> NodeLoad | WorkloadUsage | None:
-    """What to write: only windows that are within their life; None when nothing is known."""
-    if isinstance(utilization, NodeUtilization):
-        return node_load(_alive(utilization, load, now))
-    return workload_usage(_alive(utilization, load, now))
-
-
-def _alive(utilization: Utilization, load: LoadSettings, now: float) -> Utilization:
+) -> NodeUtilization | WorkloadUtilization:
+    """The same with only those windows that are within their life."""
     windows: dict[str, Any] = {
         window.name: usage
         for window in load.windows

@@ -235,11 +235,14 @@ class MemoryKube:
         *,
         namespace: str = "",
         uid: str = "",
+        version: str = "",
     ) -> None:
         lost = await self._receive("annotate", resource, namespace, name)
         value = self._find(resource, namespace, name)
         if uid and uid != value.metadata.uid:
             raise error_of(409, "Conflict", f'{resource.plural} "{name}": UID in precondition: {uid}')
+        if version and version != value.metadata.resource_version:
+            raise error_of(409, "Conflict", f'{resource.plural} "{name}": the object has been modified')
         merged = {key: text for key, text in {**value.metadata.annotations, **annotations}.items() if text is not None}
         if merged != value.metadata.annotations:
             self._write(resource, _with_metadata(value, annotations=merged))

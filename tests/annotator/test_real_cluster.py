@@ -1,0 +1,302 @@
+"""The annotator's account at a real API server: what the fence lets it do, and that no write of it starts a rollout."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import a_node_utilization, a_workload, a_workload_utilization
+from custom_kinds import clone_set_definition, custom_workload, rollout_definition
+from deployment.base import NAMESPACE, ROOT, base_documents
+from deployment.kustomize import Document, read_kustomization
+from prometheus_client import CollectorRegistry
+
+from equipoise.annotator.service import Annotator
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.annotations import LOAD, USAGE, read_node_load, read_workload_usage
+from equipoise.contracts.crane import KEYS
+from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.subjects import node_utilization, workload_utilization
+from equipoise.contracts.workload import Workload
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import connect_kube
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.settings import Kubernetes
+from equipoise.testbed.api import ApiError
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
+from equipoise.testbed.pytest_fixture import StartCluster
+
+MERGE = "application/merge-patch+json"
+ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+FENCE = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+NODE = "/api/v1/nodes/alpha"
+DEPLOYMENT = "/apis/apps/v1/namespaces/shop/deployments/web"
+CLONE_SET = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/clonesets/cloned"
+OBJECTS = {"Node": NODE, "Deployment": DEPLOYMENT, "CloneSet": CLONE_SET}
+
+WORKLOADS = {
+    a_workload("web"): DEPLOYMENT,
+    a_workload("db", kind="StatefulSet"): "/apis/apps/v1/namespaces/shop/statefulsets/db",
+    a_workload("agent", kind="DaemonSet"): "/apis/apps/v1/namespaces/shop/daemonsets/agent",
+    a_workload("cloned", kind="CloneSet", group="apps.kruise.io"): CLONE_SET,
+    a_workload("canary", kind="Rollout", group="argoproj.io"): (
+        "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/canary"
+    ),
+}
+
+
+def access_and_fence(documents: list[Document]) -> list[Document]:
+    return [
+        document
+        for document in documents
+        if document["kind"] == "Namespace"
+        or (document["kind"] in (*ACCESS, *FENCE) and document["metadata"]["name"].startswith("equipoise-annotator"))
+    ]
+
+
+@pytest.fixture(scope="module")
+async def cluster(start_cluster: StartCluster) -> Cluster:
+    """Every kind of workload that is annotated, and the annotator's account with its fence."""
+    cluster = start_cluster()
+    await cluster.add_nodes([node("alpha")])
+    template = pod_template
+    await cluster.apply([namespace("shop"), clone_set_definition(), rollout_definition()])
+    for kind in ("apps.kruise.io/v1alpha1", "argoproj.io/v1alpha1"):
+        await cluster.wait(f"/apis/{kind}", lambda found: bool(found["resources"]), what=f"{kind} is served")
+    await cluster.apply(
+        [
+            deployment("web", template("web"), replicas=2, namespace="shop"),
+            stateful_set("db", template("db"), replicas=2, namespace="shop"),
+            daemon_set("agent", template("agent"), namespace="shop"),
+            custom_workload("apps.kruise.io/v1alpha1", "CloneSet", "cloned", template("cloned"), namespace="shop"),
+            custom_workload("argoproj.io/v1alpha1", "Rollout", "canary", template("canary"), namespace="shop"),
+            *access_and_fence(base_documents()),
+        ]
+    )
+    await cluster.wait(
+        "/api/v1/namespaces/shop/pods",
+        lambda pods: sum(pod["status"].get("phase") == "Running" for pod in pods["items"]) == 5,
+        what="the pods of the three built-in kinds run",
+    )
+    return cluster
+
+
+class Account:
+    """Writes as the annotator."""
+
+    def __init__(self, cluster: Cluster, token: str) -> None:
+        self._cluster = cluster
+        self._token = token
+
+    async def patch(self, path: str, change: Document) -> Any:
+        async with self._cluster.api() as api:
+            return await api.request("PATCH", path, change, token=self._token, content_type=MERGE)
+
+    async def refusal(self, path: str, change: Document) -> str:
+        """What the API server said to it; "" when it let it pass."""
+        try:
+            await self.patch(path, change)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    async def fenced(self, annotation: str, *, allowed: bool) -> None:
+        """Wait until the API server goes by the fence that was just put there; it takes a moment to read it."""
+        change = {"metadata": {"annotations": {annotation: "1"}}}
+        async with asyncio.timeout(30):
+            while bool(await self.refusal(NODE, change)) == allowed:  # noqa: ASYNC110  nothing tells when it is read
+                await asyncio.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+async def annotator(cluster: Cluster) -> Account:
+    token = await cluster.service_account_token(NAMESPACE, "equipoise-annotator")
+    account = Account(cluster, token.read_text())
+    await account.fenced("example.com/foreign", allowed=False)
+    return account
+
+
+CONTAINER = {"name": "main", "image": "other"}
+FORBIDDEN: dict[str, Document] = {
+    "label": {"metadata": {"labels": {"pool": "other"}}},
+    "taint": {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}},
+    "unschedulable": {"spec": {"unschedulable": True}},
+    "image": {"spec": {"template": {"spec": {"containers": [CONTAINER]}}}},
+    "replicas": {"spec": {"replicas": 0}},
+    "ownerReference": {
+        "metadata": {
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "0-0"}],
+        }
+    },
+    "finalizer": {"metadata": {"finalizers": ["example.com/never"]}},
+    "foreign annotation": {"metadata": {"annotations": {"example.com/mine": "1"}}},
+    "evict": {"metadata": {"annotations": {"equipoise.dev/evict": "false"}}},
+    "foreign beside ours": {"metadata": {"annotations": {LOAD: "{}", "example.com/mine": "1"}}},
+    "status": {"status": {"phase": "Terminated", "replicas": 9, "observedGeneration": 99}},
+}
+NO_SUCH_FIELD = {
+    ("Node", "image"), ("Node", "replicas"), ("Deployment", "taint"), ("Deployment", "unschedulable")
+}  # fmt: skip
+"""The API server drops a field that the kind does not have: nothing is left to refuse."""
+
+
+def substance(thing: Document) -> Document:
+    """All of an object that somebody could mean to change."""
+    left = deepcopy(thing)
+    for name in ("resourceVersion", "managedFields"):
+        left["metadata"].pop(name, None)
+    for condition in left.get("status", {}).get("conditions", ()):
+        condition.pop("lastHeartbeatTime", None)
+    return left
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+@pytest.mark.parametrize("change", FORBIDDEN)
+async def test_the_fence_keeps_out(cluster: Cluster, annotator: Account, kind: str, change: str) -> None:
+    """The role allows to patch the object; this change of it is refused, and leaves nothing behind."""
+    path = OBJECTS[kind]
+    before = substance(await cluster.request("GET", path))
+    refusal = await annotator.refusal(path, FORBIDDEN[change])
+    assert substance(await cluster.request("GET", path)) == before
+    if change != "status" and (kind, change) not in NO_SUCH_FIELD:
+        assert "equipoise-annotator-fence" in refusal
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+async def test_the_status_is_out_of_reach(annotator: Account, kind: str) -> None:
+    """No role gives the subresource, by which alone a status can be changed."""
+    assert "403" in await annotator.refusal(f"{OBJECTS[kind]}/status", FORBIDDEN["status"])
+
+
+@pytest.mark.parametrize("path", OBJECTS.values(), ids=OBJECTS)
+async def test_the_fence_lets_our_annotations_pass(annotator: Account, path: str) -> None:
+    """They are written, changed and removed."""
+    for value in ("{}", "{ }", None):
+        answer = await annotator.patch(path, {"metadata": {"annotations": {LOAD: value, USAGE: value}}})
+        annotations = answer["metadata"].get("annotations", {})
+        assert (annotations.get(LOAD), annotations.get(USAGE)) == (value, value)
+
+
+@pytest.fixture
+async def crane(cluster: Cluster, annotator: Account) -> AsyncIterator[None]:
+    """The fence of k8s/overlays/crane instead of the base's."""
+    await cluster.apply(access_and_fence(read_kustomization(ROOT / "k8s" / "overlays" / "crane")))
+    await annotator.fenced(KEYS[0], allowed=True)
+    yield
+    await annotator.patch(NODE, {"metadata": {"annotations": dict.fromkeys(KEYS)}})
+    await cluster.apply(access_and_fence(base_documents()))
+    await annotator.fenced(KEYS[0], allowed=False)
+
+
+@pytest.mark.parametrize("path", OBJECTS.values(), ids=OBJECTS)
+async def test_crane_s_annotations_are_foreign_without_the_option(annotator: Account, path: str) -> None:
+    """Each of them."""
+    for key in KEYS:
+        assert "its own two annotations only" in await annotator.refusal(
+            path, {"metadata": {"annotations": {key: "1"}}}
+        )
+
+
+async def test_with_the_option_crane_s_annotations_are_written_on_nodes_only(annotator: Account, crane: None) -> None:
+    """All of them, and nothing else becomes possible."""
+    annotations = dict.fromkeys(KEYS, "0.5,2027-01-15T08:00:00Z")
+    answer = await annotator.patch(NODE, {"metadata": {"annotations": annotations}})
+    assert {key: answer["metadata"]["annotations"].get(key) for key in KEYS} == annotations
+    for path in (DEPLOYMENT, CLONE_SET):
+        for key in KEYS:
+            assert await annotator.refusal(path, {"metadata": {"annotations": {key: "1"}}})
+    for name in ("label", "taint", "foreign annotation", "evict", "finalizer"):
+        assert "equipoise-annotator-fence" in await annotator.refusal(NODE, FORBIDDEN[name])
+
+
+async def rolled_out(cluster: Cluster) -> dict[str, Any]:
+    """What would be different after a rollout: pods, and what controllers keep of each template."""
+    kinds = {
+        "pods": "/api/v1/namespaces/shop/pods",
+        "replica sets": "/apis/apps/v1/namespaces/shop/replicasets",
+        "revisions": "/apis/apps/v1/namespaces/shop/controllerrevisions",
+    }
+    found: dict[str, Any] = {}
+    for name, path in kinds.items():
+        listed = await cluster.request("GET", path)
+        found[name] = {(item["metadata"]["name"], item["metadata"]["uid"]) for item in listed["items"]}
+    for path in WORKLOADS.values():
+        thing = await cluster.request("GET", path)
+        found[path] = thing["spec"]
+    return found
+
+
+@pytest.fixture
+async def bus(cluster: Cluster, annotator: Account) -> AsyncIterator[MemoryBus]:
+    """A whole annotator, under its own account, listens to it."""
+    clock, metrics = SystemClock(), CollectorRegistry()
+    directory: Path = (await cluster.service_account_token(NAMESPACE, "equipoise-annotator")).parent
+    connection = Kubernetes(service_account=str(directory))
+    environment = cluster.in_cluster_environment
+    async with (
+        connect_kube(connection, "annotator", clock, environment=environment) as kube,
+        MemoryBus(clock) as opened,
+    ):
+        service = Annotator(
+            settings=AnnotatorSettings(), load=LoadSettings(), namespace=NAMESPACE, identity="one", bus=opened,
+            kube=kube, clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+        )  # fmt: skip
+        await service.attach()
+        task = asyncio.create_task(service.run())
+        yield opened
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster: Cluster, bus: MemoryBus) -> None:
+    """The annotation stands on the object; spec, pods, ReplicaSets and revisions are the ones of before.
+
+    A Deployment counts a changed annotation as a generation, its controller observes it and has nothing to do.
+    """
+    before, now = await rolled_out(cluster), SystemClock().now()
+    generations = {path: (await cluster.request("GET", path))["metadata"]["generation"] for path in WORKLOADS.values()}
+    for workload in WORKLOADS:
+        utilization = a_workload_utilization(workload, sampled_at=now, queried_at=now, windows=windows_at(now))
+        await bus.publish(workload_utilization(workload), utilization)
+    for workload, path in WORKLOADS.items():
+        await cluster.wait(path, stands_on(workload), what=f"{workload} has its usage", timeout=20)
+    settled = "a controller has seen what was written"
+    for path in WORKLOADS.values():
+        if "/apis/apps/" in path:
+            await cluster.wait(
+                path,
+                lambda thing: thing["status"]["observedGeneration"] == thing["metadata"]["generation"],
+                what=settled,
+            )
+    await asyncio.sleep(1)  # a rollout that began would show by now: the controllers act within milliseconds
+    assert await rolled_out(cluster) == before
+    for path, generation in generations.items():
+        after = (await cluster.request("GET", path))["metadata"]["generation"]
+        assert after == generation + (path == DEPLOYMENT)
+
+
+def windows_at(now: float) -> Any:
+    return a_node_utilization(sampled_at=now).windows
+
+
+def stands_on(workload: Workload) -> Any:
+    def read(thing: Document) -> bool:
+        usage, _ = read_workload_usage(thing["metadata"].get("annotations", {}))
+        return usage is not None
+
+    return read
+
+
+async def test_a_node_is_annotated_while_its_kubelet_writes_to_it(cluster: Cluster, bus: MemoryBus) -> None:
+    """Heartbeats change its version; the load gets there all the same."""
+    uid = (await cluster.request("GET", NODE))["metadata"]["uid"]
+    now = SystemClock().now()
+    await bus.publish(node_utilization("alpha"), a_node_utilization("alpha", uid=uid, sampled_at=now, queried_at=now))
+    await cluster.wait(
+        NODE, lambda thing: read_node_load(thing["metadata"].get("annotations", {}))[0] is not None, timeout=20
+    )
