@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from copy import deepcopy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,11 @@ class Account:
 
     async def fenced(self, annotation: str, *, allowed: bool) -> None:
         """Wait until the API server goes by the fence that was just put there; it takes a moment to read it."""
-        change = {"metadata": {"annotations": {annotation: "1"}}}
         async with asyncio.timeout(30):
-            while bool(await self.refusal(NODE, change)) == allowed:  # noqa: ASYNC110  nothing tells when it is read
+            for number in count():  # what stands there already may be written again: always something else
+                refusal = await self.refusal(NODE, {"metadata": {"annotations": {annotation: str(number)}}})
+                if bool(refusal) != allowed:
+                    return
                 await asyncio.sleep(0.1)
 
 

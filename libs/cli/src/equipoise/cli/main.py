@@ -359,6 +359,39 @@ def status(configuration: Path | None, kubeconfig: str | None, context: str | No
     asyncio.run(run_status(cluster, limits, as_json=output == "json", measured_by=measured_by))
 
 
+@main.group()
+def annotations() -> None:
+    """What the annotator wrote on nodes and workloads."""
+
+
+@annotations.command()
+@click.option("--crane", is_flag=True, help="Also crane-scheduler's annotations on nodes, whoever wrote them.")
+@click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects a second.")
+@click.option("--yes", "confirmed", is_flag=True, help="Really remove them; without it they are only counted.")
+@configuration_option
+@kubeconfig_option
+@context_option
+@output_option
+def clear(
+    crane: bool,
+    rate: float,
+    confirmed: bool,
+    configuration: Path | None,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> None:
+    """Remove our annotations from all nodes and workloads. Stop the annotator first, or it writes them again."""
+    import asyncio
+
+    from equipoise.cli.clearing import run_clear
+
+    cluster = _cluster(configuration, kubeconfig, context)
+    done = run_clear(cluster, crane=crane, rate=rate, confirmed=confirmed, as_json=output == "json")
+    if not asyncio.run(done):
+        raise click.ClickException("some annotations could not be removed")
+
+
 def _cluster(configuration: Path | None, kubeconfig: str | None, context: str | None) -> "Kubernetes":
     from equipoise.cli.pausing import cluster_of
 

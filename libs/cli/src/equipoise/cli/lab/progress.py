@@ -1,4 +1,4 @@
-"""How far many replays are: a bar on a terminal, a line now and then elsewhere; always on stderr."""
+"""How far many replays (or other things) are: a bar on a terminal, a line now and then elsewhere; always on stderr."""
 
 import time
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ _LINE_SECONDS = 15.0
 
 
 class Report(Protocol):
-    """Is told of every replay that ended."""
+    """Is told of every one that ended."""
 
     def __call__(self, what: str) -> None: ...
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Report]:
-    """Of `total` replays."""
+def progress(total: int, doing: str = "replaying", things: str = "replays") -> Iterator[Report]:
+    """Of `total` things."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("replaying", total=total)
+            task = bar.add_task(doing, total=total)
             yield lambda what: bar.update(task, advance=1, description=what)
         return
     last, count = time.monotonic(), 0
@@ -34,6 +34,6 @@ def progress(total: int) -> Iterator[Report]:
         count += 1
         if time.monotonic() - last > _LINE_SECONDS or count == total:
             last = time.monotonic()
-            console.print(f"{count} of {total} replays: {what}", highlight=False)
+            console.print(f"{count} of {total} {things}: {what}", highlight=False)
 
     yield line
