@@ -53,6 +53,9 @@ class Bodies:
     async def time(self) -> float:
         return NOW
 
+    def cannot(self, question: Ask) -> str:
+        return ""
+
     async def ask(self, question: Ask) -> list[Sample]:
         value = {"mean": "0.5", "count": "20"}.get(question.what, str(NOW))
         body = self._bodies.get((question.subject, value))

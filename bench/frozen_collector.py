@@ -33,6 +33,9 @@ class FrozenSource:
     async def time(self) -> float:
         return self._clock.now()
 
+    def cannot(self, question: Ask) -> str:
+        return ""
+
     async def ask(self, question: Ask) -> list[Sample]:
         if question.subject == "pod" or question.what == "last":
             return []

@@ -6,6 +6,7 @@ import pytest
 
 from equipoise.binder.limits import Limits
 from equipoise.collector.sources import SOURCES
+from equipoise.collector.sources.profiles import PROFILES
 from equipoise.descheduler.strategies import STRATEGIES
 from equipoise.lab.formats import FORMATS
 from equipoise.lab.scenarios import SCENARIOS
@@ -14,7 +15,7 @@ from equipoise.scorer.policies import POLICIES
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES, *FORMATS, *SCENARIOS])
+@pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES, *PROFILES, *FORMATS, *SCENARIOS])
 def test_every_registered_name_is_on_the_page(name: str) -> None:
     """A reader finds each policy, strategy, limit and source."""
     assert f"`{name}`" in PAGE.read_text()

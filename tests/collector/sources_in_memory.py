@@ -31,6 +31,7 @@ class FakeSource:
     skew: float = 0.0
     down: str = ""
     fails: Callable[[Ask], bool] = lambda ask: False
+    never: Callable[[Ask], str] = lambda ask: ""
     asked: list[Ask] = field(default_factory=list)
     takes: float = 0.0
     closed: bool = False
@@ -38,6 +39,9 @@ class FakeSource:
     async def time(self) -> float:
         await self._answer()
         return self.clock.now() + self.skew
+
+    def cannot(self, question: Ask) -> str:
+        return self.never(question)
 
     async def ask(self, question: Ask) -> list[Sample]:
         self.asked.append(question)

@@ -34,6 +34,7 @@ class Measuring:
         self._slot = settings.profile.day / SLOTS
         self._workloads = Workloads(slot=self._slot, weight=settings.profile.weight, coverage=load.coverage.window)
         self._intervals = Intervals(usual=settings.scrape_interval)
+        self._pod_intervals = self._intervals
         self._intervals_at: float | None = None
         self._slots_done: set[int] = set()
         self._problems: dict[str, str] = {}
@@ -103,6 +104,15 @@ class Measuring:
             # Right after the source's restart there may be none to be seen: the ones of before still hold.
             if found.usual is not None:
                 self._intervals, self._intervals_at = found, at
+                self._pod_intervals = await self._find_pod_intervals(at) or found
+
+    async def _find_pod_intervals(self, at: float) -> Intervals | None:
+        """None: they are not known apart from those of the nodes."""
+        try:
+            found = await find_intervals(self._source, self._load.shortest.length, at, "pod")
+        except SourceError:
+            return None
+        return found if found.usual is not None else None
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which questions failed."""
@@ -118,8 +128,7 @@ class Measuring:
         self._utilization.keep(node.metadata.uid for node in self._fleet.nodes.values())
         failures = [f"{resource} of nodes: {why}" for resource, why in found.failed.items()]
         if found.strangers:
-            labels = " or ".join(self._settings.prometheus.node_labels)
-            return f"no series names a node of this cluster by its label {labels}; one has {found.strangers}", failures
+            return f"no series names a node of this cluster; one has {found.strangers}", failures
         return ("" if found.readings else next(iter(failures), "")), failures
 
     async def _measure_pods(self, window: Window, at: float) -> list[str]:
@@ -133,7 +142,7 @@ class Measuring:
             name: Known(since=tracked.placed.running_since or at, ceiling=self._capacity(node), node=node)
             for name, (tracked, node) in running.items()
         }
-        found = await measure_pods(self._source, known, criteria_of(self._load, window, at), self._intervals)
+        found = await measure_pods(self._source, known, criteria_of(self._load, window, at), self._pod_intervals)
         if found.usage:
             usage = _joined(found)
             if window.name == self._load.shortest.name:
@@ -180,7 +189,7 @@ class Measuring:
         )
         if self._intervals.usual is None:
             return ""  # the rounds of the windows say what keeps them from it
-        found = await measure_pods(self._source, known, criteria, self._intervals)
+        found = await measure_pods(self._source, known, criteria, self._pod_intervals)
         if found.failed:
             resource, why = next(iter(found.failed.items()))
             return f"{self._settings.source}: {resource} of pods in a slot of the day: {why}"

@@ -51,10 +51,12 @@ async def measure_nodes(
     intervals: Intervals,
     statistics: Sequence[Statistic] = (),
 ) -> NodesRound:
-    """Ask for every node's usage in one window."""
+    """Ask for every node's usage in one window. What the source never answers is unknown, and no failure."""
     step = statistic_step(criteria.length, intervals.usual)
+    dumb = _unanswered(source, "node", ("mean", "count", "newest"), criteria)
+    resources = [resource for resource in RESOURCES if resource not in dumb]
     wanted: list[What] = ["mean", "count", "newest", *(statistics if step is not None else ())]
-    answers, failed = await _ask(source, "node", RESOURCES, wanted, criteria.length, criteria.at, step or 0.0)
+    answers, failed = await _ask(source, "node", resources, wanted, criteria.length, criteria.at, step or 0.0)
     quiet = [resource for resource, found in answers.items() if known.keys() - {s.node for s in found["newest"]}]
     if quiet:
         ended, lost = await _ask(
@@ -68,6 +70,8 @@ async def measure_nodes(
         for resource, found in answers.items()
         if resource not in failed
     }
+    for resource, why in dumb.items():
+        readings[resource] = dict.fromkeys(known, Reading(why=f"{resource}: {why}"))
     return NodesRound(readings=readings, failed=failed, strangers=_strangers(known, answers))
 
 
@@ -75,16 +79,22 @@ async def measure_pods(
     source: MetricSource, known: Mapping[PodName, Known], criteria: Criteria, intervals: Intervals
 ) -> PodsRound:
     """Ask for every pod's mean usage in one window."""
-    answers, failed = await _ask(source, "pod", RESOURCES, ["mean", "count"], criteria.length, criteria.at)
+    dumb = _unanswered(source, "pod", ("mean", "count"), criteria)
+    resources = [resource for resource in RESOURCES if resource not in dumb]
+    answers, failed = await _ask(source, "pod", resources, ["mean", "count"], criteria.length, criteria.at)
     usage = {resource: read_pods(known, resource, found, intervals, criteria) for resource, found in answers.items()}
     return PodsRound(usage=usage, failed=failed)
 
 
-async def find_intervals(source: MetricSource, shortest: float, at: float) -> Intervals:
-    """How far apart raw samples of the nodes lie; raises SourceError."""
+async def find_intervals(source: MetricSource, shortest: float, at: float, subject: Subject = "node") -> Intervals:
+    """How far apart raw samples of the nodes lie, or of the pods on each node; raises SourceError."""
     found = Intervals()
     for factor in SPACING_FACTORS:
-        question = Ask(subject="node", resource="cpu", what="spacing", length=shortest * factor, at=at)
+        question = Ask(subject=subject, resource="cpu", what="spacing", length=shortest * factor, at=at)
+        if source.cannot(question):
+            question = msgspec.structs.replace(question, resource="memory")
+        if source.cannot(question):
+            break
         found = intervals_from(await source.ask(question))
         if found.usual is not None:
             break
@@ -97,6 +107,22 @@ def statistic_step(length: float, interval: float | None) -> float | None:
         return None
     step = max(length / STATISTIC_STEPS, SAMPLES_PER_STEP * interval)
     return step if step <= length / SAMPLES_PER_STEP else None
+
+
+def _unanswered(
+    source: MetricSource, subject: Subject, needed: Sequence[What], criteria: Criteria
+) -> dict[Resource, str]:
+    """Resources that are not measured, as the source never answers one of the needed questions; and why."""
+    found: dict[Resource, str] = {}
+    for resource in RESOURCES:
+        questions = (
+            Ask(subject=subject, resource=resource, what=what, length=criteria.length, at=criteria.at)
+            for what in needed
+        )
+        why = next((why for question in questions if (why := source.cannot(question))), "")
+        if why:
+            found[resource] = why
+    return found
 
 
 async def _ask(
@@ -122,7 +148,8 @@ async def _ask(
         for resource in resources:
             for what in wanted:
                 question = Ask(subject=subject, resource=resource, what=what, length=length, at=at, step=step)
-                tasks.create_task(ask(question))
+                if not source.cannot(question):
+                    tasks.create_task(ask(question))
     return {resource: found for resource, found in answers.items() if resource not in failed}, failed
 
 

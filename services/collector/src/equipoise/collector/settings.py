@@ -1,5 +1,6 @@
 """What the collector is told: where usage is measured, of which nodes, how often."""
 
+import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -21,13 +22,55 @@ class BasicAuthentication(Section, frozen=True, kw_only=True):
     """Read anew for every query, so that a rotated secret needs no restart."""
 
 
+WINDOW = "$window"
+"""Stands for the length of a window in the user's own PromQL."""
+
+_SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
+
+
+class CustomQuery(Section, frozen=True, kw_only=True):
+    """One resource of nodes or of pods in the user's own PromQL.
+
+    Both answers name the node by one of `nodeLabels`, a pod by `namespace` and `pod`, and hold one series for each.
+    """
+
+    mean: str
+    """Mean usage in cores or bytes over `$window`: sum by (node) (rate(my_cpu_seconds_total[$window]))."""
+
+    samples: str
+    """Selects one raw series per node or pod, whose samples tell age and gaps: my_cpu_seconds_total{core="0"}."""
+
+    def __post_init__(self) -> None:
+        if WINDOW not in self.mean:
+            raise ValueError(f"mean must hold {WINDOW}, as in rate(my_cpu_seconds_total[{WINDOW}])")
+        # A function's answer has the time of the query: only what was scraped tells its age.
+        bare = _QUOTED.sub('""', self.samples.strip())
+        if _SELECTOR.fullmatch(bare) is None or set(bare.partition("{")[2]) & set("()[]{"):
+            raise ValueError(f'samples must be a plain selector, as my_cpu_seconds_total{{core="0"}}: {self.samples!r}')
+
+
+class CustomQueries(Section, frozen=True, kw_only=True):
+    """What `profile: custom` asks. What is left out is not measured: unknown, never 0."""
+
+    node_cpu: CustomQuery | None = None
+    node_memory: CustomQuery | None = None
+    pod_cpu: CustomQuery | None = None
+    pod_memory: CustomQuery | None = None
+
+
 class PrometheusSettings(Section, frozen=True, kw_only=True):
     """The Prometheus (or what answers like it: Thanos, VictoriaMetrics, Mimir) that is asked."""
 
     url: str = "http://prometheus:9090"
 
-    profile: Literal["kubelet"] = "kubelet"
-    """Which metrics hold the usage: `kubelet` are the kubelet's resource metrics (/metrics/resource)."""
+    profile: Literal["kubelet", "kube-prometheus", "recording-rules", "custom"] = "kubelet"
+    """Which metrics hold the usage (docs/metrics.md): `kubelet` are the kubelet's resource metrics, `kube-prometheus`
+    node-exporter and cAdvisor, `recording-rules` our rules over these, `custom` your own PromQL under `custom`.
+    """
+
+    custom: CustomQueries = CustomQueries()
+    """The queries of `profile: custom`."""
 
     node_labels: tuple[str, ...] = ("node", "instance")
     """Labels that may name a series' node; the first that is there counts, its port is cut off."""
@@ -71,6 +114,10 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
             raise ValueError("give certFile and keyFile together")
         if not self.node_labels:
             raise ValueError("nodeLabels must name at least one label")
+        if (self.profile == "custom") != (self.custom != CustomQueries()):
+            raise ValueError("profile: custom and the queries under custom belong together: give both or neither")
+        if self.profile == "custom" and self.custom.node_cpu is None and self.custom.node_memory is None:
+            raise ValueError("custom must hold nodeCpu or nodeMemory: nothing would be known of any node")
 
 
 class ProfileSettings(Section, frozen=True, kw_only=True):

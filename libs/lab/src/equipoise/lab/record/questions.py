@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from equipoise.collector.sources.queries import PROFILES, milliseconds, selector
+from equipoise.collector.sources.profiles.kubelet import POD_CPU, POD_MEMORY
+from equipoise.collector.sources.queries import milliseconds, selector
 
 Resource = Literal["cpu", "memory"]
 
 COVERED = 0.8
 """Share of a step that its samples must cover (design, law 1)."""
 
-_KUBELET = PROFILES["kubelet"].metrics
 _INSTANCE = "id, image, name"
 """Labels that change when a container of cAdvisor starts anew."""
 
@@ -86,7 +86,7 @@ class PodMetrics(msgspec.Struct, frozen=True, kw_only=True):
 METRICS: Mapping[str, PodMetrics] = {
     "pods": PodMetrics(
         source="the kubelets' /metrics/resource",
-        names={"cpu": _KUBELET["pod", "cpu"], "memory": _KUBELET["pod", "memory"]},
+        names={"cpu": POD_CPU, "memory": POD_MEMORY},
     ),
     "containers": PodMetrics(
         source="the kubelets' /metrics/cadvisor",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusConnect
@@ -13,27 +13,36 @@ from urllib3.exceptions import HTTPError
 from equipoise.collector.questions import Ask, Sample, SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources import transport
-from equipoise.collector.sources.queries import PROFILES, promql
+from equipoise.collector.sources.names import addresses, by_name, of_nodes
+from equipoise.collector.sources.profiles import PROFILES
+from equipoise.collector.sources.profiles.profile import MemoryKind
+from equipoise.collector.sources.queries import milliseconds, selector
 from equipoise.collector.sources.samples import moment, result, spacings, vector
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.settings import ConfigurationError
 
 _ATTEMPTS = 3
 
+NAMES_LENGTH = 300.0
+"""Seconds back within which a node's address was told: kube-state-metrics may restart in between."""
+
 
 class PrometheusSource:
     """A MetricSource. Raises ConfigurationError at once when the profile cannot measure the wanted kind of memory."""
 
-    def __init__(
-        self, settings: PrometheusSettings, *, memory: Literal["workingSet", "anonymous"], clock: Clock
-    ) -> None:
+    def __init__(self, settings: PrometheusSettings, *, memory: MemoryKind, clock: Clock) -> None:
         self._settings = settings
-        self._profile = PROFILES[settings.profile]
-        if self._profile.memory != memory:
+        self._profile = PROFILES[settings.profile](settings)
+        if memory not in self._profile.memory:
+            known = " or ".join(self._profile.memory)
             raise ConfigurationError(
                 f"load.memory: {memory} is not allowed with collector.prometheus.profile {settings.profile}: "
-                f"its metrics know {self._profile.memory} only"
+                f"its metrics know {known} only"
             )
+        self._usage = {"cpu": self._profile.cpu, "memory": self._profile.memory[memory]}
+        self._names_at: float | None = None
+        self._names: dict[str, str] = {}
+        self._names_lock = asyncio.Lock()
         # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
         self._client: Any = PrometheusConnect(
             url=settings.url.rstrip("/"),
@@ -53,15 +62,40 @@ class PrometheusSource:
         """Prometheus' own time: a query without one is evaluated now."""
         return moment(await self._query("time()", None, lambda document: result(document, "scalar")))
 
+    def cannot(self, question: Ask) -> str:
+        if self._text(question) is not None:
+            return ""
+        asked = f"the {question.what} of {question.resource} of {question.subject}s"
+        return f"profile {self._settings.profile} does not measure {asked}"
+
     async def ask(self, question: Ask) -> list[Sample]:
-        text = promql(question, self._profile, self._settings.matchers)
+        text = self._text(question)
+        if text is None:
+            raise SourceError(self.cannot(question))
         parse, kind = (spacings, "matrix") if question.what == "spacing" else (vector, "vector")
 
         def read(document: Any) -> list[Sample]:
             return parse(result(document, kind), question.subject, self._settings.node_labels)
 
-        answer: list[Sample] = await self._query(text, question.at, read)
-        return answer
+        names = await self._node_names(question.at)
+        answer = of_nodes(await self._query(text, question.at, read), names)
+        return by_name(answer) if self._profile.names_only else answer
+
+    def _text(self, question: Ask) -> str | None:
+        usage = self._usage[question.resource].get(question.subject)
+        return None if usage is None else usage.query(question, self._settings.matchers)
+
+    async def _node_names(self, at: float) -> dict[str, str]:
+        """By address the node that had it at that time; asked once for all questions about one moment."""
+        if not self._profile.node_info:
+            return {}
+        async with self._names_lock:
+            if self._names_at != at:
+                info = selector(self._profile.node_info, self._settings.matchers)
+                text = f"max by (node, internal_ip) (last_over_time({info}[{milliseconds(NAMES_LENGTH)}]))"
+                self._names = await self._query(text, at, lambda document: addresses(result(document, "vector")))
+                self._names_at = at
+            return self._names
 
     def close(self) -> None:
         """Queries under way end by themselves, within their timeout."""

@@ -1,0 +1,40 @@
+"""Addresses become names of nodes."""
+
+from equipoise.collector.questions import Sample
+from equipoise.collector.sources.names import addresses, by_name, of_nodes
+
+
+def info(node: object, address: object) -> dict[str, object]:
+    return {"metric": {"node": node, "internal_ip": address}, "value": [0, "1"]}
+
+
+def a_sample(node: str) -> Sample:
+    return Sample(node=node, series=frozenset({("instance", node)}), value=1.0)
+
+
+def test_an_address_names_its_node() -> None:
+    """Of either family; a name that is one already stays."""
+    names = addresses([info("a", "10.0.0.1"), info("b", "fd00::1"), info("c", "10.0.0.3")])
+
+    told = of_nodes([a_sample("10.0.0.1"), a_sample("[fd00::1]"), a_sample("c"), a_sample("10.9.9.9")], names)
+    assert ["a", "b", "c", "10.9.9.9"] == [sample.node for sample in told]
+
+
+def test_an_address_that_two_nodes_had_names_neither() -> None:
+    """A new node under the address of one that went must not inherit its usage."""
+    names = addresses([info("old", "10.0.0.1"), info("new", "10.0.0.1"), info("new", "10.0.0.1")])
+
+    assert [] == of_nodes([a_sample("10.0.0.1")], names)
+
+
+def test_whatever_comes_is_no_name() -> None:
+    """Elements that are none are passed over."""
+    assert {} == addresses([None, {}, {"metric": 1}, info(1, "x"), info("a", None), info("", "y")])
+    assert {} == addresses("x")
+
+
+def test_series_may_be_told_apart_by_name_alone() -> None:
+    """Where the user's mean and raw samples differ in other labels."""
+    first, second = by_name([a_sample("a"), Sample(node="a", series=frozenset(), value=2.0)])
+
+    assert first.series == second.series

@@ -1,0 +1,203 @@
+"""One query per question, in words that Prometheus understands, in every profile."""
+
+from itertools import product
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.questions import Ask, Resource, Subject, What
+from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusSettings
+from equipoise.collector.sources.profiles import PROFILES
+from equipoise.collector.sources.profiles.profile import MemoryKind, Profile
+
+OWN = CustomQuery(mean="sum by (node) (rate(my_cpu[$window]))", samples='my_cpu{core="0"}')
+WHATS: list[What] = [what for part in get_args(What) for what in (get_args(part) or (part,))]
+
+
+def a_profile(name: str) -> Profile:
+    queries = CustomQueries(node_cpu=OWN, node_memory=OWN, pod_cpu=OWN, pod_memory=OWN)
+    settings = {"custom": queries} if name == "custom" else {}
+    return PROFILES[name](PrometheusSettings(profile=name, **settings))  # type: ignore[arg-type]
+
+
+def an_ask(**fields: object) -> Ask:
+    defaults: dict[str, object] = {
+        "subject": "node", "resource": "cpu", "what": "mean", "length": 300.0, "at": 0.0, "step": 15.0,
+    }  # fmt: skip
+    return Ask(**(defaults | fields))  # type: ignore[arg-type]
+
+
+def words(name: str, ask: Ask, memory: MemoryKind = "workingSet", **matchers: str) -> str | None:
+    profile = a_profile(name)
+    usages = profile.cpu if ask.resource == "cpu" else profile.memory[memory]
+    return usages[ask.subject].query(ask, matchers)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "rate(node_cpu_usage_seconds_total[300000ms])"),
+        ({"resource": "memory"}, "avg_over_time(node_memory_working_set_bytes[300000ms])"),
+        ({"subject": "pod"}, "rate(pod_cpu_usage_seconds_total[300000ms])"),
+        ({"what": "count"}, "count_over_time(node_cpu_usage_seconds_total[300000ms])"),
+        ({"what": "newest"}, "timestamp(node_cpu_usage_seconds_total)"),
+        ({"what": "last"}, "max_over_time(timestamp(node_cpu_usage_seconds_total)[300000ms:15000ms])"),
+        ({"what": "spacing"}, "node_cpu_usage_seconds_total[300000ms]"),
+        (
+            {"what": "p95"},
+            "quantile_over_time(0.95, rate(node_cpu_usage_seconds_total[15000ms])[300000ms:15000ms])",
+        ),
+        ({"what": "max", "resource": "memory"}, "max_over_time(node_memory_working_set_bytes[300000ms])"),
+        ({"what": "deviation", "resource": "memory"}, "stddev_over_time(node_memory_working_set_bytes[300000ms])"),
+    ],
+)
+def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> None:
+    """A mean of cpu is the rate of the counter; memory is averaged; statistics of cpu go over inner rates."""
+    assert expected == words("kubelet", an_ask(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {},
+            'sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"user|nice|system|irq|softirq"}[300000ms]))',
+        ),
+        (
+            {"what": "newest"},
+            'max without (cpu, mode) (timestamp(node_cpu_seconds_total{cpu="0",mode="user"}))',
+        ),
+        (
+            {"resource": "memory"},
+            "avg_over_time(node_memory_MemTotal_bytes[300000ms]) - avg_over_time(node_memory_MemFree_bytes[300000ms])"
+            " - avg_over_time(node_memory_Inactive_file_bytes[300000ms])",
+        ),
+        (
+            {"resource": "memory", "what": "max"},
+            "max_over_time((node_memory_MemTotal_bytes - node_memory_MemFree_bytes"
+            " - node_memory_Inactive_file_bytes)[300000ms:15000ms])",
+        ),
+        (
+            {"subject": "pod"},
+            'rate(container_cpu_usage_seconds_total{container="",image="",name="",pod!=""}[300000ms])',
+        ),
+    ],
+)
+def test_the_words_of_kube_prometheus(fields: dict[str, object], expected: str) -> None:
+    """Cores and modes are added up within their target only; a pod is the cgroup of the pod."""
+    assert expected == words("kube-prometheus", an_ask(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"length": 86_400.0}, "equipoise:node_cpu:mean1d"),
+        ({"length": 86_400.0, "what": "count"}, "equipoise:node_cpu:count1d"),
+        ({"length": 3_600.0, "what": "newest", "resource": "memory"}, "equipoise:node_memory:newest1h"),
+        ({"length": 600.0}, "rate(equipoise:node_cpu_seconds:sum[600000ms])"),
+        ({"length": 600.0, "what": "newest"}, "equipoise:node_cpu:newest"),
+        (
+            {"length": 600.0, "what": "count", "resource": "memory"},
+            "count_over_time(node_memory_MemTotal_bytes[600000ms]) * clamp_max("
+            "count_over_time(equipoise:node_memory_working_set_bytes[600000ms]) * 30 / 600, 1)",
+        ),
+        ({"what": "last"}, "max_over_time(equipoise:node_cpu:newest[300000ms])"),
+        (
+            {"what": "p95", "length": 3_600.0},
+            "quantile_over_time(0.95, rate(equipoise:node_cpu_seconds:sum[15000ms])[3600000ms:15000ms])",
+        ),
+    ],
+)
+def test_the_words_of_recording_rules(fields: dict[str, object], expected: str) -> None:
+    """What a rule knows is only looked up; other windows are taken from the kept counter."""
+    assert expected == words("recording-rules", an_ask(**fields))
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("mean", "sum by (node) (rate(my_cpu[300000ms]))"),
+        ("newest", 'timestamp(my_cpu{core="0"})'),
+        ("count", 'count_over_time(my_cpu{core="0"}[300000ms])'),
+        ("max", "max_over_time((sum by (node) (rate(my_cpu[15000ms])))[300000ms:15000ms])"),
+    ],
+)
+def test_the_words_of_the_user(what: str, expected: str) -> None:
+    """Two expressions answer every question."""
+    assert expected == words("custom", an_ask(what=what))
+
+
+@pytest.mark.parametrize("name", [name for name in PROFILES if name != "custom"])
+@given(length=st.sampled_from([300.0, 900.0, 3_600.0, 86_400.0]) | st.floats(0.001, 1e7), step=st.floats(0.001, 1e6))
+def test_every_question_has_one_query(name: str, length: float, step: float) -> None:
+    """Whatever is asked, there are words, every selector in them has the wanted labels, and brackets are closed."""
+    profile = a_profile(name)
+    for subject, resource, what in product(get_args(Subject), get_args(Resource), WHATS):
+        ask = an_ask(subject=subject, resource=resource, what=what, length=length, step=step)
+        for usages in [profile.cpu] if resource == "cpu" else profile.memory.values():
+            text = usages[subject].query(ask, {"cluster": "blue"})
+            if text is None:
+                assert ("pod", "spacing") == (subject, what)
+                continue
+
+            assert 'cluster="blue"' in text
+            assert text.count("{") == text.count('cluster="blue"}')
+            assert text.count("(") == text.count(")")
+
+
+def test_a_pods_spacing_is_that_of_its_node_where_both_are_on_one_page() -> None:
+    """It is not asked for: raw samples of all pods would be too many."""
+    ask = an_ask(subject="pod", what="spacing")
+
+    assert words("kubelet", ask) is None
+    assert 'namespace="kube-system"' in (words("kube-prometheus", ask) or "")
+
+
+def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:
+    """What no file stands behind."""
+    asks = [an_ask(resource="memory", subject=subject) for subject in ("node", "pod")]
+
+    assert [
+        "avg_over_time(node_memory_AnonPages_bytes[300000ms])",
+        'avg_over_time(container_memory_rss{container="",image="",name="",pod!=""}[300000ms])',
+    ] == [words("kube-prometheus", ask, "anonymous") for ask in asks]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"mean": "rate(x[5m])"}, "must hold $window"),
+        ({"samples": "timestamp(x)"}, "plain selector"),
+        ({"samples": "x[5m]"}, "plain selector"),
+        ({"samples": ""}, "plain selector"),
+        ({"samples": "x + y"}, "plain selector"),
+        ({"samples": "x{a='b'} or y{c='d'}"}, "plain selector"),
+    ],
+)
+def test_a_query_of_the_user_is_looked_at_when_it_is_read(fields: dict[str, str], complaint: str) -> None:
+    """What would give the time of the query instead of the sample's is refused."""
+    with pytest.raises(msgspec.ValidationError, match=complaint.replace("$", r"\$")):
+        msgspec.convert({"mean": "rate(x[$window])", "samples": "x"} | fields, CustomQuery)
+
+
+@pytest.mark.parametrize("samples", ["x", "x:y", '{__name__="x"}', 'x{a="(}{"}', "x{a='b',c=~\"d|e\"}"])
+def test_a_plain_selector_is_taken(samples: str) -> None:
+    """Whatever stands between quotes."""
+    assert samples == CustomQuery(mean="x[$window]", samples=samples).samples
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"profile": "custom"},
+        {"profile": "kubelet", "custom": {"nodeCpu": {"mean": "x[$window]", "samples": "x"}}},
+        {"profile": "custom", "custom": {"podCpu": {"mean": "x[$window]", "samples": "x"}}},
+    ],
+)
+def test_the_users_queries_and_their_profile_belong_together(settings: dict[str, object]) -> None:
+    """Either without the other is a mistake, and so is knowing nothing of nodes."""
+    with pytest.raises(msgspec.ValidationError, match="custom"):
+        msgspec.convert(settings, PrometheusSettings)
