@@ -8,9 +8,9 @@ from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
 from equipoise.collector.questions import Ask, SourceError
 from equipoise.collector.rounds import RESOURCES
-from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.settings import CollectorSettings, CustomQueries
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.sources.queries import PROFILES
+from equipoise.collector.sources.profiles import PROFILES
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.kube import KubeError
 from equipoise.runtime.settings import ConfigurationError
@@ -69,7 +69,7 @@ async def _others(around: Surroundings, names: frozenset[str] | None) -> dict[st
     settings, load = around.configured.collector, around.configured.shared.load
     found: dict[str, Fit] = {}
     for name in PROFILES:
-        if name == settings.prometheus.profile:
+        if name in (settings.prometheus.profile, "custom"):  # nobody but the user knows what a custom one would ask
             continue
         try:
             source = around.source(*as_profile(name, settings, load), around.clock)
@@ -83,9 +83,10 @@ async def _others(around: Surroundings, names: frozenset[str] | None) -> dict[st
 
 
 def as_profile(name: str, settings: CollectorSettings, load: LoadSettings) -> tuple[CollectorSettings, LoadSettings]:
-    """The same, but for the profile and what its memory metrics count."""
-    changed = msgspec.structs.replace(settings.prometheus, profile=name)
-    memory = PROFILES[name].memory
+    """The same, but for the profile and, where it has no such metrics, what memory is counted."""
+    changed = msgspec.structs.replace(settings.prometheus, profile=name, custom=CustomQueries())
+    kinds = PROFILES[name](changed).memory
+    memory = load.memory if load.memory in kinds else next(iter(kinds))
     return msgspec.structs.replace(settings, prometheus=changed), msgspec.structs.replace(load, memory=memory)
 
 
