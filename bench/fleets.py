@@ -61,7 +61,7 @@ def utilization(held: NodePlacement, now: float, chance: random.Random, sequence
     return NodeUtilization(
         node=held.node, uid=held.uid, base=Resources(cpu=32, memory=128 * GIB), sampled_at=now, queried_at=now,
         windows=dict.fromkeys(WINDOWS, value), epoch=1, sequence=sequence,
-        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in held.pods},
+        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in held.pods}, system=Resources(cpu=0.5, memory=GIB),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -82,7 +82,14 @@ class FilledBus(msgspec.Struct, kw_only=True):
         await self.bus.publish(subjects.utilization_cycle("0"), end)
 
     @asynccontextmanager
-    async def scorer(self, **settings: object) -> AsyncIterator[ScorerProcess]:
+    async def scorer(
+        self,
+        *,
+        module: str = "equipoise.scorer",
+        environment: Mapping[str, str] | None = None,
+        stdout: int | None = None,
+        **settings: object,
+    ) -> AsyncIterator[ScorerProcess]:
         ports = {"health": self.ports.take(), "listen": self.ports.take()}
         document = {
             "apiVersion": "equipoise.dev/v1alpha1",
@@ -95,9 +102,10 @@ class FilledBus(msgspec.Struct, kw_only=True):
         file = self.directory / f"equipoise-{ports['listen']}.yaml"
         file.write_text(yaml.safe_dump(document))
         with (self.directory / "scorer.log").open("ab") as log:
-            process = subprocess.Popen(  # noqa: ASYNC220
-                [sys.executable, "-m", "equipoise.scorer"],
-                env={**os.environ, "EQUIPOISE_CONFIG": str(file)},
+            process = subprocess.Popen(  # noqa: ASYNC220, S603  ourselves
+                [sys.executable, "-m", module],
+                env={**os.environ, "EQUIPOISE_CONFIG": str(file), **(environment or {})},
+                stdout=stdout,
                 stderr=log,
             )
         try:

@@ -506,7 +506,7 @@ async def test_without_a_connection_nothing_is_said_and_nothing_stale_later(worl
     assert list(world.bus.problems) == []
     await world.disconnect()
     assert not world.bus.connected
-    assert any("not connected" in problem for problem in world.bus.problems)
+    await eventually(lambda: any("not connected" in problem for problem in world.bus.problems))
     async with asyncio.timeout(2):
         with pytest.raises(BusUnavailable):
             await intend(world, "web-1")

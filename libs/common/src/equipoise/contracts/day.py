@@ -6,7 +6,7 @@ A profile holds 24 hourly slots of a day, so the coming 24 hours are all of them
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.load import RESOURCES, amounts
+from equipoise.contracts.load import RESOURCES, amounts, known
 from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
 
 Day = npt.NDArray[np.float64]
@@ -46,5 +46,10 @@ def beyond_pods(utilization: NodeUtilization) -> npt.NDArray[np.float64]:
     if not np.isnan(told).any():
         return told
     node = next((amounts(value.mean) for value in utilization.windows.values()), [0.0] * len(RESOURCES))
-    pods = np.nansum([amounts(usage) for usage in utilization.pods.values()] or [[0.0] * len(RESOURCES)], axis=0)
+    # Plain numbers: for two resources of thirty pods they are several times as fast as arrays.
+    cpu = memory = 0.0
+    for usage in utilization.pods.values():
+        cpu += known(usage.cpu) or 0.0
+        memory += known(usage.memory) or 0.0
+    pods = np.array([cpu, memory])
     return np.where(np.isnan(told), np.maximum(np.nan_to_num(node) - pods, 0.0), told)

@@ -83,6 +83,9 @@ class Fleet:
         self._removed_at: dict[str, float] = {}
         self._workloads: dict[Workload, WorkloadUtilization] = {}
         self._rows: dict[str, int] = {}
+        self._sized: dict[str, NodePlacement] = {}
+        """By node, the placement that its row's requests, limits and room come from."""
+
         self._free: list[int] = []
         self._table = Table(windows=len(self._windows), statistics=len(statistics))
         self._snapshot = FleetLoads(self._table.load[:, 0])
@@ -330,8 +333,10 @@ class Fleet:
         )
         table = self._table
         table.load[row], table.base[row] = rows, base_of(utilization)
-        table.requested[row], table.limited[row] = requested_and_limited(placement)
-        table.room[row] = room_of(placement, table.requested[row])
+        if self._sized.get(node) is not placement:
+            table.requested[row], table.limited[row] = requested_and_limited(placement)
+            table.room[row] = room_of(placement, table.requested[row])
+            self._sized[node] = placement
         if self._days is not None:
             usage_of = pod_usage(self._workloads, load=self._settings, chain=self._chain, now=now)
             self._days.take(row, utilization, placement, usage_of, table.base[row])
@@ -358,6 +363,7 @@ class Fleet:
 
     def _clear(self, node: str) -> None:
         row = self._rows.pop(node, None)
+        self._sized.pop(node, None)
         if row is not None:
             self._table.clear(row)
             self._arrivals.drop(row)

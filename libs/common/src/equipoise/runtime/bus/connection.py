@@ -191,7 +191,8 @@ class Link:
     def _on_forbidden(self, what: str, subject: str) -> None:
         text = f"{self.service} is not permitted the {what} of {subject}"
         self.troubles.count("permission", subject, text)
-        self.troubles.problem(f"permission {subject}", text)
+        # Of a subscription the server says so once, when it is made; what is published is refused each time.
+        self.troubles.problem(f"permission {subject}", text, lasting=what == "subscription")
         self._forbidden.add(subject)
         self._interrupt(subject, NotPermitted(text))
 
@@ -214,6 +215,7 @@ class Link:
         if self._closing:
             return
         where = self._settings.url
+        self.troubles.forget("permission")  # what still holds is said again when the connection is back
         self.troubles.count("connection", where, self.client.last_error or "connection lost")
         self.troubles.problem("connection", f"not connected to the bus at {where}")
         for subject in list(self._interruptible):

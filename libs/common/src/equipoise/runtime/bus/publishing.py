@@ -64,9 +64,10 @@ class Publisher:
         try:
             receipt = await self._receipt(subject, answer)
         except BusUnavailable as error:
-            self._link.troubles.problem(stream.name, f"{stream.name} does not take messages: {error}")
+            self._link.troubles.count("stream", stream.name, error)
+            self._link.troubles.problem(f"stream {stream.name}", f"{stream.name} does not take messages: {error}")
             raise
-        self._link.troubles.problem(stream.name, None)
+        self._link.troubles.problem(f"stream {stream.name}", None)
         return receipt
 
     async def _receipt(self, subject: str, answer: asyncio.Future[Msg]) -> Receipt:

@@ -1,6 +1,8 @@
 """What goes wrong on a bus: counted for machines, told once for people."""
 
+import math
 from collections import Counter as Tally
+from functools import partial
 
 import prometheus_client
 import structlog
@@ -11,6 +13,9 @@ log = structlog.get_logger()
 
 _PROBLEM_LIFE = 300.0
 """Seconds that a problem without a known end stays in sight after it was last seen."""
+
+KINDS = ("connection", "permission", "stream", "follow", "work", "slow")
+"""First words of the keys of problems."""
 
 _LOG_PAUSE = 60.0
 """Seconds between two log lines about the same trouble: some come once per message."""
@@ -30,6 +35,11 @@ class Troubles:
             ["kind"],
             registry=metrics,
         )
+        problems = prometheus_client.Gauge(
+            "equipoise_bus_problems", "Troubles of the bus that /readyz tells of, by kind.", ["kind"], registry=metrics
+        )
+        for kind in KINDS:
+            problems.labels(kind).set_function(partial(self._problems_of, kind))
 
     def count(self, kind: str, about: str, error: BaseException | str = "") -> None:
         """One more error of this kind. `about` says where: a subject, a stream; logged at most once a minute each."""
@@ -48,14 +58,35 @@ class Troubles:
         """How many errors of this kind there were."""
         return self._seen[kind]
 
-    def problem(self, key: str, text: str | None) -> None:
-        """Keep something in sight of the operator until it is cleared (None) or was not seen for five minutes."""
+    def problem(self, key: str, text: str | None, *, lasting: bool = False) -> None:
+        """Keep something in sight of the operator until it is cleared (None) or was not seen for five minutes.
+
+        A key is a word of `KINDS`, and where there may be several of them what it is about. `lasting`: it is said once
+        only, so it stays until it is cleared.
+        """
         if text is None:
             self._problems.pop(key, None)
         else:
-            self._problems[key] = (text, self._clock.monotonic())
+            self._problems[key] = (text, math.inf if lasting else self._clock.monotonic())
+
+    def forget(self, kind: str) -> None:
+        """Clear all problems of a kind."""
+        for key in [key for key in self._problems if key.split(" ")[0] == kind]:
+            del self._problems[key]
 
     @property
     def problems(self) -> list[str]:
-        oldest = self._clock.monotonic() - _PROBLEM_LIFE
-        return [text for text, seen_at in self._problems.values() if seen_at >= oldest]
+        return [text for text, seen_at in self._problems.values() if self._is_alive(seen_at)]
+
+    def _problems_of(self, kind: str) -> float:
+        """Asked by another thread, while problems come and go."""
+        return float(
+            sum(
+                self._is_alive(seen_at)
+                for key, (_, seen_at) in list(self._problems.items())
+                if key.split(" ")[0] == kind
+            )
+        )
+
+    def _is_alive(self, seen_at: float) -> bool:
+        return self._clock.monotonic() - seen_at <= _PROBLEM_LIFE

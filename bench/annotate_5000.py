@@ -1,0 +1,197 @@
+"""What the annotator writes on 5,000 nodes of a real API server: how fast it could, and how little it does.
+
+The annotator is the real one on its real connection; utilization comes over a bus in memory, time passes by hand.
+"""
+
+import argparse
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from bench import fleets
+from bench.line import progress, say
+from equipoise.annotator.service import Annotator
+from equipoise.annotator.settings import AnnotatorSettings, DeadBand
+from equipoise.contracts import subjects
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage
+from equipoise.contracts.settings import LoadSettings
+from equipoise.runtime.clock import Clock, SystemClock
+from equipoise.runtime.health import Health
+from equipoise.runtime.kube import Kube, connect_kube
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.settings import Kubernetes
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.configuration import PrometheusConfiguration
+from equipoise.testbed.objects import node
+
+NODES = 5_000
+GIB = 2.0**30
+BASE = Resources(cpu=16, memory=64 * GIB)
+PERIOD = 30.0
+"""Seconds between two rounds of the collector."""
+
+FIRST_ROUNDS, ROUNDS = 20, 60
+"""The first values of 5,000 nodes take 500 s at 10 a second; then half an hour, in which every node is due once."""
+
+OFF = DeadBand(change=0, least_interval=Duration(PERIOD), period=Duration(PERIOD))
+"""No dead-band: whatever a round measures is written."""
+
+
+class CountingKube:
+    """The API server's writes counted and, where only their number matters, not made."""
+
+    def __init__(self, kube: Kube, *, write: bool) -> None:
+        self._kube, self._write = kube, write
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._kube, name)
+
+    async def annotate(self, *arguments: object, **options: object) -> None:
+        if self._write:
+            await self._kube.annotate(*arguments, **options)  # type: ignore[arg-type]  # handed through as they came
+        self.writes += 1
+
+
+def utilization(name: str, uid: str, now: float, cpu: float, sequence: int) -> NodeUtilization:
+    value = WindowUsage(sampled_at=now, mean=Resources(cpu=16 * cpu, memory=20 * GIB))
+    return NodeUtilization(
+        node=name, uid=uid, base=BASE, sampled_at=now, queried_at=now, epoch=1, sequence=sequence,
+        windows=dict.fromkeys(fleets.WINDOWS, value),
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def annotating(
+    kube: Kube, clock: Clock, settings: AnnotatorSettings, *, write: bool
+) -> AsyncIterator[tuple[MemoryBus, CountingKube]]:
+    counting = CountingKube(kube, write=write)
+    bus, metrics = MemoryBus(clock), CollectorRegistry()
+    annotator = Annotator(
+        settings=settings, load=LoadSettings(), namespace="default", identity="bench", bus=bus, kube=counting,  # type: ignore[arg-type]
+        clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+    )  # fmt: skip
+    async with bus:
+        await annotator.attach()
+        task = asyncio.create_task(annotator.run())
+        try:
+            yield bus, counting
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
+    """Every node has its first value to be written, and nothing but the API server holds the annotator back."""
+    settings = AnnotatorSettings(writes_per_second=1_000.0)
+    clock = SystemClock()
+    async with annotating(kube, clock, settings, write=True) as (bus, counting):
+        await asyncio.sleep(1.0)  # it takes its seat
+        begun, spent = time.monotonic(), time.process_time()
+        now = clock.now()
+        for name, uid in uids.items():
+            await bus.publish(subjects.node_utilization(name), utilization(name, uid, now, 0.4, 1))
+        while counting.writes < len(uids):
+            await asyncio.sleep(0.02)
+            if time.monotonic() - begun > 300:
+                break
+        took = time.monotonic() - begun
+    each = (time.process_time() - spent) / counting.writes
+    say("annotate_5000", counting.writes / took, "writes/s, pacing lifted", target=(">=", 300.0),
+        writes=counting.writes, cpu_milliseconds_each=round(each * 1e3, 2))  # fmt: skip
+
+
+async def writes_per_minute(nodes: int, settings: AnnotatorSettings, wander: float) -> float:
+    """Writes in each minute of half an hour, the first values apart; nobody carries them out.
+
+    `wander`: standard deviation (points) from round to round.
+    """
+    chance, clock = random.Random(1), ManualClock(SystemClock().now())
+    loads = {fleets.node_name(number): chance.uniform(0.1, 0.7) for number in range(nodes)}
+    async with annotating(MemoryKube(clock), clock, settings, write=False) as (bus, counting):
+        await clock.advance(1)
+        first = 0
+        for number in range(1, FIRST_ROUNDS + ROUNDS + 1):
+            for name, mean in loads.items():
+                seen = mean + chance.gauss(0, wander / 100)
+                message = utilization(name, name, clock.now(), max(0.0, seen), number)
+                await bus.publish(subjects.node_utilization(name), message)
+            await clock.advance(PERIOD)
+            if number == FIRST_ROUNDS:
+                first = counting.writes
+    return (counting.writes - first) / (ROUNDS * PERIOD / 60)
+
+
+async def main(nodes: int, record: Path | None) -> None:
+    quiet = PrometheusConfiguration(scrape_interval=60)
+    calm = {"kwok": ["--node-lease-duration-seconds=4000"]}
+    progress(f"starting a cluster of {nodes} nodes")
+    async with Cluster(nats=False, prometheus=quiet, arguments=calm) as cluster:
+        names = [fleets.node_name(number) for number in range(nodes)]
+        for begin in range(0, nodes, 250):
+            await cluster.add_nodes([node(name) for name in names[begin : begin + 250]])
+        if record is not None:
+            await record_pod(cluster, record)
+        listed = (await cluster.request("GET", "/api/v1/nodes"))["items"]
+        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in listed}
+        async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "annotator", SystemClock()) as kube:
+            progress("writing")
+            await writes_per_second(kube, uids)
+    for name, settings, wander in (
+        ("annotate_idle", AnnotatorSettings(), 0.5),
+        ("annotate_busy", AnnotatorSettings(), 4.0),
+        ("annotate_without_dead_band", AnnotatorSettings(nodes=OFF, writes_per_second=1_000.0), 0.5),
+    ):
+        progress(name)
+        found = await writes_per_minute(nodes, settings, wander)
+        target = ("<=", 5.0) if name == "annotate_idle" else None
+        unit = f"writes/s for {nodes} nodes whose load wanders by {wander} points"
+        say(name, found / 60, unit, target=target, writes_per_minute=round(found))
+
+
+async def record_pod(cluster: Cluster, file: Path) -> None:
+    """One pod of a Deployment as this API server answers it, for `bench.recorded_api_server`."""
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{
+            "name": "main", "image": "registry.example.com/shop/web:1.2.3",
+            "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
+            "env": [{"name": "MODE", "value": "production"}],
+            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
+        }]},
+    }  # fmt: skip
+    await cluster.apply([{
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }])  # fmt: skip
+    await cluster.wait(
+        "/api/v1/namespaces/default/pods",
+        lambda pods: any(pod["status"].get("phase") == "Running" for pod in pods["items"]),
+        timeout=60.0,
+    )
+    [pod] = (await cluster.request("GET", "/api/v1/namespaces/default/pods"))["items"]
+    text = msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", **pod}).decode()
+    for found, word in (
+        (pod["metadata"]["name"], "web-NUMBER"), (pod["metadata"]["uid"], "11111111-2222-3333-4444-555555NUMBER"),
+        (pod["spec"]["nodeName"], "NODE"), (pod["metadata"]["resourceVersion"], "VERSION"),
+        (pod["metadata"]["ownerReferences"][0]["name"], "OWNER"),
+    ):  # fmt: skip
+        text = text.replace(found, word)
+    file.write_text(text + "\n")  # noqa: ASYNC240  nothing else runs
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--nodes", type=int, default=NODES)
+    arguments.add_argument("--record", type=Path, help="Write a pod of this API server into this file.")
+    asked = arguments.parse_args()
+    asyncio.run(main(asked.nodes, asked.record))

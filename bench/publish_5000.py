@@ -1,0 +1,89 @@
+"""How long it takes until three scorers have taken in the utilization of 5,000 nodes with their 150,000 pods."""
+
+import asyncio
+import random
+import subprocess
+import time
+from contextlib import AsyncExitStack
+from statistics import median
+
+import psutil
+
+from bench import fleets
+from bench.line import progress, say
+from bench.scorer_process import FilledBus, ScorerProcess, filled_bus
+from equipoise.contracts import subjects
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.program import collect_rarely
+
+NODES, SCORERS, ROUNDS = 5_000, 3, 5
+
+
+async def taken_in(scorer: ScorerProcess) -> tuple[int, float]:
+    """Sequence of the next cycle that it has taken in, and when."""
+    assert scorer.process.stdout is not None
+    line = await asyncio.to_thread(scorer.process.stdout.readline)
+    sequence, at = line.split()
+    return int(sequence), float(at)
+
+
+async def one_round(filled: FilledBus, scorers: list[ScorerProcess]) -> dict[str, float]:
+    """Seconds from the first message on: until all were kept, until each scorer had them; and the processor's."""
+    filled.sequence += 1
+    chance, now = random.Random(filled.sequence), SystemClock().now()
+    messages = [
+        (subjects.node_utilization(held.node), fleets.utilization(held, now, chance, filled.sequence))
+        for held in filled.placements
+    ]
+    server = next(child for child in psutil.Process().children(recursive=True) if child.name() == "nats-server")
+    before = [time.process_time(), sum(server.cpu_times()[:2]), *(scorer.cpu_seconds() for scorer in scorers)]
+    begun = time.monotonic()
+    kept = await filled.bus.publish_many(messages)
+    published = time.monotonic() - begun
+    assert kept == len(messages)
+    applied = []
+    for scorer in scorers:
+        sequence = 0
+        while sequence != filled.sequence:
+            sequence, at = await taken_in(scorer)
+        applied.append(at - begun)
+    after = [time.process_time(), sum(server.cpu_times()[:2]), *(scorer.cpu_seconds() for scorer in scorers)]
+    cpu = [late - early for early, late in zip(before, after, strict=True)]
+    return {
+        "published": published,
+        "applied": max(applied),
+        "publisher_cpu": cpu[0],
+        "server_cpu": cpu[1],
+        "scorer_cpu": median(cpu[2:]),
+    }
+
+
+async def main() -> None:
+    collect_rarely()
+    async with AsyncExitStack() as stack:
+        filled = await stack.enter_async_context(filled_bus(NODES))
+        scorers = [
+            await stack.enter_async_context(
+                filled.scorer(
+                    module="bench.watched_scorer", environment={"WATCHED_NODES": str(NODES)}, stdout=subprocess.PIPE
+                )
+            )
+            for _ in range(SCORERS)
+        ]
+        for scorer in scorers:
+            await scorer.ready()
+        rounds = []
+        for number in range(ROUNDS):
+            await asyncio.sleep(2.0)
+            rounds.append(await one_round(filled, scorers))
+            progress(f"round {number + 1} of {ROUNDS}: " + ", ".join(f"{k} {v:.2f}" for k, v in rounds[-1].items()))
+        middle = {key: median(each[key] for each in rounds) for key in rounds[0]}
+        say(
+            "publish_5000", middle.pop("applied"), f"s until {SCORERS} scorers had all", target=("<=", 2.0),
+            best=round(min(each["applied"] for each in rounds), 2),
+            **{f"{key}_seconds": round(value, 2) for key, value in middle.items()},
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,48 @@
+"""The real scorer, which says on standard output when it has taken in a whole cycle of node messages.
+
+WATCHED_NODES: how many messages of one sequence make a cycle. A line a cycle: its sequence, the machine's monotonic
+time.
+"""
+
+import os
+import time
+from collections import Counter
+from typing import Any
+
+from equipoise.contracts.messages import NodeUtilization
+from equipoise.runtime.bus import Bus, Delivery, Handler, T
+from equipoise.runtime.process import Runtime
+from equipoise.runtime.program import run
+from equipoise.scorer.__main__ import start as start_scorer
+from equipoise.scorer.settings import ScorerSettings
+
+
+class WatchedBus:
+    """A bus that counts what the handlers of node messages have done."""
+
+    def __init__(self, bus: Bus, nodes: int) -> None:
+        self._bus = bus
+        self._nodes = nodes
+        self._handled: Counter[int] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+        async def counted(delivery: Delivery[T]) -> None:
+            await handler(delivery)
+            if isinstance(message := delivery.message, NodeUtilization):
+                self._handled[message.sequence] += 1
+                if self._handled[message.sequence] == self._nodes:
+                    print(message.sequence, time.monotonic(), flush=True)
+
+        await self._bus.follow(pattern, kind, counted)
+
+
+async def start(runtime: Runtime[ScorerSettings]) -> None:
+    watched: Any = WatchedBus(runtime.bus, int(os.environ["WATCHED_NODES"]))
+    await start_scorer(Runtime(**{**vars(runtime), "bus": watched}))
+
+
+if __name__ == "__main__":
+    run("scorer", ScorerSettings, start, kube=False)

@@ -1,0 +1,187 @@
+"""The bus when there is much on it, when it lost everything, and when something on it does not work: seen soon."""
+
+import asyncio
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import nats
+import pytest
+from builders import a_node_utilization, an_intent
+from bus_worlds import INTENT_LIFE, Heard, NatsWorld, eventually, nats_world
+from nats.js.api import DiscardPolicy
+from prometheus_client import CollectorRegistry
+from runtime.test_bus_nats import NODES, signal_server
+
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import EvictionIntent, NodeUtilization
+from equipoise.runtime.bus import Bus, BusUnavailable, Delivery
+from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.health import Health
+from equipoise.runtime.health_server import serving_health
+from equipoise.runtime.permissions import USERS, permission_file
+from equipoise.runtime.settings import Nats
+from equipoise.runtime.streams import setup_streams, stream_config
+
+FLEET = 600
+"""Nodes: more than a follower asks for at once."""
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
+    async with nats_world(tmp_path) as world:
+        yield world
+
+
+async def say_round(bus: Bus, number: int, nodes: int = FLEET) -> None:
+    said = [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}", cpu=number)) for n in range(nodes)]
+    assert await bus.publish_many(said) == nodes
+
+
+def newest(deliveries: list[Delivery[NodeUtilization]]) -> dict[str, float | None]:
+    return {each.message.node: each.message.windows["5m"].mean.cpu for each in deliveries}
+
+
+async def test_a_restarted_consumer_hears_the_last_value_of_everything(world: NatsWorld) -> None:
+    """A service that comes back hears each node once, as it is now, whatever was said while it was away."""
+    async with world.another("annotator") as before:
+        await before.follow(NODES, NodeUtilization, Heard())
+        await say_round(world.bus, 1)
+    await say_round(world.bus, 2)
+    await say_round(world.bus, 3)
+    heard: Heard[NodeUtilization] = Heard()
+    async with world.another("annotator") as after:
+        await after.follow(NODES, NodeUtilization, heard)
+
+        assert len(heard.deliveries) == FLEET
+        assert newest(heard.deliveries) == {f"n{n}": 3 for n in range(FLEET)}
+
+
+async def test_a_consumer_that_fell_behind_catches_up_to_the_newest(world: NatsWorld) -> None:
+    """While its handler hangs, twenty rounds are said: it hears the last of them, and few of those before."""
+    heard: Heard[NodeUtilization] = Heard()
+    free = asyncio.Event()
+
+    async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
+        await free.wait()
+        await heard(delivery)
+
+    async with world.another("scorer") as bus:
+        await bus.follow(NODES, NodeUtilization, on_utilization)
+        for number in range(1, 21):
+            await say_round(world.bus, number)
+        free.set()
+        await heard.until(lambda deliveries: newest(deliveries) == {f"n{n}": 20 for n in range(FLEET)})
+
+    # What it had asked for before it hung, and the last of each node: not 20 × 600.
+    assert len(heard.deliveries) <= 256 + FLEET
+
+
+async def test_a_bus_that_lost_everything_is_told_and_comes_back(world: NatsWorld) -> None:
+    """A NATS whose disk is gone has no streams: everyone says so; after the setup has run all goes on by itself."""
+    followed: Heard[NodeUtilization] = Heard()
+    worked: Heard[EvictionIntent] = Heard()
+    await world.bus.follow(NODES, NodeUtilization, followed)
+    working = asyncio.create_task(world.bus.work(EvictionIntent, worked))
+    await say_round(world.bus, 1, nodes=3)
+    await followed.until(3)
+    await world.disconnect()
+    shutil.rmtree(world.directory / "jetstream")
+    await world.reconnect()
+    with pytest.raises(BusUnavailable, match=r"equipoise\.runtime\.streams"):
+        await world.bus.publish(subjects.node_utilization("n0"), a_node_utilization("n0"))
+    for words in (
+        "cannot follow equipoise.utilization.node",
+        "cannot take work",
+        "EQUIPOISE_UTILIZATION does not take",
+    ):
+        await eventually(lambda words=words: any(words in problem for problem in world.bus.problems))  # type: ignore[misc]
+
+    await setup_streams(world.settings, intent_life=INTENT_LIFE)
+    await say_round(world.bus, 2, nodes=3)
+    await world.bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
+    await followed.until(lambda deliveries: newest(deliveries) == {"n0": 2, "n1": 2, "n2": 2})
+    await worked.until(1)
+    await eventually(lambda: list(world.bus.problems) == [])
+    working.cancel()
+
+
+class Shown:
+    """What a process with this bus shows of itself."""
+
+    def __init__(self, bus: Bus, metrics: CollectorRegistry) -> None:
+        self.health = Health(configuration_hash="", metrics=metrics)
+        self.health.include(lambda: bus.problems)
+        self.metrics = metrics
+
+    async def pages(self) -> tuple[list[str], str]:
+        """The problems of /readyz, and /metrics."""
+        async with (
+            serving_health("127.0.0.1:0", self.health, self.metrics, "1") as address,
+            aiohttp.ClientSession(f"http://{address}") as session,
+        ):
+            async with session.get("/readyz") as answer:
+                report = await answer.json()
+            async with session.get("/metrics") as answer:
+                return report["problems"], await answer.text()
+
+
+async def test_a_full_stream_is_seen_in_readyz_and_in_the_metrics(world: NatsWorld) -> None:
+    """With the very next message that it does not take; and no more once it takes one."""
+    metrics = CollectorRegistry()
+    outcomes = next(stream for stream in subjects.STREAMS if stream.name == "EQUIPOISE_OUTCOME")
+    full = stream_config(outcomes, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
+    subject = subjects.eviction_outcome("shop", "web-1")
+    async with (
+        open_bus(world.settings, "binder", SystemClock(), metrics) as bus,
+        await nats.connect(world.settings.url) as client,
+    ):
+        shown = Shown(bus, metrics)
+        await client.jetstream().update_stream(full)
+        with pytest.raises(BusUnavailable):
+            await bus.publish(subject, an_intent())
+        problems, page = await shown.pages()
+
+        assert ["EQUIPOISE_OUTCOME does not take messages" in problem for problem in problems] == [True]
+        assert 'equipoise_bus_problems{kind="stream"} 1.0' in page
+        assert 'equipoise_bus_errors_total{kind="stream"} 1.0' in page
+        await client.jetstream().update_stream(full.evolve(max_bytes=10_000))
+        await bus.publish(subject, an_intent())
+        problems, page = await shown.pages()
+        assert problems == []
+        assert 'equipoise_bus_problems{kind="stream"} 0.0' in page
+
+
+async def test_a_right_that_was_taken_away_is_seen_in_readyz_and_in_the_metrics(tmp_path: Path) -> None:
+    """Of a running service, by a reload of the server: what it may not hear any more, for as long as that holds."""
+    rights = permission_file(dict.fromkeys(USERS, "secret"))
+    world = NatsWorld(tmp_path / "nats", rights)
+    await world.start()
+    (tmp_path / "password").write_text("secret")
+    password = str(tmp_path / "password")
+    await setup_streams(Nats(url=world.settings.url, user="setup", password_file=password), intent_life=60)
+    settings, metrics = Nats(url=world.settings.url, user="scorer", password_file=password), CollectorRegistry()
+    intents = f"{subjects.PREFIX}.eviction.intent.*.*"
+    async with open_bus(settings, "scorer", SystemClock(), metrics, reconnect_pause=0.1) as bus:
+        shown = Shown(bus, metrics)
+        await bus.listen(intents, EvictionIntent, Heard())
+        assert (await shown.pages())[0] == []
+        scorer = rights.index("user: scorer")
+        fewer = rights[:scorer] + rights[scorer:].replace(f'          "{intents}"\n', "", 1)
+        assert fewer != rights
+        (world.directory / "nats-server.conf").write_text(fewer)
+        signal_server(world, signal.SIGHUP)
+        await eventually(lambda: any("not permitted the subscription" in problem for problem in bus.problems))
+        problems, page = await shown.pages()
+        assert any(intents in problem for problem in problems)
+        assert 'equipoise_bus_problems{kind="permission"} 1.0' in page
+
+        (world.directory / "nats-server.conf").write_text(rights)
+        signal_server(world, signal.SIGHUP)
+        await world.stop()
+        await world.start()
+        await eventually(lambda: bus.connected and list(bus.problems) == [])
+    await world.stop()
