@@ -71,12 +71,19 @@ def a_node(cores: float, memory: float | str = 1e9, *, since: float | None = Non
 
 
 @contextmanager
-def prometheus(binary: Path, folder: Path, jobs: list[dict[str, object]]) -> Iterator[str]:
-    """A Prometheus with these scrape jobs; its URL."""
+def prometheus(
+    binary: Path, folder: Path, jobs: list[dict[str, object]], rules: dict[str, object] | None = None
+) -> Iterator[str]:
+    """A Prometheus with these scrape jobs and rules; its URL."""
     ports = PortBlock()
     port = ports.take()
     interval = f"{round(SCRAPE_INTERVAL * 1000)}ms"
-    configuration = {"global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": jobs}
+    configuration: dict[str, object] = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": jobs
+    }  # fmt: skip
+    if rules is not None:
+        (folder / "rules.yaml").write_text(json.dumps(rules))
+        configuration["rule_files"] = [str(folder / "rules.yaml")]
     (folder / "prometheus.yaml").write_text(json.dumps(configuration))
     with Guard() as guard:
         guard.start(

@@ -1,0 +1,313 @@
+"""The profiles against a real Prometheus that scrapes what kube-prometheus-stack scrapes, as it scrapes it."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from collector.exporter import SCRAPE_INTERVAL, Exporter, prometheus
+from collector.stack import (
+    NODES,
+    cadvisor,
+    exporter_job,
+    kube_state_metrics,
+    kubelet_job,
+    node_exporter,
+    resource_page,
+    state_job,
+)
+
+from equipoise.collector.questions import Ask, Resource, Sample, What
+from equipoise.collector.readings import Criteria, Known, Reading
+from equipoise.collector.rounds import PodName, find_intervals, measure_nodes, measure_pods
+from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusSettings
+from equipoise.collector.sources.profiles.recording_rules import EVERY, WINDOWS, rule_file
+from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.contracts.messages import Resources
+from equipoise.runtime.clock import SystemClock
+from equipoise.testbed.binaries import Binaries
+
+WINDOW = 2.0
+YOUNG_DAY = 1_000.0
+"""Seconds that stand for a day in the compressed rules: far more than the rules have been there."""
+
+CEILING = Resources(cpu=16.0, memory=64e9)
+KNOWN = {node: Known(since=0.0, ceiling=CEILING) for node in (*NODES, "moved", "twin", "stuck", "gone")}
+PODS = {"shop/web-0": 0.5, "kube-system/proxy": 0.1}
+KNOWN_PODS: dict[PodName, Known] = {
+    ("shop", "web-0"): Known(since=0.0, ceiling=CEILING, node="node-a"),
+    ("kube-system", "proxy"): Known(since=0.0, ceiling=CEILING, node="node-a"),
+}
+WORKING_SET = 16e9 - 9e9 - 2e9
+
+
+def compressed(rules: dict[str, Any]) -> dict[str, Any]:
+    """The shipped rules, evaluated at every scrape and over seconds instead of minutes."""
+    text = json.dumps(rules)
+    for window in WINDOWS:
+        seconds = YOUNG_DAY if window.name == "1d" else WINDOW
+        text = text.replace(f"[{window.name}]", f"[{seconds:g}s]")
+        text = text.replace(f"* {EVERY:g} / {window.length:g},", f"* {SCRAPE_INTERVAL:g} / {seconds:g},")
+    made: dict[str, Any] = json.loads(text)
+    for group in made["groups"]:
+        group["interval"] = f"{SCRAPE_INTERVAL * 1000:.0f}ms"
+    return made
+
+
+def stamped(stamp: Callable[[], float]) -> Callable[[], str]:
+    """The page of an exporter that says when it measured."""
+    page = node_exporter(busy=1.5)
+
+    def text() -> str:
+        end = f" {int(stamp() * 1000)}\n"
+        return "".join(line if line.startswith("#") else line.rstrip() + end for line in page().splitlines(True))
+
+    return text
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[Exporter]:
+    opened = Exporter()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Two usual nodes, one whose address belonged to another, one scraped twice, and two that tests will harm."""
+    addresses = NODES | {"moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6"}
+    jobs = [exporter_job(exporter, node, address) for node, address in addresses.items()]
+    jobs.append(exporter_job(exporter, "twin", addresses["twin"]) | {"job_name": "twin-again"})
+    jobs[-1]["static_configs"][0]["labels"]["job"] = "node-exporter-again"  # type: ignore[index]
+    for node in addresses:
+        exporter.show(f"node-exporter/{node}", node_exporter(busy=3.0 if node == "node-b" else 1.5))
+    exporter.show("node-exporter/stuck", stamped(time.time))  # noqa: TID251
+    exporter.show("cadvisor/node-a", cadvisor(PODS))
+    exporter.show("resource/node-a", resource_page(PODS))
+    jobs += [kubelet_job(exporter, "node-a", NODES["node-a"], path) for path in ("cadvisor", "resource")]
+    exporter.show("state", kube_state_metrics(addresses | {"before": "10.0.0.3"}))
+    jobs.append(state_job(exporter))
+    folder = tmp_path_factory.mktemp("stack")
+    with prometheus(testbed_binaries.prometheus, folder, jobs, compressed(rule_file())) as opened:
+        yield opened
+
+
+Open = Callable[..., PrometheusSource]
+
+
+@pytest.fixture
+async def source(url: str) -> AsyncIterator[Open]:
+    opened: list[PrometheusSource] = []
+
+    def open_source(profile: str, memory: str = "workingSet", **settings: object) -> PrometheusSource:
+        told = PrometheusSettings(url=url, profile=profile, **settings)  # type: ignore[arg-type]
+        opened.append(PrometheusSource(told, memory=memory, clock=SystemClock()))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_source
+    for one in opened:
+        one.close()
+
+
+async def read(source: PrometheusSource, node: str, resource: Resource = "cpu") -> Reading:
+    at = await source.time()
+    intervals = await find_intervals(source, WINDOW, at)
+    criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+    found = await measure_nodes(source, KNOWN, criteria, intervals, ["p95", "max", "deviation"])
+
+    assert {} == found.failed
+    return found.readings[resource][node]
+
+
+async def until(look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], object]) -> Any:
+    async with asyncio.timeout(20):
+        while not wanted(found := await look()):  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+            await asyncio.sleep(SCRAPE_INTERVAL / 2)
+        return found
+
+
+async def ask(source: PrometheusSource, what: What, length: float = WINDOW, **fields: object) -> list[Sample]:
+    defaults: dict[str, object] = {"subject": "node", "resource": "cpu", "step": 1.0, "at": await source.time()}
+    return await source.ask(Ask(what=what, length=length, **(defaults | fields)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+@pytest.mark.parametrize(("node", "cores"), [("node-a", 1.5), ("node-b", 3.0)])
+async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: float) -> None:
+    """Busy modes of all cores, no guest twice, nothing stolen; kube_node_info knows its address."""
+    opened = source(profile)
+    reading = await until(lambda: read(opened, node), lambda found: found.mean == pytest.approx(cores, rel=0.05))
+
+    assert reading.sampled_at == pytest.approx(time.time(), abs=5 * SCRAPE_INTERVAL)  # noqa: TID251
+    assert WORKING_SET == (await read(opened, node, "memory")).mean
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_statistics_are_measured(source: Open, profile: str) -> None:
+    """Every question has its answer."""
+    opened = source(profile)
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    for resource, expected in (("cpu", 1.5), ("memory", WORKING_SET)):
+        told = {
+            what: [sample.value for sample in await ask(opened, what, resource=resource) if sample.node == "node-a"]
+            for what in ("p95", "max", "deviation")
+        }
+
+        assert [pytest.approx(expected, rel=0.1)] == told["p95"]
+        assert [pytest.approx(expected, rel=0.1)] == told["max"]
+        assert [pytest.approx(0.0, abs=0.1 * expected)] == told["deviation"]
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_pods_are_measured_once(source: Open, profile: str) -> None:
+    """Neither the containers nor the sandbox nor the kubelet's other page add to the cgroup of the pod."""
+    opened = source(profile)
+
+    async def look() -> Any:
+        at = await opened.time()
+        intervals = await find_intervals(opened, WINDOW, at, "pod")
+        criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+        return await measure_pods(opened, KNOWN_PODS, criteria, intervals)
+
+    found = await until(look, lambda found: len(found.usage["cpu"]) == 2 and found.usage["memory"])
+
+    assert found.usage["cpu"] == {
+        ("shop", "web-0"): pytest.approx(0.5, rel=0.1), ("kube-system", "proxy"): pytest.approx(0.1, rel=0.1)
+    }  # fmt: skip
+    assert found.usage["memory"] == {("shop", "web-0"): 5e8, ("kube-system", "proxy"): 1e8}
+
+
+async def test_the_spacing_of_pods_is_that_of_their_own_samples(source: Open) -> None:
+    """Of some pods on each node, as the kubelet may be scraped less often than node-exporter."""
+    opened = source("kube-prometheus")
+    intervals = await until(
+        lambda: _pod_intervals(opened), lambda found: found.of("node-a") == pytest.approx(SCRAPE_INTERVAL, abs=0.05)
+    )
+
+    assert {"node-a"} == intervals.by_node.keys()
+
+
+async def _pod_intervals(source: PrometheusSource) -> Any:
+    return await find_intervals(source, WINDOW, await source.time(), "pod")
+
+
+async def test_anonymous_memory_is_measured(source: Open) -> None:
+    """The same kind for nodes and pods."""
+    opened = source("kube-prometheus", "anonymous")
+    reading = await until(lambda: read(opened, "node-a", "memory"), lambda found: found.mean is not None)
+    pods = await ask(opened, "mean", subject="pod", resource="memory")
+
+    assert 3e9 == reading.mean
+    assert 2e8 == next(sample.value for sample in pods if sample.pod == "web-0")
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_an_address_of_two_nodes_names_neither(source: Open, profile: str) -> None:
+    """A node that took over an address does not inherit the usage of the one before."""
+    opened = source(profile)
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    reading = await read(opened, "moved")
+
+    assert (None, "cpu: no sample") == (reading.mean, reading.why)
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_a_node_that_is_scraped_twice_is_unknown(source: Open, profile: str) -> None:
+    """It is not counted twice: what is added up is added up within one target."""
+    opened = source(profile)
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    reading = await read(opened, "twin")
+
+    assert (None, "cpu: 2 series claim to be this node") == (reading.mean, reading.why)
+
+
+async def test_a_rule_whose_source_died_says_so(source: Open, exporter: Exporter) -> None:
+    """The age is that of the raw sample, though the rule goes on being evaluated."""
+    opened = source("recording-rules")
+    await until(lambda: read(opened, "gone"), lambda found: found.mean is not None)
+    exporter.hide("node-exporter/gone")
+    gone_at = await opened.time()
+    reading = await until(lambda: read(opened, "gone"), lambda found: found.mean is None)
+
+    assert reading.sampled_at is not None
+    assert reading.sampled_at <= gone_at + SCRAPE_INTERVAL
+
+
+async def test_a_rule_over_a_sample_with_a_stuck_time_ages(source: Open, exporter: Exporter) -> None:
+    """Prometheus shows such a sample for minutes and a rule records it anew each time."""
+    opened = source("recording-rules")
+    await until(lambda: read(opened, "stuck"), lambda found: found.mean is not None)
+    stamp = await opened.time()
+    exporter.show("node-exporter/stuck", stamped(lambda: stamp))
+    await until(opened.time, lambda now: now > stamp + WINDOW)
+    reading = await read(opened, "stuck")
+    newest = [sample.value for sample in await ask(opened, "newest") if sample.node == "stuck"]
+
+    assert [pytest.approx(stamp, abs=2 * SCRAPE_INTERVAL)] == newest
+    assert reading.mean is None
+    assert reading.sampled_at == pytest.approx(stamp, abs=2 * SCRAPE_INTERVAL)
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+async def test_each_recorded_window_is_looked_up(source: Open, resource: Resource) -> None:
+    """Mean, count of raw samples and time of the newest one, from rules alone."""
+    opened = source("recording-rules")
+    expected = {"cpu": 1.5, "memory": WORKING_SET}[resource]
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    for window in WINDOWS[:3]:
+        [mean] = await until(
+            lambda window=window: _of_node_a(opened, "mean", window.length, resource),
+            lambda found: found == [pytest.approx(expected, rel=0.05)],
+        )
+        [count] = await _of_node_a(opened, "count", window.length, resource)
+        [newest] = await _of_node_a(opened, "newest", window.length, resource)
+
+        assert mean == pytest.approx(expected, rel=0.05)
+        assert 0.7 * WINDOW / SCRAPE_INTERVAL <= count <= WINDOW / SCRAPE_INTERVAL + 1
+        assert newest == pytest.approx(await opened.time(), abs=5 * SCRAPE_INTERVAL)
+
+
+async def test_young_rules_do_not_speak_for_a_long_window(source: Open) -> None:
+    """However many raw samples there are, the mean is made of what the rules have kept."""
+    opened = source("recording-rules")
+    [count] = await until(lambda: _of_node_a(opened, "count", 86_400.0, "cpu"), bool)
+    [raw] = await _of_node_a(source("kube-prometheus"), "count", YOUNG_DAY, "cpu")
+
+    assert count < 0.2 * raw
+
+
+async def _of_node_a(source: PrometheusSource, what: What, length: float, resource: Resource) -> list[float]:
+    return [sample.value for sample in await ask(source, what, length, resource=resource) if sample.node == "node-a"]
+
+
+async def test_the_user_asks_in_own_words(source: Open) -> None:
+    """Mean and raw samples differ in their labels and are matched by the name of the node."""
+    words = CustomQuery(
+        mean='sum by (instance) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[$window]))',
+        samples='node_cpu_seconds_total{cpu="1",mode="idle"}',
+    )
+    opened = source("custom", custom=CustomQueries(node_cpu=words))
+    by_address = {"10.0.0.1": Known(since=0.0, ceiling=CEILING)}
+
+    async def look() -> Any:
+        at = await opened.time()
+        intervals = await find_intervals(opened, WINDOW, at)
+        criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+        return await measure_nodes(opened, by_address, criteria, intervals, ["p95"])
+
+    found = await until(look, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
+
+    assert {} == found.failed
+    assert "memory: profile custom does not measure the mean of memory of nodes" == (
+        found.readings["memory"]["10.0.0.1"].why
+    )
+
+
+def test_prometheus_takes_the_shipped_rules(
+    testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As they are; a rule that it cannot read keeps it from starting."""
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("rules"), [], rule_file()) as opened:
+        assert opened
