@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import operator
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -150,14 +152,11 @@ async def test_statistics_are_measured(source: Open, profile: str) -> None:
     opened = source(profile)
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     for resource, expected in (("cpu", 1.5), ("memory", WORKING_SET)):
-        told = {
-            what: [sample.value for sample in await ask(opened, what, resource=resource) if sample.node == "node-a"]
-            for what in ("p95", "max", "deviation")
-        }
+        for what, value in (("p95", expected), ("max", expected), ("deviation", 0.0)):
+            wanted = [pytest.approx(value, abs=0.15 * expected)]
+            found = await until(partial(_of_node_a, opened, what, WINDOW, resource), partial(operator.eq, wanted))
 
-        assert [pytest.approx(expected, rel=0.1)] == told["p95"]
-        assert [pytest.approx(expected, rel=0.1)] == told["max"]
-        assert [pytest.approx(0.0, abs=0.1 * expected)] == told["deviation"]
+            assert wanted == found
 
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
@@ -258,8 +257,8 @@ async def test_each_recorded_window_is_looked_up(source: Open, resource: Resourc
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     for window in WINDOWS[:3]:
         [mean] = await until(
-            lambda window=window: _of_node_a(opened, "mean", window.length, resource),
-            lambda found: found == [pytest.approx(expected, rel=0.05)],
+            partial(_of_node_a, opened, "mean", window.length, resource),
+            partial(operator.eq, [pytest.approx(expected, rel=0.05)]),
         )
         [count] = await _of_node_a(opened, "count", window.length, resource)
         [newest] = await _of_node_a(opened, "newest", window.length, resource)
