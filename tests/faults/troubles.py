@@ -112,14 +112,18 @@ async def three_binders(rig: Rig, extent: Extent) -> None:
 
 
 async def redelivered(rig: Rig, extent: Extent) -> None:
-    """Every intent of the run is delivered once more, when it was settled long ago."""
+    """Every intent that its stream may still hold is delivered once more, when it is settled already.
+
+    The stream keeps an intent for its life. One that somebody says again after that is remembered by nobody, unless it
+    was carried out: it is told to have expired.
+    """
     await rig.start("binder", 2)
     for _ in range(extent.times):
         await rig.evictions(extent.some)
         rig.proposing.open_at_once = 0
         await rig.all_settled()
         for number, said in enumerate(list(rig.recorder.intents.values())):
-            if said.at < rig.since:
+            if said.at < rig.since or said.intent.expires_at < rig.clock.now() + rig.proposing.life / 2:
                 continue
             subject = subjects.eviction_intent(said.intent.namespace, said.intent.pod)
             with suppress(Refused):
