@@ -71,11 +71,11 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
     await collector.run()
 
 
-def _of_old(node: Node) -> Known:
+def _of_old(node: Node, *, busy: bool = False) -> Known:
     """As if the node had been measured for days: its windows are covered from the first second."""
-    return Known(since=0.0, ceiling=amounts(node.status.capacity))
+    return Known(since=0.0, ceiling=amounts(node.status.capacity), busy=busy)
 
 
 if __name__ == "__main__":
-    measuring._known_node = _of_old
+    measuring.known_node = _of_old
     run("collector", CollectorSettings, start, kube=True)

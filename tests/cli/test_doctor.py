@@ -27,7 +27,7 @@ from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
 from equipoise.collector.readings import Reading, Reason
 from equipoise.contracts.messages import ScoresFollowed
-from equipoise.contracts.objects import ConfigMap, ObjectMeta
+from equipoise.contracts.objects import ConfigMap, Node, ObjectMeta
 from equipoise.contracts.settings import Freshness, LoadSettings
 from equipoise.contracts.subjects import STREAMS
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
@@ -232,10 +232,11 @@ def test_nodes_of_which_nothing_is_expected_do_not_count() -> None:
 def test_a_young_prometheus_lacks_its_long_windows() -> None:
     """That is told, and no error."""
     young = Reading(why="cpu: samples cover 3% of a window of 86400 s", reason="gap")
-    found = longer("1d", {"a": young, "b": young})
+    nodes = [Node(metadata=ObjectMeta(name=name)) for name in ("a", "b")]
+    found = longer("1d", nodes, {"cpu": {"a": young, "b": young}})
     assert found.state == "warning"
     assert "0 of 2 nodes" in found.what
-    assert longer("1d", {"a": Reading(mean=0.0)}).state == "ok"
+    assert longer("1d", nodes, {"cpu": dict.fromkeys("ab", Reading(mean=0.0))}).state == "ok"
 
 
 # kube-scheduler

@@ -181,7 +181,7 @@ async def test_each_node_without_data_has_its_reason(metrics: tuple[Exporter, st
     assert [said[f"node {name}"].state for name in ("nan", "twin", "absent")] == ["warning"] * 3
     assert [said[f"node {name}"].state for name in ("cloud", "down")] == ["ok"] * 2
     assert "virtual" in said["node cloud"].what
-    assert "1 of 4 nodes is known (25%)" in said["nodes"].what
+    assert "2 of 4 nodes is known (50%)" in said["nodes"].what
     assert said["nodes"].state == "error"
     assert "known of 0 of 6 nodes" in said["window 1d"].what
 

@@ -43,7 +43,7 @@ def words(name: str, ask: Ask, memory: MemoryKind = "workingSet", **matchers: st
         ({"resource": "memory"}, "avg_over_time(node_memory_working_set_bytes[300000ms])"),
         ({"subject": "pod"}, "rate(pod_cpu_usage_seconds_total[300000ms])"),
         ({"what": "count"}, "count_over_time(node_cpu_usage_seconds_total[300000ms])"),
-        ({"what": "newest"}, "timestamp(node_cpu_usage_seconds_total)"),
+        ({"what": "newest"}, "timestamp(node_cpu_usage_seconds_total offset -2m)"),
         ({"what": "last"}, "max_over_time(timestamp(node_cpu_usage_seconds_total)[300000ms:15000ms])"),
         ({"what": "spacing"}, "node_cpu_usage_seconds_total[300000ms]"),
         (
@@ -68,7 +68,7 @@ def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> N
         ),
         (
             {"what": "newest"},
-            'max without (cpu, mode) (timestamp(node_cpu_seconds_total{cpu="0",mode="user"}))',
+            'max without (cpu, mode) (timestamp(node_cpu_seconds_total{cpu="0",mode="user"} offset -2m))',
         ),
         (
             {"resource": "memory"},
@@ -120,7 +120,7 @@ def test_the_words_of_recording_rules(fields: dict[str, object], expected: str) 
     ("what", "expected"),
     [
         ("mean", "sum by (node) (rate(my_cpu[300000ms]))"),
-        ("newest", 'timestamp(my_cpu{core="0"})'),
+        ("newest", 'timestamp(my_cpu{core="0"} offset -2m)'),
         ("count", 'count_over_time(my_cpu{core="0"}[300000ms])'),
         ("max", "max_over_time((sum by (node) (rate(my_cpu[15000ms])))[300000ms:15000ms])"),
     ],

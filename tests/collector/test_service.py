@@ -244,6 +244,17 @@ async def test_an_empty_source_is_unknown(world: World) -> None:
     assert (2, 0, {"a", "b"}) == (world.cycle().expected, world.cycle().fresh, world.cycle().missing.keys())
 
 
+async def test_nodes_without_data_are_summed_up_where_operators_look(world: World) -> None:
+    """In /readyz by reason with a few names, on the bus with all counts; over when they have data again."""
+    gone = world.source.nodes.pop("b")
+    await world.advance(200)
+    assert world.health.problems["nodes"] == "unknown load: stale (1 node: b)"
+    assert (world.cycle().fresh, world.cycle().reasons) == (1, {"stale": 1})
+    world.source.nodes["b"] = gone
+    await world.advance(30)
+    assert "nodes" not in world.health.problems
+
+
 async def test_a_source_of_other_names_is_a_problem(world: World) -> None:
     """Series that name no node of this cluster say how they call theirs."""
     world.source.nodes = {"10.0.0.1": Usage()}

@@ -3,10 +3,18 @@
 from typing import Any
 
 from builders import GIB, NOW
+from prometheus_client import CollectorRegistry
 
 from equipoise.collector.questions import Resource
-from equipoise.collector.readings import Reading
-from equipoise.collector.utilization import MISSING_LIMIT, MeasuredNode, Utilization
+from equipoise.collector.readings import Doubt, Reading
+from equipoise.collector.telemetry import Telemetry
+from equipoise.collector.utilization import (
+    MISSING_LIMIT,
+    NOT_MEASURED,
+    MeasuredNode,
+    Utilization,
+    summed_up,
+)
 from equipoise.contracts.messages import NodeUtilization, Resources
 from equipoise.contracts.settings import LoadSettings
 
@@ -60,12 +68,13 @@ def test_an_old_reading_is_dropped_alone() -> None:
 
 def test_an_unknown_reading_takes_the_value_away_and_leaves_the_time() -> None:
     """A gap is told at once, and the age goes on from the last sample."""
-    utilization = a_utilization(("cpu", a_reading()), ("cpu", Reading(why="cpu: 2 series claim to be this node")))
+    doubted = Reading(why="cpu: 2 series claim to be this node", reason="duplicate")
+    utilization = a_utilization(("cpu", a_reading()), ("cpu", doubted))
     told = tell(utilization)
 
     assert told is not None
     assert ({}, NOW - 5) == (told.windows, told.sampled_at)
-    assert "2 series" in utilization.why_unknown("uid-a", NOW)
+    assert "2 series" in (utilization.doubt("uid-a", NOW) or NOT_MEASURED)[1]
 
 
 def test_the_systems_share() -> None:
@@ -111,17 +120,37 @@ def test_nodes_are_forgotten_by_uid() -> None:
     utilization.keep(["uid-b"])
 
     assert tell(utilization) is None
-    assert "not measured yet" == utilization.why_unknown("uid-a", NOW)
+    assert utilization.doubt("uid-a", NOW) == NOT_MEASURED
 
 
 def test_a_cycle_names_some_of_the_missing() -> None:
     """All are counted, some are named, with the reason."""
     utilization = a_utilization(("cpu", a_reading()))
     expected = {"a": "uid-a"} | {f"n{number:02}": f"uid-{number}" for number in range(30)}
-    cycle = utilization.cycle(expected, NOW, shard="all", cycle=3, skew=0.0, problem="")
+    unknown = utilization.unknown(expected, NOW)
+    cycle = utilization.cycle(31, unknown, shard="all", cycle=3, skew=0.0, problem="")
 
     assert (31, 1, MISSING_LIMIT, "not measured yet") == (
         cycle.expected, cycle.fresh, len(cycle.missing), cycle.missing["n00"],
     )  # fmt: skip
-    stale = utilization.cycle({"a": "uid-a"}, NOW + 176, shard="all", cycle=4, skew=0.0, problem="")
-    assert (0, "newest sample is 181 s old") == (stale.fresh, stale.missing["a"])
+    assert cycle.reasons == {"not answered": 30}
+    assert summed_up(unknown) == "unknown load: not answered (30 nodes: n00, n01, n02, …)"
+    late = utilization.unknown({"a": "uid-a"}, NOW + 176)
+    stale = utilization.cycle(1, late, shard="all", cycle=4, skew=0.0, problem="")
+    assert (0, "newest sample is 181 s old", {"stale": 1}) == (stale.fresh, stale.missing["a"], stale.reasons)
+    assert (summed_up(late), summed_up({})) == ("unknown load: stale (1 node: a)", "")
+
+
+def test_unknown_nodes_are_counted_by_reason() -> None:
+    """On /metrics every reason has its series, at 0 while there is none; no series bears a node's name."""
+    registry = CollectorRegistry()
+    telemetry = Telemetry(registry)
+    unknown: dict[str, Doubt] = {"a": ("no sample", "cpu: no sample"), "b": ("stale", "old"), "c": ("stale", "old")}
+
+    def counted(reason: str) -> float | None:
+        return registry.get_sample_value("equipoise_collector_nodes_unknown", {"reason": reason})
+
+    for found, expected in ((unknown, (1.0, 2.0, 0.0)), ({}, (0.0, 0.0, 0.0))):
+        cycle = a_utilization().cycle(9, found, shard="all", cycle=1, skew=0.0, problem="")
+        telemetry.on_cycle(cycle)
+        assert (counted("no_sample"), counted("stale"), counted("frozen")) == expected

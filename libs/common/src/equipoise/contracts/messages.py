@@ -105,6 +105,9 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
     """Some of the expected nodes without data (at most 20), and why."""
 
+    reasons: dict[str, int] = {}
+    """How many expected nodes are without data, by the kind of reason."""
+
     problem: str = ""
     """What keeps the collector from measuring at all; empty when nothing does."""
 

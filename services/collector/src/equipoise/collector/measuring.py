@@ -1,15 +1,17 @@
 """Carries out rounds: asks the source about the nodes and pods of this moment and keeps what it says."""
 
+import math
 from collections.abc import Mapping
 
-from equipoise.collector.placement import Fleet, amounts, readiness
+from equipoise.collector.expected import not_yet_expected, unmeasurable
+from equipoise.collector.placement import Fleet, amounts
 from equipoise.collector.pods import seconds
 from equipoise.collector.questions import SourceError
-from equipoise.collector.readings import Criteria, Intervals, Known
+from equipoise.collector.readings import Criteria, Doubt, Intervals, Known
 from equipoise.collector.rounds import PodName, PodsRound, find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.utilization import MeasuredNode, Utilization
+from equipoise.collector.utilization import MeasuredNode, Utilization, summed_up
 from equipoise.collector.workloads import SLOTS, MeasuredPod, Workloads
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import Node
@@ -39,6 +41,9 @@ class Measuring:
         self._slots_done: set[int] = set()
         self._problems: dict[str, str] = {}
         self._blind = ""
+        self.unknown: Mapping[str, Doubt] = {}
+        """Of the last cycle the nodes that should have data and have none, and why."""
+
         self.skew = 0.0
         """The source's clock minus ours, in seconds."""
 
@@ -53,6 +58,11 @@ class Measuring:
         if abs(self.skew) > self._load.freshness.skew_unknown:
             return f"{self._settings.source}: its clock differs by {self.skew:+.1f} s from ours: every value is unknown"
         return self._blind
+
+    @property
+    def unknown_nodes(self) -> str:
+        """The nodes without data, summed up by reason; empty when there are none."""
+        return summed_up(self.unknown)
 
     @property
     def clock_warning(self) -> str | None:
@@ -117,7 +127,8 @@ class Measuring:
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which questions failed."""
         nodes = dict(self._fleet.nodes)
-        known = {name: known_node(node) for name, node in nodes.items()}
+        begun = at - window.length
+        known = {name: known_node(node, busy=self._busy(name, begun)) for name, node in nodes.items()}
         statistics = self._settings.statistics if window.length <= self._settings.statistics_limit else ()
         found = await measure_nodes(
             self._source, known, criteria_of(self._load, window, at), self._intervals, statistics
@@ -152,6 +163,10 @@ class Measuring:
             owners = {name: (self._fleet.workload_of(tracked.pod), node) for name, (tracked, node) in running.items()}
             self._workloads.record(window.name, self._owned(usage, owners, at), at)
         return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
+
+    def _busy(self, node: str, since: float) -> bool:
+        """Have pods run there all the time?"""
+        return any((each.placed.running_since or math.inf) <= since for each in self._fleet.tracked(node))
 
     def _capacity(self, node: str) -> Resources:
         known = self._fleet.nodes.get(node)
@@ -227,15 +242,17 @@ class Measuring:
 
     def cycle(self, number: int) -> UtilizationCycle:
         """The end of a round: how many of the nodes that should have data have some."""
-        settled = self._clock.now() - self._load.coverage.node_settling
+        now = self.source_now()
         expected = {
             name: node.metadata.uid
             for name, node in self._fleet.nodes.items()
-            if readiness(node)[0] and (seconds(node.metadata.creation_timestamp) or 0.0) <= settled
+            if not not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling)
+            and not (unmeasurable(node) and self._utilization.doubt(node.metadata.uid, now))
         }
+        self.unknown = self._utilization.unknown(expected, now)
         return self._utilization.cycle(
-            expected,
-            self.source_now(),
+            len(expected),
+            self.unknown,
             shard=self._settings.shard,
             cycle=number,
             skew=self.skew,
@@ -254,9 +271,10 @@ def criteria_of(load: LoadSettings, window: Window, at: float) -> Criteria:
     )
 
 
-def known_node(node: Node) -> Known:
+def known_node(node: Node, *, busy: bool = False) -> Known:
     """What the cluster says of a node that is to be measured."""
-    return Known(since=seconds(node.metadata.creation_timestamp) or 0.0, ceiling=amounts(node.status.capacity))
+    since = seconds(node.metadata.creation_timestamp) or 0.0
+    return Known(since=since, ceiling=amounts(node.status.capacity), busy=busy)
 
 
 def _joined(found: PodsRound) -> dict[PodName, Resources]:

@@ -23,8 +23,8 @@ EXCESS = 1.05
 """A measured usage may exceed what the machine has by rounding (it is capped then), not by more than this factor."""
 
 Reason = Literal[
-    "no sample", "duplicate", "future", "stale", "gap", "young", "namesake", "invalid", "excess", "zeros",
-    "no interval", "not answered",
+    "no sample", "duplicate", "future", "stale", "gap", "young", "namesake", "invalid", "excess", "frozen", "zeros",
+    "no interval", "not answered", "not measured",
 ]  # fmt: skip
 """Kinds of reasons why a usage is unknown: what metrics count, and what there is to do for each."""
 
@@ -45,6 +45,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str = ""
     """For a pod: where it runs."""
+
+    busy: bool = False
+    """For a node: has it had running pods all through the window?"""
 
 
 class Criteria(msgspec.Struct, frozen=True, kw_only=True):

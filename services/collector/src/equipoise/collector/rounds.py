@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from equipoise.collector.plausibility import plausible
 from equipoise.collector.questions import Ask, Resource, Sample, SourceError, Statistic, Subject, What
 from equipoise.collector.readings import Criteria, Intervals, Known, Reading, intervals_from, read_nodes, read_pods
 from equipoise.collector.sources import MetricSource
@@ -71,7 +72,8 @@ async def measure_nodes(
         if resource not in failed
     }
     for resource, why in dumb.items():
-        readings[resource] = dict.fromkeys(known, Reading(why=f"{resource}: {why}"))
+        readings[resource] = dict.fromkeys(known, Reading(why=f"{resource}: {why}", reason="not measured"))
+    readings = plausible(readings, {node for node, each in known.items() if each.busy})
     return NodesRound(readings=readings, failed=failed, strangers=_strangers(known, answers))
 
 

@@ -301,6 +301,7 @@ class Collector:
         self._cycle += 1
         cycle = msgspec.structs.replace(self._measuring.cycle(self._cycle), epoch=self._epoch, sequence=sequence)
         self._telemetry.on_cycle(cycle)
+        self._health.problem("nodes", self._measuring.unknown_nodes or None)
         # The cycle ends the round: it must not arrive before what it counts.
         await self._say(said)
         await self._say([(subjects.utilization_cycle(self._settings.shard), cycle)])

@@ -1,7 +1,10 @@
 """The collector's own figures on /metrics."""
 
+from typing import get_args
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from equipoise.collector.readings import Reason
 from equipoise.contracts.messages import UtilizationCycle
 
 
@@ -23,6 +26,12 @@ class Telemetry:
             "equipoise_collector_nodes_expected", "Ready nodes that should have data.", registry=registry
         )
         self._fresh = Gauge("equipoise_collector_nodes_fresh", "Expected nodes of known load.", registry=registry)
+        self._unknown = Gauge(
+            "equipoise_collector_nodes_unknown",
+            "Expected nodes of unknown load, by reason.",
+            ["reason"],
+            registry=registry,
+        )
         self._skew = Gauge(
             "equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.", registry=registry
         )
@@ -31,3 +40,5 @@ class Telemetry:
         self._expected.set(cycle.expected)
         self._fresh.set(cycle.fresh)
         self._skew.set(cycle.skew)
+        for reason in get_args(Reason):
+            self._unknown.labels(reason.replace(" ", "_")).set(cycle.reasons.get(reason, 0))

@@ -3,18 +3,27 @@
 A question that failed leaves the reading of before in place: older, and its age says so.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
 from equipoise.collector.questions import Resource
-from equipoise.collector.readings import STATISTICS, Reading
+from equipoise.collector.readings import STATISTICS, Doubt, Reading, Reason
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Window
 
 MISSING_LIMIT = 20
 """Nodes without data that a cycle names at most."""
+
+NAMED = 3
+"""Nodes that a summary names for each reason."""
+
+RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
+
+NOT_MEASURED: Doubt = ("not answered", "not measured yet")
 
 
 class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,33 +131,51 @@ class Utilization:
         at, system = self._systems.get(node.uid, (0.0, Resources()))
         return system if self.queried_at - at <= self._load.life(self._load.longest) else Resources()
 
-    def why_unknown(self, uid: str, now: float) -> str:
-        """Why a node has no fresh load; empty when it has."""
+    def doubt(self, uid: str, now: float) -> Doubt | None:
+        """Why a node has no fresh load, as its shortest window says it; None when it has."""
         limit = self._load.freshness.score
         if any(now - usage.sampled_at <= limit for usage in self.windows(uid, now).values()):
-            return ""
+            return None
         sampled_at = self.sampled_at(uid)
         if sampled_at is not None and now - sampled_at > limit:
-            return f"newest sample is {now - sampled_at:.0f} s old"
-        reasons = (reading.why for reading in self._readings.get(uid, {}).values() if reading.why)
-        return next(reasons, "not measured yet")
+            return "stale", f"newest sample is {now - sampled_at:.0f} s old"
+        readings = self._readings.get(uid, {})
+        keys = ((window.name, resource) for window in self._load.windows for resource in RESOURCES)
+        found = (reading for key in keys if (reading := readings.get(key)) is not None and reading.reason is not None)
+        return next(((reading.reason, reading.why) for reading in found if reading.reason), NOT_MEASURED)
+
+    def unknown(self, expected: Mapping[str, str], now: float) -> dict[str, Doubt]:
+        """Of these nodes (UIDs by name) those without a fresh load, in order of their names."""
+        return {name: doubt for name, uid in sorted(expected.items()) if (doubt := self.doubt(uid, now))}
 
     def cycle(
-        self, expected: Mapping[str, str], now: float, *, shard: str, cycle: int, skew: float, problem: str
+        self, expected: int, unknown: Mapping[str, Doubt], *, shard: str, cycle: int, skew: float, problem: str
     ) -> UtilizationCycle:
-        """The end of a round. `expected` are names and UIDs of the nodes that should have data."""
-        unknown = {name: why for name, uid in sorted(expected.items()) if (why := self.why_unknown(uid, now))}
+        """The end of a round: how many nodes should have data, and which of them have none."""
         too_skewed = abs(skew) > self._load.freshness.skew_unknown
         return UtilizationCycle(
             shard=shard,
             cycle=cycle,
-            expected=len(expected),
-            fresh=0 if too_skewed else len(expected) - len(unknown),
+            expected=expected,
+            fresh=0 if too_skewed else expected - len(unknown),
             queried_at=self.queried_at,
             skew=skew,
-            missing=dict(list(unknown.items())[:MISSING_LIMIT]),
+            missing={name: why for name, (_, why) in islice(unknown.items(), MISSING_LIMIT)},
+            reasons=dict(Counter(reason for reason, _ in unknown.values())),
             problem=problem,
         )
+
+
+def summed_up(unknown: Mapping[str, Doubt]) -> str:
+    """`unknown load: no sample (12 nodes: a, b, c, …), stale (1 node: d)`; empty when there is none."""
+    by_reason: dict[Reason, list[str]] = {}
+    for name, (reason, _) in unknown.items():
+        by_reason.setdefault(reason, []).append(name)
+    parts = []
+    for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        nodes = "1 node" if len(names) == 1 else f"{len(names)} nodes"
+        parts.append(f"{reason} ({nodes}: {', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})")
+    return f"unknown load: {', '.join(parts)}" if parts else ""
 
 
 def _window_usage(known: Mapping[Resource, Reading]) -> WindowUsage:

@@ -8,11 +8,13 @@ from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
 from equipoise.collector.expected import not_yet_expected, unmeasurable
 from equipoise.collector.measuring import criteria_of, known_node
+from equipoise.collector.plausibility import Readings
 from equipoise.collector.questions import SourceError
-from equipoise.collector.readings import Intervals, Reading, Reason
+from equipoise.collector.readings import Doubt, Intervals, Reading, Reason
 from equipoise.collector.rounds import find_intervals, measure_nodes
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.utilization import Utilization
 from equipoise.contracts.objects import Node
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.kube import KubeError
@@ -28,14 +30,16 @@ TO_DO: Mapping[Reason, str] = {
     "namesake": "wait: the samples are those of a node that had this name before",
     "invalid": "the exporter of this node shows what is no number: look at its page",
     "excess": "more than the machine has: the unit is another, or the series is the sum of several",
+    "frozen": "its exporter repeats an old page: restart the exporter, or the kubelet",
     "zeros": "too many nodes read exactly 0, which none of them can be: look at one exporter's page",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
+    "not measured": "choose a profile that measures it, or give the query (collector.prometheus.custom)",
     "not answered": "Prometheus did not answer that question: see above",
 }
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """A node without a known load."""
+    """A node of which something is not known in the shortest window."""
 
     node: str
     reason: Reason
@@ -59,12 +63,16 @@ async def nodes(around: Surroundings) -> list[Finding]:
         return [Finding(state="unknown", where="nodes", what=f"not looked at: {error}")]
     finally:
         source.close()
-    shortest = load.shortest.name
-    unknown = find_unknown(mine, readings[shortest], at, load.coverage.node_settling)
+    measured = Utilization(load)
+    for window in load.windows:
+        for resource, found in readings[window.name].items():
+            measured.record(window, resource, found, at)
+    fresh = {node.metadata.name for node in mine if measured.doubt(node.metadata.name, at) is None}
+    unknown = find_unknown(mine, readings[load.shortest.name], at, load.coverage.node_settling)
     return [
         *(told(each) for each in unknown),
-        *coverage(len(mine), unknown, load),
-        *(longer(name, found) for name, found in readings.items() if name != shortest),
+        *coverage(len(mine), [each for each in unknown if each.node not in fresh], load),
+        *(longer(window.name, mine, readings[window.name]) for window in load.windows[1:]),
         *filtered(others, settings),
     ]
 
@@ -78,37 +86,40 @@ def selected(every: Sequence[Node], settings: CollectorSettings) -> tuple[list[N
 
 async def _read(
     source: MetricSource, mine: Sequence[Node], settings: CollectorSettings, load: LoadSettings, at: float
-) -> dict[str, dict[str, Reading]]:
-    """By window and node; of its resources the one that is not known, if any is not. Raises SourceError."""
-    known = {node.metadata.name: known_node(node) for node in mine}
+) -> dict[str, Readings]:
+    """By window, resource and node. Raises SourceError when the scrape interval cannot be asked for."""
+    known = {node.metadata.name: known_node(node, busy=True) for node in mine}
     intervals = Intervals(usual=settings.scrape_interval)
     if settings.scrape_interval is None:
         intervals = await find_intervals(source, load.shortest.length, at)
-    found: dict[str, dict[str, Reading]] = {}
+    found: dict[str, Readings] = {}
     for window in load.windows:
-        round_ = await measure_nodes(source, known, criteria_of(load, window, at), intervals)
-        failed = [Reading(why=f"{resource}: {why}", reason="not answered") for resource, why in round_.failed.items()]
-        found[window.name] = {
-            name: next(
-                (reading for reading in (*failed, *(by[name] for by in round_.readings.values())) if reading.why),
-                Reading(mean=0.0),
-            )
-            for name in known
+        answered = await measure_nodes(source, known, criteria_of(load, window, at), intervals)
+        failed = {
+            resource: dict.fromkeys(known, Reading(why=f"{resource}: {why}", reason="not answered"))
+            for resource, why in answered.failed.items()
         }
+        found[window.name] = {**answered.readings, **failed}
     return found
 
 
-def find_unknown(mine: Sequence[Node], readings: Mapping[str, Reading], at: float, settling: float) -> list[Unknown]:
-    """The nodes that have no known load in the shortest window."""
+def _doubt(node: str, readings: Readings) -> Doubt | None:
+    """Why a resource of the node is not known; None when all are."""
+    found = (by_node[node] for by_node in readings.values())
+    return next(((reading.reason, reading.why) for reading in found if reading.reason), None)
+
+
+def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: float) -> list[Unknown]:
+    """The nodes of which a resource is not known."""
     return [
         Unknown(
             node=node.metadata.name,
-            reason=reading.reason or "no sample",
-            why=reading.why,
+            reason=doubt[0],
+            why=doubt[1],
             excuse=unmeasurable(node) or not_yet_expected(node, at, settling),
         )
         for node in mine
-        if (reading := readings[node.metadata.name]).why
+        if (doubt := _doubt(node.metadata.name, readings)) is not None
     ]
 
 
@@ -137,21 +148,18 @@ def coverage(count: int, unknown: Sequence[Unknown], load: LoadSettings) -> list
     return [Finding(state="ok", where="nodes", what=what)]
 
 
-def longer(window: str, readings: Mapping[str, Reading]) -> Finding:
+def longer(window: str, mine: Sequence[Node], readings: Readings) -> Finding:
     """Of a longer window: how many nodes have it. A young Prometheus has none, which policies make do with."""
-    missing = [reading for reading in readings.values() if reading.why]
+    doubts = [doubt for node in mine if (doubt := _doubt(node.metadata.name, readings)) is not None]
     where = f"window {window}"
-    what = f"known of {len(readings) - len(missing)} of {len(readings)} nodes"
-    if not missing:
+    what = f"known of {len(mine) - len(doubts)} of {len(mine)} nodes"
+    if not doubts:
         return Finding(state="ok", where=where, what=what)
-    return Finding(
-        state="ok" if len(missing) < len(readings) else "warning",
-        where=where,
-        what=f"{what}; one says: {missing[0].why}",
-        to_do=""
-        if len(missing) < len(readings)
-        else "wait until Prometheus has run for as long; is its retention longer?",
-    )
+    what += f"; of one: {doubts[0][1]}"
+    if len(doubts) < len(mine):
+        return Finding(state="ok", where=where, what=what)
+    to_do = "wait until Prometheus has run for as long; is its retention longer than that?"
+    return Finding(state="warning", where=where, what=what, to_do=to_do)
 
 
 def filtered(others: Sequence[Node], settings: CollectorSettings) -> list[Finding]:

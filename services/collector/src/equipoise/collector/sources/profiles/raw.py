@@ -12,6 +12,11 @@ import msgspec
 from equipoise.collector.questions import Ask
 from equipoise.collector.sources.queries import milliseconds, selector
 
+AHEAD = "2m"
+"""How far into the future samples are looked for; only from there they are seen. A machine whose clock is ahead stamps
+every sample so, and without a look at them what it said a while ago would pass for new. Less than Prometheus looks back
+(5 min), more than the usual time between two scrapes."""
+
 
 def about_samples(ask: Ask, samples: str) -> str | None:
     """The query for a question about raw samples that this plain selector finds; None for other questions."""
@@ -20,7 +25,7 @@ def about_samples(ask: Ask, samples: str) -> str | None:
         case "count":
             return f"count_over_time({samples}[{window}])"
         case "newest":
-            return f"timestamp({samples})"
+            return f"timestamp({samples} offset -{AHEAD})"
         case "last":
             return f"max_over_time(timestamp({samples})[{window}:{step}])"
         case "spacing":
