@@ -51,10 +51,9 @@ def judged(where: str, ahead: Bounds, freshness: Freshness) -> Finding:
 
 
 async def _of_prometheus(around: Surroundings) -> Bounds | str:
-    shared = around.configured.shared
     try:
-        source = around.source(around.configured.collector, shared.load, around.clock)
-    except ConfigurationError as error:
+        source = around.open_source()
+    except (ConfigurationError, KubeError) as error:
         return str(error)
     try:
         asked = around.clock.now()

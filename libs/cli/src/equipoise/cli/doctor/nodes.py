@@ -52,7 +52,7 @@ async def nodes(around: Surroundings) -> list[Finding]:
     settings, load = around.configured.collector, around.configured.shared.load
     try:
         every = await around.nodes()
-        source = around.source(settings, load, around.clock)
+        source = around.open_source()
     except (KubeError, ConfigurationError) as error:
         return [Finding(state="unknown", where="nodes", what=f"not looked at: {error}")]
     mine, others = selected(every, settings)

@@ -37,23 +37,26 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def prometheus(around: Surroundings) -> list[Finding]:
-    settings, load = around.configured.collector, around.configured.shared.load
-    where = settings.prometheus.url if settings.source == "prometheus" else settings.source
+    settings = around.configured.collector
+    profiled = settings.source == "prometheus"
+    where, chosen = (settings.prometheus.url, settings.prometheus.profile) if profiled else (settings.source,) * 2
     try:
-        source = around.source(settings, load, around.clock)
+        source = around.open_source()
     except ConfigurationError as error:
         return [Finding(state="error", where=where, what=str(error), to_do="correct the configuration")]
+    except KubeError as error:
+        return [Finding(state="unknown", where=where, what=f"not looked at: {error}")]
     try:
-        await source.time()
+        at = await source.time()
         names = await _names(around)
-        fits: dict[str, Fit] = {settings.prometheus.profile: await fit_of(source, names, around.clock.now())}
+        fits: dict[str, Fit] = {chosen: await fit_of(source, names, at)}
     except SourceError as error:
         return [unreachable(where, error)]
     finally:
         source.close()
-    if not fits[settings.prometheus.profile].fits:
-        fits |= await _others(around, names)
-    return [Finding(state="ok", where=where, what="answers"), judged(where, settings.prometheus.profile, fits)]
+    if profiled and not fits[chosen].fits:
+        fits |= await _others(around, names, at)
+    return [Finding(state="ok", where=where, what="answers"), judged(where, chosen, fits)]
 
 
 async def _names(around: Surroundings) -> frozenset[str] | None:
@@ -64,7 +67,7 @@ async def _names(around: Surroundings) -> frozenset[str] | None:
         return None
 
 
-async def _others(around: Surroundings, names: frozenset[str] | None) -> dict[str, Fit]:
+async def _others(around: Surroundings, names: frozenset[str] | None, at: float) -> dict[str, Fit]:
     """How the profiles fit that are not configured."""
     settings, load = around.configured.collector, around.configured.shared.load
     found: dict[str, Fit] = {}
@@ -72,11 +75,11 @@ async def _others(around: Surroundings, names: frozenset[str] | None) -> dict[st
         if name in (settings.prometheus.profile, "custom"):  # nobody but the user knows what a custom one would ask
             continue
         try:
-            source = around.source(*as_profile(name, settings, load), around.clock)
+            source = around.open_source(*as_profile(name, settings, load))
         except ConfigurationError:
             continue  # it needs settings that are not there
         try:
-            found[name] = await fit_of(source, names, around.clock.now())
+            found[name] = await fit_of(source, names, at)
         finally:
             source.close()
     return found

@@ -1,7 +1,6 @@
 """What the checks look at, and as whom."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,11 +29,6 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
     binder: BinderSettings = BinderSettings()
 
 
-def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock) -> MetricSource:
-    """Where usage is measured. Raises ConfigurationError when it cannot measure what is wanted."""
-    return SOURCES[settings.source](settings, load, clock)
-
-
 @dataclass(kw_only=True)
 class Surroundings:
     """Handed to every check. What several of them need is asked for once."""
@@ -44,9 +38,13 @@ class Surroundings:
     kube: Kube | KubeError
     """An error: why there is no way to the API server."""
 
-    source: Callable[[CollectorSettings, LoadSettings, Clock], MetricSource] = open_source
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def open_source(self, settings: CollectorSettings | None = None, load: LoadSettings | None = None) -> MetricSource:
+        """Where usage is measured, as configured or as told. Raises ConfigurationError, KubeError."""
+        settings, load = settings or self.configured.collector, load or self.configured.shared.load
+        return SOURCES[settings.source](settings, load, self.clock)
 
     def api(self) -> Kube:
         """Raises KubeError."""
