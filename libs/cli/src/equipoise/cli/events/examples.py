@@ -52,7 +52,8 @@ def _workload() -> Said:
 def _cycle() -> Said:
     return subjects.utilization_cycle("all"), messages.UtilizationCycle(
         shard="all", cycle=42, expected=40, fresh=39, queried_at=NOW, skew=0.02,
-        missing={"node-17.example.com": "no sample within 180 s"}, epoch=1_799_990_000_000, sequence=42,
+        missing={"node-17.example.com": "no sample within 180 s"}, reasons={"no sample": 1},
+        epoch=1_799_990_000_000, sequence=42,
     )  # fmt: skip
 
 
