@@ -25,8 +25,9 @@ KINDS = (
 PATCHES = {f"patch {kind}" for kind in KINDS.split()}
 
 LEASES = "leases.coordination.k8s.io"
+COLLECTOR_LEASES = ("equipoise-collector", *(f"equipoise-collector-{shard}" for shard in range(16)))
 WRITES_AT_HOME: dict[str, set[str]] = {
-    "collector": {f"create {LEASES}", f"update {LEASES} equipoise-collector"},
+    "collector": {f"create {LEASES}", *(f"update {LEASES} {name}" for name in COLLECTOR_LEASES)},
     "annotator": {f"create {LEASES}", f"update {LEASES}", *PATCHES},
     "scorer": set(),
     "descheduler": {f"create {LEASES}", f"update {LEASES} equipoise-descheduler"},

@@ -210,7 +210,7 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("shard",),
         message=messages.UtilizationCycle,
         said_by=("collector",),
-        heard_by=("annotator", "scorer", "descheduler", "binder"),
+        heard_by=("collector", "annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.placement.node.*",
@@ -308,6 +308,6 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("service", "id"),
         message=messages.Heartbeat,
         said_by=SERVICES,
-        heard_by=("descheduler",),
+        heard_by=("collector", "descheduler"),
     ),
 )

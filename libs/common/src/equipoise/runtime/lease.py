@@ -62,15 +62,18 @@ async def lead(
     lease_duration: float = 15.0,
     renew_deadline: float = 10.0,
     retry_period: float = 2.0,
+    patience: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """Runs for ever: waits for the Lease, runs `worker(epoch)` while it is held, and tries again when it is lost.
 
     The worker is cancelled when the Lease could not be renewed for `renew_deadline` seconds; it must have ended within
     the rest of `lease_duration`, for then another one may begin. Every run of a worker has an epoch of its own. When
     the worker ends, in whatever way, the Lease is given back first; then what it raised is raised here.
+
+    `patience`: for how many seconds a free Lease is left to other candidates, asked anew at every look.
     """
     timing = Timing(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
-    elector = _Elector(kube, clock, namespace, name, identity, timing)
+    elector = _Elector(kube, clock, namespace, name, identity, timing, patience)
     health.leading = False
     while True:
         epoch = await elector.acquire()
@@ -89,13 +92,26 @@ async def lead(
 class _Elector:
     """One candidate for one Lease."""
 
-    def __init__(self, kube: Kube, clock: Clock, namespace: str, name: str, identity: str, timing: Timing) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        namespace: str,
+        name: str,
+        identity: str,
+        timing: Timing,
+        patience: Callable[[], float],
+    ) -> None:
         self._kube = kube
         self._clock = clock
         self._namespace = namespace
         self._name = name
         self._identity = identity
         self._timing = timing
+        self._patience = patience
+        self._missing_since: float | None = None
+        """When it was first found not to be there (monotonic)."""
+
         self._seen = objects.Lease()
         """The record as last read or written."""
 
@@ -151,12 +167,17 @@ class _Elector:
         try:
             lease = await self._kube.get(LEASES, self._name, self._namespace)
         except NotFound:
+            if self._missing_since is None:
+                self._missing_since = self._clock.monotonic()
+            if self._clock.monotonic() < self._missing_since + self._patience():
+                return False
             await self._create()
             return True
         self._see(lease)
-        holder = lease.spec.holder_identity
-        duration = lease.spec.lease_duration_seconds or self._timing.lease_duration
-        if holder not in ("", self._identity) and self._clock.monotonic() < self._seen_at + duration:
+        self._missing_since = None
+        held = lease.spec.holder_identity not in ("", self._identity)
+        duration = (lease.spec.lease_duration_seconds or self._timing.lease_duration) if held else 0.0
+        if self._clock.monotonic() < self._seen_at + duration + self._patience():
             return False
         # Also after a reign of our own: an epoch belongs to one run of one worker.
         await self._write(**self._mine(), lease_transitions=lease.spec.lease_transitions + 1)

@@ -1,7 +1,7 @@
 """Carries out rounds: asks the source about the nodes and pods of this moment and keeps what it says."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from equipoise.collector.expected import not_yet_expected, unmeasurable
 from equipoise.collector.placement import Fleet, amounts
@@ -41,7 +41,7 @@ class Measuring:
         self._slots_done: set[int] = set()
         self._problems: dict[str, str] = {}
         self._blind = ""
-        self.unknown: Mapping[str, Doubt] = {}
+        self.unknown: dict[str, Doubt] = {}
         """Of the last cycle the nodes that should have data and have none, and why."""
 
         self.skew = 0.0
@@ -213,12 +213,13 @@ class Measuring:
         self._slots_done.add(round(ended_at / self._slot))
         return ""
 
-    def node_messages(self, *, epoch: int, sequence: int) -> list[NodeUtilization]:
-        """What is known of each node at this moment."""
+    def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
+        """What is known of each of these nodes at this moment."""
         now = self.source_now()
         told = [
             self._utilization.message(self._measured_node(name, node, now), now, epoch=epoch, sequence=sequence)
-            for name, node in self._fleet.nodes.items()
+            for name in names
+            if (node := self._fleet.nodes.get(name)) is not None
         ]
         return [message for message in told if message is not None]
 
@@ -233,27 +234,32 @@ class Measuring:
             settled_pods=frozenset(pod.uid for pod in pods if pod.running_since and pod.running_since <= begun),
         )
 
-    def workload_messages(self, *, epoch: int, sequence: int) -> list[WorkloadUtilization]:
-        """What is known of each workload at this moment."""
+    def workload_messages(
+        self, mine: Callable[[Workload], bool], *, epoch: int, sequence: int
+    ) -> list[WorkloadUtilization]:
+        """What is known at this moment of each workload that is `mine`."""
         lives = {window.name: self._load.life(window) for window in self._load.windows}
         # A slot's mean is from its end on the newest there is, until the next slot has ended.
         lives[self._load.longest.name] = max(lives[self._load.longest.name], 2 * self._slot)
-        return self._workloads.messages(self._load.windows, lives, self.source_now(), epoch=epoch, sequence=sequence)
+        now = self.source_now()
+        return self._workloads.messages(self._load.windows, lives, now, epoch=epoch, sequence=sequence, mine=mine)
 
-    def cycle(self, number: int) -> UtilizationCycle:
-        """The end of a round: how many of the nodes that should have data have some."""
+    def cycle(self, names: Iterable[str], *, shard: str, number: int) -> UtilizationCycle:
+        """The end of a round: how many of these nodes that should have data have some."""
         now = self.source_now()
         expected = {
             name: node.metadata.uid
-            for name, node in self._fleet.nodes.items()
-            if not not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling)
+            for name in names
+            if (node := self._fleet.nodes.get(name)) is not None
+            and not not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling)
             and not (unmeasurable(node) and self._utilization.doubt(node.metadata.uid, now))
         }
-        self.unknown = self._utilization.unknown(expected, now)
+        unknown = self._utilization.unknown(expected, now)
+        self.unknown |= unknown
         return self._utilization.cycle(
             len(expected),
-            self.unknown,
-            shard=self._settings.shard,
+            unknown,
+            shard=shard,
             cycle=number,
             skew=self.skew,
             problem=self.blindness,

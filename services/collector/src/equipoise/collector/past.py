@@ -7,6 +7,8 @@ from collections.abc import Container
 
 import msgspec
 
+from equipoise.contracts.messages import UtilizationCycle
+
 
 class ToldPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Of a placement on the bus all that is needed here: its pods are not even read."""
@@ -23,6 +25,7 @@ class Past:
 
     def __init__(self) -> None:
         self._nodes: dict[str, ToldPlacement] = {}
+        self._cycles: dict[str, UtilizationCycle] = {}
         self._epoch = 0
 
     def on_placement(self, told: ToldPlacement) -> None:
@@ -32,6 +35,16 @@ class Past:
             self._nodes.pop(told.node, None)
         else:
             self._nodes[told.node] = told
+
+    def on_cycle(self, cycle: UtilizationCycle) -> None:
+        """Take in the end of a round, of whoever."""
+        before = self._cycles.get(cycle.shard)
+        if before is None or (cycle.epoch, cycle.sequence) >= (before.epoch, before.sequence):
+            self._cycles[cycle.shard] = cycle
+
+    def cycles(self) -> list[UtilizationCycle]:
+        """The last one of every shard that there ever was on the bus."""
+        return list(self._cycles.values())
 
     def next_epoch(self, now: float) -> int:
         """An epoch above every one before: milliseconds of `now`, unless a clock ran ahead of it."""

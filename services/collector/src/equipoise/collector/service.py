@@ -1,13 +1,16 @@
 """The collector: asks for usage, watches placement, tells both.
 
-Watches run on every replica, so that a standby knows when pods started and ended; only the leader asks the source and
-speaks. What could not be said is said again once the bus takes it.
+Watches run on every replica, so that each knows when pods started and ended. Nodes and workloads are divided into
+shards; who holds the Lease of one tells of it, and who holds any asks the source. What could not be said is said again
+once the bus takes it.
 """
 
 import asyncio
+import math
 import random
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 import structlog
@@ -18,15 +21,18 @@ from equipoise.collector.past import Past, ToldPlacement
 from equipoise.collector.placement import Fleet
 from equipoise.collector.pods import trimmed, trimmed_owner
 from equipoise.collector.settings import WHOLE, CollectorSettings
+from equipoise.collector.shards import dissolved, lease_name
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.telemetry import Telemetry
+from equipoise.collector.voices import Voice, Voices
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import LeaseEpoch, NodePlacement
+from equipoise.contracts.messages import Heartbeat, LeaseEpoch, NodePlacement, UtilizationCycle
 from equipoise.contracts.objects import Node, OwnerReference, Pod, WorkloadObject
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Bus, BusError, Delivery
 from equipoise.runtime.clock import Clock
+from equipoise.runtime.guarded import guarded
 from equipoise.runtime.kube import JOBS, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.lease import lead
 from equipoise.runtime.reflector import Reflector
@@ -51,6 +57,12 @@ class Health(Protocol):
     def problem(self, key: str, text: str | None) -> None: ...
 
     def warmed_up(self) -> None: ...
+
+
+class _Unshown:
+    """Each Lease is held or not; what is shown is whether we hold any."""
+
+    leading: bool | None = None
 
 
 class Collector:
@@ -98,13 +110,20 @@ class Collector:
         self._news = asyncio.Event()
         self._past = Past()
         self._told: dict[str, NodePlacement] = {}
-        self._epoch = 0
-        self._sequence = 0
-        self._cycle = 0
+        self._new: set[int] = set()
+        """Shards that were taken and not told of yet."""
+
+        self._measured_at = -math.inf
+        """When a round of the shortest window ended last (monotonic)."""
+
+        self._voices = Voices(family=settings.shard, shards=settings.shards, identity=identity, display=health)
 
     async def attach(self) -> None:
-        """Subscribe. Returns when it is known what other collectors have told of placement."""
-        await self._bus.follow(f"{subjects.PREFIX}.placement.node.*", ToldPlacement, self.on_node_placement)
+        """Subscribe. Returns when it is known what other collectors have told."""
+        prefix = subjects.PREFIX
+        await self._bus.follow(f"{prefix}.placement.node.*", ToldPlacement, self.on_node_placement)
+        await self._bus.follow(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.listen(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
 
     async def run(self) -> None:
         """Watches, and speaks while it leads; until cancelled."""
@@ -118,11 +137,6 @@ class Collector:
             self._source.close()
 
     @property
-    def _lease_name(self) -> str:
-        shard = self._settings.shard
-        return "equipoise-collector" if shard == WHOLE else f"equipoise-collector-{shard}"
-
-    @property
     def _reflectors(self) -> dict[str, Reflector[Any]]:
         return {
             "nodes": self._nodes,
@@ -133,6 +147,12 @@ class Collector:
 
     async def on_node_placement(self, delivery: Delivery[ToldPlacement]) -> None:
         self._past.on_placement(delivery.message)
+
+    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
+        self._past.on_cycle(delivery.message)
+
+    async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
+        self._voices.hear(delivery.message.id, self._clock.monotonic())
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         """A watched node changed."""
@@ -162,17 +182,37 @@ class Collector:
         for reflector in self._owners.values():
             await self._synced(reflector)
         self._health.warmed_up()
+        if self._settings.leader_election:
+            self._health.leading = False
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._work_for_ever())
+            for shard in range(self._settings.shards):
+                tasks.create_task(self._hold(shard))
+
+    async def _hold(self, shard: int) -> None:
+        """Tell of this shard whenever we hold its Lease."""
         if not self._settings.leader_election:
-            await self._lead(LeaseEpoch(lease_uid="", transitions=0, holder=self._identity))
+            self._take(shard)
             return
+
+        async def worker(_: LeaseEpoch) -> None:
+            self._take(shard)
+            try:
+                while not self._voices.too_many(shard, self._clock.monotonic()):
+                    await self._clock.sleep(LOOK_PERIOD)
+                log.info("giving a shard to others", shard=shard)
+            finally:
+                self._voices.drop(shard)
+
         await lead(
             self._kube,
             self._clock,
             namespace=self._namespace,
-            name=self._lease_name,
+            name=lease_name(self._settings.shard, WHOLE, shard, self._settings.shards),
             identity=self._identity,
-            worker=self._lead,
-            health=self._health,
+            worker=worker,
+            health=_Unshown(),
+            patience=lambda: self._voices.patience(self._clock.monotonic()),
         )
 
     async def _synced(self, reflector: Reflector[Any]) -> bool:
@@ -183,25 +223,37 @@ class Collector:
             return False
         return True
 
-    async def _lead(self, _: LeaseEpoch) -> None:
-        # All replicas go by the API server's clock, so that the next leader's epoch is higher than ours.
-        self._epoch = self._past.next_epoch(self._kube.server_time(self._clock.now()))
-        self._sequence = self._cycle = 0
+    def _take(self, shard: int) -> None:
+        # All replicas go by the API server's clock, so that the next holder's epoch is higher than ours.
+        voice = self._voices.take(shard, self._past.next_epoch(self._kube.server_time(self._clock.now())))
+        log.info("telling of a shard", shard=voice.name, epoch=voice.epoch)
+        self._tell_all_placements()
+        self._new.add(shard)
+
+    async def _work_for_ever(self) -> NoReturn:
+        while True:
+            await self._voices.speaking.wait()
+            await guarded(self._voices.silent.wait(), self._work())
+            self._telemetry.on_cycle([])
+
+    async def _work(self) -> NoReturn:
+        self._told.clear()
         self._tell_all_placements()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell_news())
             tasks.create_task(self._tell_again())
-            tasks.create_task(self._look_at_bus())
+            tasks.create_task(self._look_around())
             for window in self._load.windows:
                 tasks.create_task(self._measure(window))
             if self._settings.profile.enabled:
                 tasks.create_task(self._measure_days())
+        raise AssertionError("none of these ends")
 
     # Placement
 
     def _tell_all_placements(self) -> None:
         for told in self._past.phantoms({name for _, name in self._nodes.objects}):
-            if self._fleet.mine(told.labels):
+            if self._fleet.mine(told.labels) and self._voices.of(told.node):
                 self._fleet.remove(told.node, told.uid)
         self._told.clear()
         self._fleet.news.update(self._fleet.nodes, self._fleet.removed)
@@ -217,18 +269,18 @@ class Collector:
             changed = {
                 name: placement
                 for name in names
-                if (placement := self._fleet.placement(name)) is not None and placement != self._told.get(name)
+                if self._voices.of(name) is not None
+                and (placement := self._fleet.placement(name)) is not None
+                and placement != self._told.get(name)
             }
             if not changed:
                 continue
-            sequence = self._next()
             said = await self._say(
                 [
-                    (
-                        subjects.node_placement(name),
-                        msgspec.structs.replace(placement, epoch=self._epoch, sequence=sequence),
-                    )
-                    for name, placement in changed.items()
+                    (subjects.node_placement(name), msgspec.structs.replace(changed[name], **order))
+                    for voice in self._voices
+                    for order in [{"epoch": voice.epoch, "sequence": voice.next()}]
+                    for name in self._voices.mine(voice, changed)
                 ]
             )
             if said:
@@ -246,16 +298,21 @@ class Collector:
             self._fleet.forget(self._clock.now())
             self._tell_all_placements()
 
-    async def _look_at_bus(self) -> None:
+    async def _look_around(self) -> None:
+        """Is the bus back? And a shard that was taken need not wait for a round where all was measured of late."""
         connected = True
         while True:
             await self._clock.sleep(LOOK_PERIOD)
+            taken = [voice for voice in self._voices if voice.shard in self._new]
+            self._new.clear()
+            if taken and self._clock.monotonic() - self._measured_at <= self._load.life(self._load.shortest):
+                await self._tell_utilization(taken, workloads=True)
             came_back, connected = self._bus.connected and not connected, self._bus.connected
             if came_back:
                 # A server that lost its streams has only what we say now.
                 log.info("bus is back, saying everything again")
                 self._tell_all_placements()
-                await self._tell_utilization(workloads=True)
+                await self._tell_utilization(self._voices, workloads=True)
 
     # Utilization
 
@@ -265,11 +322,13 @@ class Collector:
             begun = self._clock.monotonic()
             whole = await self._measuring.round(window)
             took = self._clock.monotonic() - begun
+            if whole and window == self._load.shortest:
+                self._measured_at = self._clock.monotonic()
             self._telemetry.rounds.labels(window.name, "ok" if whole else "failed").inc()
             self._telemetry.round_seconds.labels(window.name).observe(took)
             self._health.problem(self._settings.source, self._measuring.problem or None)
             self._health.problem("clock", self._measuring.clock_warning)
-            await self._tell_utilization(workloads=window.length <= self._settings.pods_limit)
+            await self._tell_utilization(self._voices, workloads=window.length <= self._settings.pods_limit)
             # A long window must not wait for half an hour because the source was away for a moment.
             period = window.refresh_period if whole else min(window.refresh_period, self._load.shortest.refresh_period)
             spread = self._settings.jitter * random.uniform(-1.0, 1.0)
@@ -287,28 +346,50 @@ class Collector:
             now = self._measuring.source_now()
             await self._clock.sleep(length * (now // length + 1 + SLOT_MARGIN) - now)
 
-    async def _tell_utilization(self, *, workloads: bool) -> None:
-        sequence = self._next()
-        said: list[tuple[str, msgspec.Struct]] = [
-            (subjects.node_utilization(message.node), message)
-            for message in self._measuring.node_messages(epoch=self._epoch, sequence=sequence)
-        ]
-        if workloads:
-            said += [
-                (subjects.workload_utilization(message.workload), message)
-                for message in self._measuring.workload_messages(epoch=self._epoch, sequence=sequence)
+    async def _tell_utilization(self, voices: Iterable[Voice], *, workloads: bool) -> None:
+        """The end of a round of each of these shards."""
+        told: list[UtilizationCycle] = []
+        whole = voices is self._voices
+        if whole:
+            self._measuring.unknown.clear()
+        for voice in voices:
+            names = self._voices.mine(voice, self._fleet.nodes)
+            order = {"epoch": voice.epoch, "sequence": voice.next()}
+            said: list[tuple[str, msgspec.Struct]] = [
+                (subjects.node_utilization(message.node), message)
+                for message in self._measuring.node_messages(names, **order)
             ]
-        self._cycle += 1
-        cycle = msgspec.structs.replace(self._measuring.cycle(self._cycle), epoch=self._epoch, sequence=sequence)
-        self._telemetry.on_cycle(cycle)
-        self._health.problem("nodes", self._measuring.unknown_nodes or None)
-        # The cycle ends the round: it must not arrive before what it counts.
-        await self._say(said)
-        await self._say([(subjects.utilization_cycle(self._settings.shard), cycle)])
+            if workloads:
+                said += [
+                    (subjects.workload_utilization(message.workload), message)
+                    for message in self._measuring.workload_messages(partial(self._tells_of, voice), **order)
+                ]
+            voice.cycle += 1
+            cycle = self._measuring.cycle(names, shard=voice.name, number=voice.cycle)
+            told.append(cycle)
+            # The cycle ends the round: it must not arrive before what it counts.
+            await self._say(said)
+            await self._say([(subjects.utilization_cycle(voice.name), msgspec.structs.replace(cycle, **order))])
+        if whole:
+            self._telemetry.on_cycle(told)
+            self._health.problem("nodes", self._measuring.unknown_nodes or None)
+        await self._dissolve()
 
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
+    def _tells_of(self, voice: Voice, workload: Workload) -> bool:
+        return bool(self._voices.mine(voice, [str(workload)]))
+
+    async def _dissolve(self) -> None:
+        """Shards of an earlier division expect no nodes any more: readers would wait for their word."""
+        if all(voice.shard for voice in self._voices):
+            return
+        for cycle in self._past.cycles():
+            if cycle.expected and dissolved(cycle.shard, self._settings.shard, self._settings.shards):
+                now = self._measuring.source_now()
+                nothing = UtilizationCycle(
+                    shard=cycle.shard, cycle=cycle.cycle + 1, expected=0, fresh=0, queried_at=now,
+                    epoch=max(cycle.epoch + 1, *(voice.epoch for voice in self._voices)),
+                )  # fmt: skip
+                await self._say([(subjects.utilization_cycle(cycle.shard), nothing)])
 
     async def _say(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> bool:
         """Was everything kept? What was not is said again with the next round, or by `_tell_news`."""

@@ -146,8 +146,12 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
 
     prometheus: PrometheusSettings = PrometheusSettings()
 
+    shards: Annotated[int, Meta(ge=1, le=16)] = 1
+    """Into how many parts nodes and workloads are divided; each replica tells of its share, a lost one's is taken over.
+    All replicas must agree."""
+
     shard: str = WHOLE
-    """Names this collector's part of the cluster in its messages and in its Lease."""
+    """Names this collector's part of the cluster in its messages and in its Leases: for several `nodeSelector`s."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
     """Labels of the nodes that are this collector's; default: every node."""

@@ -1,5 +1,6 @@
 """The collector's own figures on /metrics."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -36,9 +37,11 @@ class Telemetry:
             "equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.", registry=registry
         )
 
-    def on_cycle(self, cycle: UtilizationCycle) -> None:
-        self._expected.set(cycle.expected)
-        self._fresh.set(cycle.fresh)
-        self._skew.set(cycle.skew)
+    def on_cycle(self, cycles: Sequence[UtilizationCycle]) -> None:
+        """A round of this replica's shards has ended; none: it has none any more."""
+        self._expected.set(sum(cycle.expected for cycle in cycles))
+        self._fresh.set(sum(cycle.fresh for cycle in cycles))
+        self._skew.set(max((cycle.skew for cycle in cycles), key=abs, default=0.0))
         for reason in get_args(Reason):
-            self._unknown.labels(reason.replace(" ", "_")).set(cycle.reasons.get(reason, 0))
+            count = sum(cycle.reasons.get(reason, 0) for cycle in cycles)
+            self._unknown.labels(reason.replace(" ", "_")).set(count)

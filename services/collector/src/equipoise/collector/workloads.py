@@ -4,7 +4,7 @@ Each slot is asked for when it has ended, with a window of exactly its length; o
 long to be asked for pod by pod are means over the slots of the past.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 import msgspec
@@ -135,11 +135,18 @@ class Workloads:
         self._profiles = {workload: profile for workload, profile in self._profiles.items() if workload in kept}
 
     def messages(
-        self, windows: Sequence[Window], lives: Mapping[str, float], now: float, *, epoch: int, sequence: int
+        self,
+        windows: Sequence[Window],
+        lives: Mapping[str, float],
+        now: float,
+        *,
+        epoch: int,
+        sequence: int,
+        mine: Callable[[Workload], bool] = lambda _: True,
     ) -> list[WorkloadUtilization]:
-        """One message per workload that is known now; `lives` says for how long each window's value holds."""
+        """One message per workload that is known now and `mine`; `lives`: for how long each window's value holds."""
         live = {name: found for name, (_, found) in self._windows.items() if name in lives}
-        seen = {workload for found in live.values() for workload in found}
+        seen = {workload for found in live.values() for workload in found if mine(workload)}
         told = []
         for workload in sorted(seen):
             usages = dict(self._usages(workload, windows, lives, now))

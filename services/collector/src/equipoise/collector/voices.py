@@ -1,0 +1,110 @@
+"""What this replica holds: for each of its shards the order in which it speaks, and who else is there to hold some."""
+
+import asyncio
+import math
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from equipoise.collector.shards import fair_share, patience, shard_name, shard_of
+
+ALIVE_SECONDS = 30.0
+"""A replica that was not heard for so long is not counted upon: heartbeats come every 10 s."""
+
+GIVE_AGAIN_SECONDS = 300.0
+"""A shard that came back is not given away again so soon: somebody is there who cannot take it."""
+
+
+class Display(Protocol):
+    """Where leadership is shown."""
+
+    leading: bool | None
+
+
+class Voice(msgspec.Struct, kw_only=True):
+    """One shard while this replica holds it. Readers drop what has a lower epoch or sequence than the last."""
+
+    shard: int
+    name: str
+    epoch: int
+    sequence: int = 0
+    cycle: int = 0
+
+    def next(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+
+class Voices:
+    """The shards that this replica holds."""
+
+    def __init__(self, *, family: str, shards: int, identity: str, display: Display) -> None:
+        self._family = family
+        self._shards = shards
+        self._identity = identity
+        self._display = display
+        self._held: dict[int, Voice] = {}
+        self._heard: dict[str, float] = {}
+        self._given: dict[int, float] = {}
+        self.speaking = asyncio.Event()
+        """Set while any shard is held."""
+
+        self.silent = asyncio.Event()
+        """Set while none is."""
+
+        self.silent.set()
+
+    def __iter__(self) -> Iterator[Voice]:
+        """One that is lost on the way is left out."""
+        for voice in list(self._held.values()):
+            if self._held.get(voice.shard) is voice:
+                yield voice
+
+    def of(self, name: str) -> Voice | None:
+        """Who of ours tells of this node or workload; None: another replica does."""
+        return self._held.get(shard_of(name, self._shards))
+
+    def mine(self, voice: Voice, names: Iterable[str]) -> list[str]:
+        """Those of the names that this voice tells of."""
+        return [name for name in names if shard_of(name, self._shards) == voice.shard]
+
+    def take(self, shard: int, epoch: int) -> Voice:
+        """This replica tells of the shard from now on."""
+        voice = Voice(shard=shard, name=shard_name(self._family, shard, self._shards), epoch=epoch)
+        self._held[shard] = voice
+        self._show()
+        return voice
+
+    def drop(self, shard: int) -> None:
+        """It does not any more."""
+        self._held.pop(shard, None)
+        self._show()
+
+    def _show(self) -> None:
+        self._display.leading = bool(self._held)
+        for event, set_now in ((self.speaking, bool(self._held)), (self.silent, not self._held)):
+            event.set() if set_now else event.clear()
+
+    # Who else is there
+
+    def hear(self, identity: str, now: float) -> None:
+        """Another collector lives."""
+        self._heard[identity] = now
+
+    def _replicas(self, now: float) -> int:
+        self._heard = {identity: at for identity, at in self._heard.items() if now - at <= ALIVE_SECONDS}
+        return len(self._heard.keys() | {self._identity})
+
+    def patience(self, now: float) -> float:
+        """Seconds for which we leave a free shard to others."""
+        return patience(len(self._held), self._shards, self._replicas(now))
+
+    def too_many(self, shard: int, now: float) -> bool:
+        """Should this one be given back, because others have fewer? The highest ones go first."""
+        surplus = len(self._held) - fair_share(self._shards, self._replicas(now))
+        free = [held for held in sorted(self._held) if now - self._given.get(held, -math.inf) >= GIVE_AGAIN_SECONDS]
+        if surplus <= 0 or shard not in free[-surplus:]:
+            return False
+        self._given[shard] = now
+        return True

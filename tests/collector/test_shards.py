@@ -1,0 +1,136 @@
+"""Who tells of which node, and which replica holds which shard."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+from deployment.base import base_documents
+from deployment.kustomize import named
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.settings import WHOLE, CollectorSettings
+from equipoise.collector.shards import dissolved, fair_share, lease_name, patience, shard_name, shard_of
+from equipoise.collector.voices import ALIVE_SECONDS, GIVE_AGAIN_SECONDS, Voices
+
+SHARDS = st.integers(1, 16)
+NODES = [f"node-{number}" for number in range(5_000)]
+
+
+@given(st.text(), SHARDS)
+def test_every_node_has_exactly_one_shard(name: str, shards: int) -> None:
+    """The same whenever it is asked for, and one that there is."""
+    assert 0 <= shard_of(name, shards) < shards
+    assert shard_of(name, shards) == shard_of.__wrapped__(name, shards)
+
+
+@given(st.text(), SHARDS)
+def test_one_more_shard_takes_nodes_and_moves_none_among_the_others(name: str, shards: int) -> None:
+    """A node stays where it was, or goes to the new shard."""
+    assert shard_of(name, shards + 1) in (shard_of(name, shards), shards)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 5, 16])
+def test_shards_are_about_equal_and_a_new_one_takes_its_share(shards: int) -> None:
+    """Of 5,000 nodes, to a fifth of the share."""
+    counts = Counter(shard_of(name, shards) for name in NODES)
+    assert all(0.8 < count / (5_000 / shards) < 1.2 for count in counts.values())
+    moved = sum(shard_of(name, shards) != shard_of(name, shards + 1) for name in NODES)
+    assert 0.8 < moved / (5_000 / (shards + 1)) < 1.2
+
+
+def test_the_division_is_the_same_in_every_version() -> None:
+    """Replicas of two versions run side by side during an upgrade: they must agree."""
+    assert [shard_of(f"node-{number}", 4) for number in range(8)] == PINNED
+
+
+PINNED = [2, 0, 3, 0, 2, 3, 3, 3]
+
+
+def test_names() -> None:
+    """The whole has none; a family of its own is part of both."""
+    assert (shard_name("all", 0, 1), shard_name("all", 2, 3)) == ("all", "all-2")
+    assert lease_name("all", WHOLE, 0, 1) == "equipoise-collector"
+    assert lease_name("all", WHOLE, 2, 3) == "equipoise-collector-2"
+    assert lease_name("gpu", WHOLE, 0, 1) == "equipoise-collector-gpu"
+    assert lease_name("gpu", WHOLE, 2, 3) == "equipoise-collector-gpu-2"
+
+
+@pytest.mark.parametrize(
+    ("name", "shards", "is_dissolved"),
+    [("all", 3, True), ("all-3", 3, True), ("all-2", 3, False), ("all", 1, False), ("all-0", 1, True),
+     ("gpu", 3, False), ("all-gpu", 3, False)],
+)  # fmt: skip
+def test_shards_of_an_earlier_division_are_dissolved(name: str, shards: int, is_dissolved: bool) -> None:
+    """Those of another family are not ours to dissolve."""
+    assert dissolved(name, "all", shards) == is_dissolved
+
+
+@pytest.mark.parametrize(
+    ("held", "shards", "replicas", "seconds"),
+    [(0, 2, 2, 0), (1, 2, 2, 5), (1, 4, 2, 0), (2, 4, 2, 5), (5, 6, 1, 0), (0, 2, 9, 0)],
+)
+def test_who_has_its_share_leaves_a_free_one_to_others_first(
+    held: int, shards: int, replicas: int, seconds: float
+) -> None:
+    """Not for long: somebody has to take it."""
+    assert patience(held, shards, replicas) == seconds
+
+
+@given(SHARDS, st.integers(1, 20))
+def test_fair_shares_are_enough_for_all(shards: int, replicas: int) -> None:
+    """And not more than one too many each."""
+    assert replicas * fair_share(shards, replicas) >= shards > replicas * (fair_share(shards, replicas) - 1)
+
+
+class Display:
+    leading: bool | None = None
+
+
+def voices(shards: int = 4) -> Voices:
+    made = Voices(family="all", shards=shards, identity="one", display=Display())
+    for shard in range(shards):
+        made.take(shard, epoch=1)
+    return made
+
+
+def test_a_replica_gives_back_what_is_too_much_once_others_are_there() -> None:
+    """The highest ones, one after the other, down to its share."""
+    here = voices()
+    assert not any(here.too_many(shard, 0.0) for shard in range(4))
+    here.hear("two", 0.0)
+    assert [here.too_many(shard, 1.0) for shard in range(4)] == [False, False, True, True]
+    here.drop(3)
+    here.drop(2)
+    assert not any(here.too_many(shard, 1.0) for shard in range(2))
+
+
+def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
+    """Somebody is there who cannot: handing to and fro would leave nodes untold of."""
+    here = voices(2)
+    here.hear("two", 0.0)
+    assert here.too_many(1, 1.0)
+    here.drop(1)
+    here.take(1, epoch=2)
+    here.hear("two", 20.0)
+    assert not here.too_many(1, 20.0)
+    here.hear("two", 2 + GIVE_AGAIN_SECONDS)
+    assert here.too_many(1, 2 + GIVE_AGAIN_SECONDS)
+
+
+def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
+    """Nothing is kept for it."""
+    here = voices()
+    here.hear("two", 0.0)
+    assert not here.too_many(3, ALIVE_SECONDS + 1)
+    assert here.patience(ALIVE_SECONDS + 1) == 5.0
+
+
+def test_there_are_as_many_shards_as_the_account_has_leases_for() -> None:
+    """k8s/base names them."""
+    role = named(base_documents(), "Role", "equipoise-collector")
+    leases = role["rules"][1]["resourceNames"]
+    most = 16
+    assert leases == [lease_name("all", WHOLE, 0, 1), *(lease_name("all", WHOLE, shard, most) for shard in range(most))]
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"shards": most + 1}, CollectorSettings)

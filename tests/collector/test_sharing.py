@@ -1,0 +1,248 @@
+"""Several collectors that share a fleet, on a bus, an API server and a clock of memory."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from builders import NOW
+from collector.sources_in_memory import FakeSource, Usage
+from collector.test_service import FakeHealth, a_node, a_pod
+from prometheus_client import CollectorRegistry
+
+from equipoise.binder.doubts import doubt_of_coverage
+from equipoise.collector.service import Collector
+from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.collector.shards import shard_of
+from equipoise.contracts import subjects
+from equipoise.contracts.messages import (
+    Heartbeat,
+    NodePlacement,
+    NodeUtilization,
+    UtilizationCycle,
+    WorkloadUtilization,
+)
+from equipoise.contracts.settings import LoadSettings
+from equipoise.descheduler.coverage import blindness
+from equipoise.runtime.kube import LEASES, NODES, PODS
+from equipoise.runtime.memory.bus import MemoryBus
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.scorer.coverage import doubt
+
+COUNT = 40
+SHARDS = 4
+SETTINGS = CollectorSettings(shards=SHARDS, profile=ProfileSettings(enabled=False))
+LOAD = LoadSettings()
+
+
+@dataclass
+class Fleet:
+    """One cluster, and the replicas that collect of it."""
+
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
+    running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    sources: dict[str, FakeSource] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bus = MemoryBus(self.clock)
+        self.kube = MemoryKube(self.clock)
+        self.usage: dict[str, Usage] = {}
+        for number in range(COUNT):
+            name = f"node-{number}"
+            self.kube.put(NODES, a_node(name))
+            self.kube.put(PODS, a_pod(f"db-{number}", name))
+            self.usage[name] = Usage()
+
+    async def begin(self, identity: str, settings: CollectorSettings = SETTINGS) -> None:
+        source = self.sources[identity] = FakeSource(self.clock, nodes=self.usage)
+        source.pods = {("shop", f"db-{number}", f"node-{number}"): Usage(cpu=0.5) for number in range(COUNT)}
+        collector = Collector(
+            settings=settings, load=LOAD, namespace="equipoise-system", identity=identity, source=source,
+            kube=self.kube, bus=self.bus, clock=self.clock, health=FakeHealth(), metrics=CollectorRegistry(),
+        )  # fmt: skip
+        await collector.attach()
+        self.running[identity] = asyncio.create_task(collector.run())
+
+    async def die(self, identity: str) -> None:
+        """Without a word: its Leases run out."""
+        self.kube.refuse("replace", resource="leases", status=0)
+        task = self.running.pop(identity)
+        task.cancel()
+        await asyncio.wait([task])
+        self.kube.heal()
+
+    async def advance(self, seconds: float) -> None:
+        """Time passes; who lives says so every ten seconds, and the watches show that they live."""
+        while seconds > 0:
+            for identity in self.running:
+                beat = Heartbeat(service="collector", id=identity, version="", ready=True, at=self.clock.now())
+                await self.bus.publish(subjects.health("collector", identity), beat)
+            self.kube.bookmark()
+            await self.clock.advance(min(5, seconds))
+            seconds -= 5
+        await self.bus.settled()
+
+    @property
+    def holders(self) -> dict[str, str]:
+        return {lease.metadata.name: lease.spec.holder_identity for lease in self.kube.stored(LEASES)}
+
+    def nodes(self) -> list[NodeUtilization]:
+        return self.bus.said(NodeUtilization, "equipoise.utilization.node.*")
+
+    def cycles(self) -> dict[str, UtilizationCycle]:
+        """The last word of each shard."""
+        said = self.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")
+        return {cycle.shard: cycle for cycle in said}
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    made = Fleet()
+    async with made.bus:
+        yield made
+        for identity in list(made.running):
+            task = made.running.pop(identity)
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def shared(fleet: Fleet) -> None:
+    await fleet.begin("one")
+    await fleet.begin("two")
+    await fleet.advance(60)
+
+
+async def test_replicas_share_the_fleet(fleet: Fleet) -> None:
+    """Each holds its part of the shards; every node is told of, by the holder of its shard alone."""
+    await shared(fleet)
+    assert fleet.holders.keys() == {f"equipoise-collector-{shard}" for shard in range(SHARDS)}
+    assert Counter(fleet.holders.values()) == {"one": 2, "two": 2}
+    begun = len(fleet.nodes())
+    await fleet.advance(60)
+    told = fleet.nodes()[begun:]
+    assert {message.node for message in told} == set(fleet.usage)
+    for shard in range(SHARDS):
+        ours = [message for message in told if shard_of(message.node, SHARDS) == shard]
+        assert len({message.epoch for message in ours}) == 1
+        orders = [(message.sequence, message.node) for message in ours]
+        assert len(orders) == len(set(orders))
+
+
+async def test_each_shard_ends_its_round_with_a_cycle_of_its_own(fleet: Fleet) -> None:
+    """Together they expect the whole fleet, each what is its own; and a workload is told of by one of them, whole."""
+    await shared(fleet)
+    cycles = fleet.cycles()
+    assert cycles.keys() == {f"all-{shard}" for shard in range(SHARDS)}
+    for shard in range(SHARDS):
+        assert cycles[f"all-{shard}"].expected == sum(shard_of(name, SHARDS) == shard for name in fleet.usage)
+    assert sum(cycle.fresh for cycle in cycles.values()) == COUNT
+    workloads = fleet.bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+    assert {(message.workload.name, message.replicas) for message in workloads} == {("db", COUNT)}
+    assert len({message.epoch for message in workloads[-3:]}) == 1
+
+
+async def test_what_a_lost_replica_held_is_taken_over_within_thirty_seconds(fleet: Fleet) -> None:
+    """No node is lost; the new holder speaks louder than the old one did, and from what it has measured already."""
+    await shared(fleet)
+    lost = {name for name, holder in fleet.holders.items() if holder == "two"}
+    before = {message.node: message for message in fleet.nodes()}
+    placed = fleet.bus.said(NodePlacement, "equipoise.placement.node.*")
+    await fleet.die("two")
+    begun, fleet_begun = len(fleet.nodes()), len(placed)
+    await fleet.advance(30)
+    assert set(fleet.holders.values()) == {"one"}
+    told = {message.node: message for message in fleet.nodes()[begun:]}
+    assert told.keys() == set(fleet.usage)
+    again = {said.node for said in fleet.bus.said(NodePlacement, "equipoise.placement.node.*")[fleet_begun:]}
+    for name in fleet.usage:
+        if f"equipoise-collector-{shard_of(name, SHARDS)}" in lost:
+            assert told[name].epoch > before[name].epoch
+            assert told[name].windows.keys() == before[name].windows.keys()
+            assert name in again
+    assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
+
+
+async def test_no_epoch_is_followed_by_a_lower_one(fleet: Fleet) -> None:
+    """While replicas come and go every node's messages stay in order: what readers would drop is not said."""
+    await shared(fleet)
+    await fleet.begin("three")
+    await fleet.advance(60)
+    await fleet.die("one")
+    await fleet.advance(60)
+    await fleet.begin("four")
+    await fleet.advance(60)
+    last: dict[str, tuple[int, int]] = {}
+    for message in fleet.nodes():
+        order = (message.epoch, message.sequence)
+        assert order > last.get(message.node, (0, 0))
+        last[message.node] = order
+    assert Counter(fleet.holders.values()).most_common(1)[0][1] <= 2
+
+
+async def test_a_replica_that_comes_later_gets_its_share(fleet: Fleet) -> None:
+    """The one that had all gives back half; it is quiet in between for no longer than a look at the Lease takes."""
+    await fleet.begin("one")
+    await fleet.advance(30)
+    assert set(fleet.holders.values()) == {"one"}
+    await fleet.begin("two")
+    await fleet.advance(30)
+    assert Counter(fleet.holders.values()) == {"one": 2, "two": 2}
+    begun = len(fleet.nodes())
+    await fleet.advance(20)
+    assert {message.node for message in fleet.nodes()[begun:]} == set(fleet.usage)
+
+
+async def test_a_standby_without_a_shard_asks_nothing(fleet: Fleet) -> None:
+    """More replicas than shards: it watches and waits."""
+    settings = CollectorSettings(profile=ProfileSettings(enabled=False))
+    await fleet.begin("one", settings)
+    await fleet.advance(10)
+    await fleet.begin("two", settings)
+    await fleet.advance(30)
+    assert fleet.sources["two"].asked == []
+    assert fleet.holders == {"equipoise-collector": "one"}
+
+
+async def test_a_fleet_that_is_divided_otherwise_is_expected_once(fleet: Fleet) -> None:
+    """Else the cycles of before would wait for their nodes until the bus forgets them."""
+    one = CollectorSettings(profile=ProfileSettings(enabled=False))
+    await fleet.begin("one", one)
+    await fleet.advance(20)
+    assert fleet.cycles()["all"].expected == COUNT
+    await fleet.die("one")
+    await fleet.begin("two")
+    await fleet.advance(40)
+    cycles = fleet.cycles()
+    assert cycles["all"].expected == 0
+    assert sum(cycle.expected for cycle in cycles.values()) == COUNT
+    await fleet.die("two")
+    await fleet.begin("three", one)
+    await fleet.advance(40)
+    assert {shard: cycle.expected for shard, cycle in fleet.cycles().items() if cycle.expected} == {"all": COUNT}
+
+
+async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet) -> None:
+    """Not a smaller fleet: its nodes are still expected, and nobody knows their load."""
+    await shared(fleet)
+    at = fleet.clock.now()
+    cycles = list(fleet.cycles().values())
+    silent = max(cycles, key=lambda cycle: cycle.expected)
+    fresh = COUNT - silent.expected
+    assert doubt(cycles, fresh_here=COUNT, load=LOAD, now=at) == ""
+    assert blindness(cycles, COUNT, LOAD) == ""
+    assert doubt_of_coverage(cycles, LOAD, at) is None
+    later = at + 200
+    heard = [
+        cycle if cycle is silent else UtilizationCycle(
+            shard=cycle.shard, cycle=99, expected=cycle.expected, fresh=cycle.fresh, queried_at=later, epoch=cycle.epoch
+        )
+        for cycle in cycles
+    ]  # fmt: skip
+    stricter = LoadSettings(coverage=type(LOAD.coverage)(score=0.8))
+    assert f"of {fresh} of {COUNT} nodes" in doubt(heard, fresh_here=fresh, load=stricter, now=later)
+    assert f"of {fresh} of {COUNT} nodes" in blindness(heard, fresh, LOAD)
+    verdict = doubt_of_coverage(heard, LOAD, later)
+    assert verdict is not None
+    assert silent.shard in verdict.detail
