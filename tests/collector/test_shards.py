@@ -114,8 +114,21 @@ def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
     here.take(1, epoch=2)
     here.hear("two", 20.0)
     assert not here.too_many(1, 20.0)
-    here.hear("two", 2 + GIVE_AGAIN_SECONDS)
+    for seconds in range(30, 310, 20):
+        here.hear("two", seconds)
+        assert not here.too_many(1, 20.0)
     assert here.too_many(1, 2 + GIVE_AGAIN_SECONDS)
+
+
+def test_what_nobody_took_is_given_to_one_who_is_new() -> None:
+    """Or was away: it is not the one who could not."""
+    here = voices(2)
+    here.hear("two", 0.0)
+    assert here.too_many(1, 1.0)
+    here.drop(1)
+    here.take(1, epoch=2)
+    here.hear("two", ALIVE_SECONDS + 2)
+    assert here.too_many(1, ALIVE_SECONDS + 3)
 
 
 def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:

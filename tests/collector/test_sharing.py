@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from builders import NOW
@@ -25,6 +26,7 @@ from equipoise.contracts.messages import (
 )
 from equipoise.contracts.settings import LoadSettings
 from equipoise.descheduler.coverage import blindness
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.kube import LEASES, NODES, PODS
 from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock
@@ -44,6 +46,8 @@ class Fleet:
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     sources: dict[str, FakeSource] = field(default_factory=dict)
+    cut_off: set[str] = field(default_factory=set)
+    """Replicas that do not reach the bus, nor it them."""
 
     def __post_init__(self) -> None:
         self.bus = MemoryBus(self.clock)
@@ -60,7 +64,8 @@ class Fleet:
         source.pods = {("shop", f"db-{number}", f"node-{number}"): Usage(cpu=0.5) for number in range(COUNT)}
         collector = Collector(
             settings=settings, load=LOAD, namespace="equipoise-system", identity=identity, source=source,
-            kube=self.kube, bus=self.bus, clock=self.clock, health=FakeHealth(), metrics=CollectorRegistry(),
+            kube=self.kube, bus=Line(self, identity), clock=self.clock, health=FakeHealth(),
+            metrics=CollectorRegistry(),
         )  # fmt: skip
         await collector.attach()
         self.running[identity] = asyncio.create_task(collector.run())
@@ -76,7 +81,7 @@ class Fleet:
     async def advance(self, seconds: float) -> None:
         """Time passes; who lives says so every ten seconds, and the watches show that they live."""
         while seconds > 0:
-            for identity in self.running:
+            for identity in self.running.keys() - self.cut_off:
                 beat = Heartbeat(service="collector", id=identity, version="", ready=True, at=self.clock.now())
                 await self.bus.publish(subjects.health("collector", identity), beat)
             self.kube.bookmark()
@@ -95,6 +100,33 @@ class Fleet:
         """The last word of each shard."""
         said = self.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")
         return {cycle.shard: cycle for cycle in said}
+
+
+class Line:
+    """One replica's connection to the bus."""
+
+    def __init__(self, fleet: Fleet, identity: str) -> None:
+        self._fleet = fleet
+        self._identity = identity
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fleet.bus, name)
+
+    @property
+    def connected(self) -> bool:
+        return self._identity not in self._fleet.cut_off
+
+    async def publish_many(self, messages: Any) -> int:
+        if not self.connected:
+            raise BusError("cut off")
+        return await self._fleet.bus.publish_many(messages)
+
+    async def listen(self, subject: str, kind: Any, handler: Any) -> None:
+        async def hear(delivery: Any) -> None:
+            if self.connected:
+                await handler(delivery)
+
+        await self._fleet.bus.listen(subject, kind, hear)
 
 
 @pytest.fixture
@@ -161,6 +193,32 @@ async def test_what_a_lost_replica_held_is_taken_over_within_thirty_seconds(flee
             assert told[name].epoch > before[name].epoch
             assert told[name].windows.keys() == before[name].windows.keys()
             assert name in again
+    assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
+
+
+async def test_a_replica_that_is_cut_off_from_the_bus_lets_others_speak(fleet: Fleet) -> None:
+    """Its Leases are fine, its shards would be silent; it takes its share again when it can speak."""
+    await shared(fleet)
+    fleet.cut_off.add("two")
+    await fleet.advance(40)
+    assert set(fleet.holders.values()) == {"one"}
+    begun = len(fleet.nodes())
+    await fleet.advance(20)
+    assert {message.node for message in fleet.nodes()[begun:]} == set(fleet.usage)
+    fleet.cut_off.clear()
+    await fleet.advance(60)
+    assert Counter(fleet.holders.values()) == {"one": 2, "two": 2}
+
+
+async def test_no_bus_for_anybody_costs_nobody_the_fleet(fleet: Fleet) -> None:
+    """When it is back after a minute, every node is told of at once again."""
+    await shared(fleet)
+    fleet.cut_off |= {"one", "two"}
+    await fleet.advance(60)
+    fleet.cut_off.clear()
+    begun = len(fleet.nodes())
+    await fleet.advance(25)
+    assert {message.node for message in fleet.nodes()[begun:]} == set(fleet.usage)
     assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
 
 

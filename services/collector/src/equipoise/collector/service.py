@@ -43,6 +43,9 @@ SYNC_TIMEOUT = 10.0
 LOOK_PERIOD = 1.0
 """Seconds between looks at the bus and at the watches, and before what could not be said is said again."""
 
+MUTE_LIMIT = 10.0
+"""Seconds without the bus after which our shards go to replicas that were heard on it lately."""
+
 SLOT_MARGIN = 0.02
 """Share of a slot to wait after its end, so that its last samples have arrived."""
 
@@ -110,6 +113,10 @@ class Collector:
         self._news = asyncio.Event()
         self._past = Past()
         self._told: dict[str, NodePlacement] = {}
+        self._connected_at = clock.monotonic()
+        self._cut_off = False
+        """This replica cannot speak, and others could when it last heard: its shards would be silent for as long."""
+
         self._new: set[int] = set()
         """Shards that were taken and not told of yet."""
 
@@ -170,9 +177,16 @@ class Collector:
 
     async def _look_at_watches(self) -> None:
         while True:
+            self._look_at_line(self._clock.monotonic())
             await self._clock.sleep(LOOK_PERIOD)
             for plural, reflector in self._reflectors.items():
                 self._health.problem(f"watch {plural}", reflector.problem and f"{plural}: {reflector.problem}")
+
+    def _look_at_line(self, now: float) -> None:
+        if self._bus.connected:
+            self._connected_at, self._cut_off = now, False
+        elif now - self._connected_at >= MUTE_LIMIT and self._voices.replicas(now) > 1:
+            self._cut_off = True
 
     async def _speak(self) -> None:
         # Owners only refine a pod's workload: a cluster that does not let us read them must not keep us silent.
@@ -198,9 +212,9 @@ class Collector:
         async def worker(_: LeaseEpoch) -> None:
             self._take(shard)
             try:
-                while not self._voices.too_many(shard, self._clock.monotonic()):
+                while not self._cut_off and not self._voices.too_many(shard, self._clock.monotonic()):
                     await self._clock.sleep(LOOK_PERIOD)
-                log.info("giving a shard to others", shard=shard)
+                log.info("giving a shard to others", shard=shard, cut_off=self._cut_off)
             finally:
                 self._voices.drop(shard)
 
@@ -212,7 +226,7 @@ class Collector:
             identity=self._identity,
             worker=worker,
             health=_Unshown(),
-            patience=lambda: self._voices.patience(self._clock.monotonic()),
+            patience=lambda: math.inf if self._cut_off else self._voices.patience(self._clock.monotonic()),
         )
 
     async def _synced(self, reflector: Reflector[Any]) -> bool:

@@ -89,20 +89,23 @@ class Voices:
     # Who else is there
 
     def hear(self, identity: str, now: float) -> None:
-        """Another collector lives."""
+        """Another collector lives. One that was not there before may take what nobody took."""
+        if now - self._heard.get(identity, -math.inf) > ALIVE_SECONDS:
+            self._given.clear()
         self._heard[identity] = now
 
-    def _replicas(self, now: float) -> int:
+    def replicas(self, now: float) -> int:
+        """How many collectors there are to hold shards, this one among them."""
         self._heard = {identity: at for identity, at in self._heard.items() if now - at <= ALIVE_SECONDS}
         return len(self._heard.keys() | {self._identity})
 
     def patience(self, now: float) -> float:
         """Seconds for which we leave a free shard to others."""
-        return patience(len(self._held), self._shards, self._replicas(now))
+        return patience(len(self._held), self._shards, self.replicas(now))
 
     def too_many(self, shard: int, now: float) -> bool:
         """Should this one be given back, because others have fewer? The highest ones go first."""
-        surplus = len(self._held) - fair_share(self._shards, self._replicas(now))
+        surplus = len(self._held) - fair_share(self._shards, self.replicas(now))
         free = [held for held in sorted(self._held) if now - self._given.get(held, -math.inf) >= GIVE_AGAIN_SECONDS]
         if surplus <= 0 or shard not in free[-surplus:]:
             return False
