@@ -53,6 +53,9 @@ class Bodies:
     async def time(self) -> float:
         return NOW
 
+    async def run(self) -> None:
+        pass
+
     def cannot(self, question: Ask) -> str:
         return ""
 

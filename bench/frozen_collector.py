@@ -33,6 +33,9 @@ class FrozenSource:
     async def time(self) -> float:
         return self._clock.now()
 
+    async def run(self) -> None:
+        pass
+
     def cannot(self, question: Ask) -> str:
         return ""
 

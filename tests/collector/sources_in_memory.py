@@ -35,6 +35,10 @@ class FakeSource:
     asked: list[Ask] = field(default_factory=list)
     takes: float = 0.0
     closed: bool = False
+    runs: bool = False
+
+    async def run(self) -> None:
+        self.runs = True
 
     async def time(self) -> float:
         await self._answer()

@@ -58,7 +58,7 @@ async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
     async with connect_kube(connection, "collector", clock) as kube, MemoryBus(clock) as opened:
         collector = Collector(
             settings=settings, load=LOAD, namespace="equipoise-system", identity="one",
-            source=SOURCES["prometheus"](settings, LOAD, clock), kube=kube, bus=opened, clock=clock,
+            source=SOURCES["prometheus"](settings, LOAD, clock, kube), kube=kube, bus=opened, clock=clock,
             health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
         await collector.attach()

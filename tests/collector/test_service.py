@@ -17,10 +17,21 @@ from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts import subjects
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.objects import Condition, Node, NodeStatus, ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
+from equipoise.contracts.objects import (
+    Condition,
+    Lease,
+    LeaseSpec,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
 from equipoise.contracts.raw_allocatable import RAW_ALLOCATABLE
 from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.kube import NODES, PODS
+from equipoise.runtime.kube import LEASES, NODES, PODS
 from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock
 from equipoise.runtime.memory.kube import MemoryKube
@@ -197,6 +208,18 @@ async def test_each_window_has_its_own_period(world: World) -> None:
     assert 0 == count[86_400.0]
     moments = {(ask.length, ask.at) for ask in world.source.asked if ask.what in ("mean", "count", "newest")}
     assert sum(count.values()) == len(moments)
+
+
+async def test_a_source_runs_on_a_standby_too() -> None:
+    """One without a memory has a history when the lead is taken over."""
+    world = a_world()
+    held = LeaseSpec(holder_identity="another", lease_duration_seconds=3_600, acquire_time=at(NOW), renew_time=at(NOW))
+    metadata = ObjectMeta(name="equipoise-collector", namespace="equipoise-system")
+    world.kube.put(LEASES, Lease(metadata=metadata, spec=held))
+    async with world.bus, collecting(world, CollectorSettings(profile=NO_PROFILE)):
+        await world.advance(60)
+
+        assert (False, True, []) == (world.health.leading, world.source.runs, world.source.asked)
 
 
 async def test_a_source_that_is_down_makes_values_old_not_zero(world: World) -> None:

@@ -15,7 +15,7 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
         load=shared.load,
         namespace=shared.kubernetes.namespace,
         identity=runtime.identity,
-        source=SOURCES[settings.source](settings, shared.load, runtime.clock),
+        source=SOURCES[settings.source](settings, shared.load, runtime.clock, runtime.kube),
         kube=runtime.kube,
         bus=runtime.bus,
         clock=runtime.clock,

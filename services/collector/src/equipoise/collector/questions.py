@@ -47,3 +47,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """All labels: which series this is, across questions."""
 
     value: float
+
+    of_capacity: bool = False
+    """Is the value a share (0..1) of what its machine has, instead of cores or bytes?"""

@@ -188,6 +188,10 @@ def _amount(samples: list[Sample], ceiling: float | None) -> tuple[float | None,
     if len(samples) != 1:
         return None, ("no sample", "no value") if not samples else ("duplicate", f"{len(samples)} values")
     value = samples[0].value
+    if samples[0].of_capacity:
+        if ceiling is None:
+            return None, "value is a share of a machine whose size is not known"
+        value *= ceiling
     if not math.isfinite(value) or value < 0:
         return None, ("invalid", f"value is {value:g}")
     if ceiling is not None and value > ceiling * EXCESS:

@@ -138,6 +138,7 @@ class Collector:
             async with asyncio.TaskGroup() as tasks:
                 for reflector in self._reflectors.values():
                     tasks.create_task(reflector.run())
+                tasks.create_task(self._source.run())
                 tasks.create_task(self._look_at_watches())
                 tasks.create_task(self._speak())
         finally:

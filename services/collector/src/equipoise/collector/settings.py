@@ -120,6 +120,42 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
             raise ValueError("custom must hold nodeCpu or nodeMemory: nothing would be known of any node")
 
 
+class MetricsServerSettings(Section, frozen=True, kw_only=True):
+    """How metrics.k8s.io is asked, through the API server."""
+
+    interval: Duration = Duration(15)
+    """Between two looks; metrics-server's own --metric-resolution is as good, more often tells nothing new."""
+
+    history: Duration = Duration(3_600)
+    """How long what was seen is kept, in memory: longer windows are unknown."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval < self.history:
+            raise ValueError("interval must be longer than 0s and shorter than history")
+
+
+class LoadWatcherSettings(Section, frozen=True, kw_only=True):
+    """How load-watcher is asked."""
+
+    url: str = "http://load-watcher:2020"
+
+    interval: Duration = Duration(20)
+    """Between two looks; load-watcher itself looks once a minute."""
+
+    timeout: Annotated[float, Meta(gt=0)] = 10.0
+    """Seconds that one answer may take. A network timeout: not divided by time compression."""
+
+    body_limit: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
+    """Bytes of one answer; a larger one is dropped."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"url {self.url!r} must look like http://load-watcher:2020")
+        if self.interval <= 0:
+            raise ValueError("interval must be longer than 0s")
+
+
 class ProfileSettings(Section, frozen=True, kw_only=True):
     """How a workload's typical day is learnt: 24 slots, each the mean of its pods."""
 
@@ -141,10 +177,12 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     health: str = "0.0.0.0:8081"
     """Where /healthz, /readyz, /metrics and /version answer."""
 
-    source: Literal["prometheus"] = "prometheus"
-    """Where usage comes from."""
+    source: Literal["prometheus", "metrics-server", "load-watcher"] = "prometheus"
+    """Where usage comes from; the section of its name says how it is asked."""
 
     prometheus: PrometheusSettings = PrometheusSettings()
+    metrics_server: MetricsServerSettings = MetricsServerSettings()
+    load_watcher: LoadWatcherSettings = LoadWatcherSettings()
 
     shards: Annotated[int, Meta(ge=1, le=16)] = 1
     """Into how many parts nodes and workloads are divided; each replica tells of its share, a lost one's is taken over.

@@ -5,13 +5,20 @@ from typing import Protocol
 
 from equipoise.collector.questions import Ask, Sample
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.sources.load_watcher import LoadWatcherSource
+from equipoise.collector.sources.metrics_server import MetricsServerSource
 from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import Clock
+from equipoise.runtime.kube import Kube
 
 
 class MetricSource(Protocol):
     """Answers questions about usage. Every method raises SourceError, and nothing else, when it cannot."""
+
+    async def run(self) -> None:
+        """What is to be done between questions, on standbys too; returns at once when that is nothing."""
+        ...
 
     async def time(self) -> float:
         """What time it is on the source's clock, in Unix seconds."""
@@ -26,6 +33,14 @@ class MetricSource(Protocol):
     def close(self) -> None: ...
 
 
-SOURCES: Mapping[str, Callable[[CollectorSettings, LoadSettings, Clock], MetricSource]] = {
-    "prometheus": lambda settings, load, clock: PrometheusSource(settings.prometheus, memory=load.memory, clock=clock),
+SOURCES: Mapping[str, Callable[[CollectorSettings, LoadSettings, Clock, Kube], MetricSource]] = {
+    "prometheus": lambda settings, load, clock, _: PrometheusSource(
+        settings.prometheus, memory=load.memory, clock=clock
+    ),
+    "metrics-server": lambda settings, load, clock, kube: MetricsServerSource(
+        settings.metrics_server, memory=load.memory, kube=kube, clock=clock
+    ),
+    "load-watcher": lambda settings, load, clock, _: LoadWatcherSource(
+        settings.load_watcher, memory=load.memory, clock=clock
+    ),
 }

@@ -58,6 +58,9 @@ class PrometheusSource:
         self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="prometheus")
         self._slots = asyncio.Semaphore(settings.concurrency)
 
+    async def run(self) -> None:
+        """Prometheus remembers by itself."""
+
     async def time(self) -> float:
         """Prometheus' own time: a query without one is evaluated now."""
         return moment(await self._query("time()", None, lambda document: result(document, "scalar")))

@@ -1,0 +1,240 @@
+"""load-watcher's HTTP API, served for real."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from email.utils import formatdate
+
+import pytest
+from aiohttp import web
+from builders import NOW
+
+from equipoise.collector.questions import Ask, SourceError
+from equipoise.collector.readings import Criteria, Known, Reading
+from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.settings import LoadWatcherSettings
+from equipoise.collector.sources.load_watcher import LoadWatcherSource
+from equipoise.contracts.messages import Resources
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.settings import ConfigurationError
+
+CEILING = Resources(cpu=16.0, memory=64e9)
+KNOWN = {name: Known(since=0.0, ceiling=CEILING) for name in ("a", "b")}
+WINDOW = 900.0
+MINUTE = 60.0
+
+
+def metric(kind: str, operator: str, value: object) -> dict[str, object]:
+    return {"name": f"instance:{kind}", "type": kind, "operator": operator, "rollup": "15m", "value": value}
+
+
+def a_node(cpu: object = 25.0, memory: object = 50.0, operator: str = "AVG") -> dict[str, object]:
+    metrics = [metric("CPU", operator, cpu), metric("Memory", operator, memory), metric("Bandwidth", "AVG", 1e9)]
+    if operator == "AVG":
+        metrics.append(metric("CPU", "STD", 5.0))
+    return {"metrics": metrics, "tags": {}, "metadata": {"dataCenter": ""}}
+
+
+@dataclass
+class World:
+    """load-watcher looks once a minute; a test moves the clock from one look of it to the next of ours."""
+
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
+    nodes: dict[str, object] = field(default_factory=lambda: {"a": a_node(), "b": a_node(75.0)})
+    length: int = 900
+    end: int = int(NOW)
+    status: int = 200
+    raw: bytes | None = None
+    url: str = ""
+
+    async def answer(self, _: web.Request) -> web.Response:
+        if self.status != 200:
+            return web.Response(status=self.status, headers={"Location": "/elsewhere"})
+        window = {"duration": f"{self.length // 60}m", "start": self.end - self.length, "end": self.end}
+        document = {
+            "timestamp": self.end, "window": window, "source": "Prometheus", "data": {"NodeMetricsMap": self.nodes},
+        }  # fmt: skip
+        body = json.dumps(document).encode() if self.raw is None else self.raw
+        # Its clock is that of the test.
+        return web.Response(body=body, headers={"Date": formatdate(self.clock.now(), usegmt=True)})
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    app = web.Application()
+    app.router.add_get("/watcher", made.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[union-attr]
+    yield made
+    await runner.cleanup()
+
+
+def a_source(world: World, **settings: object) -> LoadWatcherSource:
+    told = LoadWatcherSettings(url=f"{world.url}/", **settings)  # type: ignore[arg-type]
+    return LoadWatcherSource(told, memory="workingSet", clock=world.clock)
+
+
+async def watch(world: World, source: LoadWatcherSource, minutes: int) -> None:
+    for _ in range(minutes):
+        await source.look()
+        await world.clock.advance(MINUTE)
+        world.end += int(MINUTE)
+
+
+async def read(source: LoadWatcherSource, length: float = WINDOW) -> dict[str, dict[str, Reading]]:
+    at = await source.time()
+    intervals = await find_intervals(source, WINDOW, at)
+    criteria = Criteria(at=at, length=length, coverage=0.8, life=180.0, reach=WINDOW)
+    found = await measure_nodes(source, KNOWN, criteria, intervals)
+
+    assert {} == found.failed
+    return {resource: dict(readings) for resource, readings in found.readings.items()}
+
+
+async def deviations(source: LoadWatcherSource) -> list[float]:
+    ask = Ask(subject="node", resource="cpu", what="deviation", length=WINDOW, at=await source.time())
+    return [sample.value for sample in await source.ask(ask) if sample.of_capacity]
+
+
+async def test_a_mean_is_a_share_of_what_the_machine_has(world: World) -> None:
+    """Percent become cores and bytes; the deviation that it tells is told."""
+    source = a_source(world)
+    await watch(world, source, 16)
+    readings = await read(source)
+
+    assert [4.0, 12.0] == [readings["cpu"][name].mean for name in ("a", "b")]
+    assert 32e9 == readings["memory"]["a"].mean
+    assert [pytest.approx(0.05), pytest.approx(0.05)] == await deviations(source)
+    assert NOW + 15 * MINUTE == readings["cpu"]["a"].sampled_at
+
+
+async def test_a_window_that_was_not_watched_is_unknown(world: World) -> None:
+    """How many samples are behind a mean it does not tell: a node must have been told of all through the window."""
+    source = a_source(world)
+    await watch(world, source, 4)
+
+    assert "cover" in (await read(source))["cpu"]["a"].why
+
+
+async def test_a_load_watcher_that_says_the_same_again_ages(world: World) -> None:
+    """It serves its last answer however old that is."""
+    source = a_source(world)
+    await watch(world, source, 16)
+    end = world.end
+    for _ in range(4):
+        world.end = end - int(MINUTE)
+        await watch(world, source, 1)
+    reading = (await read(source))["cpu"]["a"]
+
+    assert (None, end - MINUTE) == (reading.mean, reading.sampled_at)
+
+
+async def test_a_node_that_is_left_out_is_unknown(world: World) -> None:
+    """Its last mean is not kept."""
+    source = a_source(world)
+    await watch(world, source, 16)
+    del world.nodes["a"]
+    await watch(world, source, 1)
+    readings = await read(source)
+
+    assert (None, 12.0) == (readings["cpu"]["a"].mean, readings["cpu"]["b"].mean)
+
+
+@pytest.mark.parametrize(
+    ("node", "known"),
+    [(a_node(-1.0), {"memory"}), (a_node(120.0), {"memory"}), (a_node(25.0, 1e9), {"cpu"}), ({"metrics": None}, set())],
+)
+async def test_what_is_no_share_is_unknown(world: World, node: object, known: set[str]) -> None:
+    """Byte rates that it multiplies by a hundred, and figures that are none."""
+    source = a_source(world)
+    await watch(world, source, 16)
+    world.nodes["a"] = node
+    await watch(world, source, 1)
+    readings = await read(source)
+
+    assert known == {resource for resource in ("cpu", "memory") if readings[resource]["a"].mean is not None}
+
+
+async def test_figures_of_a_moment_are_averaged_here(world: World) -> None:
+    """Where its own source is metrics-server, the window that it names is not the window of its figures."""
+    source = a_source(world)
+    for cpu in (20.0, 30.0) * 8:
+        world.nodes = {"a": a_node(cpu, operator="Latest")}
+        await watch(world, source, 1)
+    readings = await read(source)
+
+    assert 4.0 == pytest.approx(readings["cpu"]["a"].mean, rel=0.05)
+    assert [pytest.approx(0.05, rel=0.05)] == await deviations(source)
+
+
+async def test_a_fallback_to_a_shorter_window_is_no_answer_to_the_longer_one(world: World) -> None:
+    """It answers with 10 minutes when it has no 15."""
+    source = a_source(world)
+    world.length = 600
+    await watch(world, source, 16)
+
+    assert (await read(source))["cpu"]["a"].mean is None
+    assert 4.0 == (await read(source, 600.0))["cpu"]["a"].mean
+
+
+async def test_what_it_cannot_know_is_said(world: World) -> None:
+    """Other windows, pods, quantiles: unknown, and no failure."""
+    source = a_source(world)
+    await watch(world, source, 16)
+    criteria = Criteria(at=await source.time(), length=WINDOW, coverage=0.8, life=180.0, reach=WINDOW)
+    pods = await measure_pods(source, {}, criteria, await find_intervals(source, WINDOW, criteria.at))
+
+    assert (
+        "cpu: load-watcher knows windows of 5, 10 and 15 minutes only" == (await read(source, 3_600.0))["cpu"]["a"].why
+    )
+    assert ({}, {}) == (pods.usage, pods.failed)
+    ask = Ask(subject="node", resource="cpu", what="p95", length=WINDOW, at=criteria.at)
+    assert "load-watcher does not tell the p95" == source.cannot(ask)
+
+
+@pytest.mark.parametrize(
+    ("status", "raw", "complaint"),
+    [
+        (500, None, "no metrics yet"),
+        (302, None, "answers 302"),
+        (200, b"<html>", "is this its address"),
+        (200, b'{"data": {}}', "is this its address"),
+        (200, b'{"window": {"start": 0, "end": "x"}}', "is this its address"),
+        (200, b'{"window":{"start":0,"end":1},"data":{"NodeMetricsMap":{"a":{"metrics":[{"value":"1"}]}}}}', "address"),
+        (200, b" " * 2_000, "larger than loadWatcher.bodyLimit"),
+    ],
+)
+async def test_a_bad_answer_is_a_problem_and_nothing_else(
+    world: World, status: int, raw: bytes | None, complaint: str
+) -> None:
+    """Redirects are not followed, and there is an end to what is read."""
+    source = a_source(world, body_limit=1_024)
+    world.status, world.raw, world.nodes = status, raw, {}
+    await source.look()
+
+    with pytest.raises(SourceError, match=complaint):
+        await source.time()
+
+
+async def test_a_load_watcher_that_is_away_is_a_problem(world: World) -> None:
+    """Until it answers."""
+    source = a_source(world)
+    url, world.url = world.url, "http://127.0.0.1:9"
+    away = a_source(world)
+    await away.look()
+
+    with pytest.raises(SourceError, match="does not answer"):
+        await away.time()
+    world.url = url
+    await source.look()
+    assert await source.time() == pytest.approx(NOW, abs=1.0)
+
+
+def test_another_kind_of_memory_is_refused() -> None:
+    """load-watcher knows one only."""
+    with pytest.raises(ConfigurationError, match="anonymous is not allowed"):
+        LoadWatcherSource(LoadWatcherSettings(), memory="anonymous", clock=ManualClock(NOW))

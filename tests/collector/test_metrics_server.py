@@ -1,0 +1,269 @@
+"""metrics.k8s.io, from the API server of memory and over real HTTP."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from builders import NOW
+
+from equipoise.collector.questions import Ask, SourceError
+from equipoise.collector.readings import Criteria, Known
+from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.settings import MetricsServerSettings
+from equipoise.collector.sources.metrics_server import (
+    NODE_METRICS,
+    POD_METRICS,
+    ContainerMetrics,
+    MetricsServerSource,
+    NodeMetrics,
+    PodMetrics,
+)
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import Resources
+from equipoise.contracts.objects import ObjectMeta
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import Forbidden, NotFound, connect_kube
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.settings import ConfigurationError
+
+GIB = 2.0**30
+CEILING = Resources(cpu=16.0, memory=64 * GIB)
+KNOWN = {"a": Known(since=0.0, ceiling=CEILING)}
+POD = ("shop", "web-0")
+WINDOW = 60.0
+
+
+@dataclass
+class World:
+    clock: ManualClock
+    kube: MemoryKube
+    source: MetricsServerSource
+
+    def show(self, cpu: str = "2", memory: str = "8Gi", *, age: float = 5.0) -> None:
+        at = datetime.fromtimestamp(self.clock.now() - age, UTC)
+        self.kube.put(
+            NODE_METRICS,
+            NodeMetrics(metadata=ObjectMeta(name="a"), timestamp=at, usage={"cpu": cpu, "memory": memory}),
+        )
+        containers = [
+            ContainerMetrics(name="main", usage={"cpu": "400m", "memory": "1Gi"}),
+            ContainerMetrics(name="helper", usage={"cpu": "100000000n", "memory": "1048576Ki"}),
+        ]
+        self.kube.put(
+            POD_METRICS,
+            PodMetrics(metadata=ObjectMeta(name="web-0", namespace="shop"), timestamp=at, containers=containers),
+        )
+
+    async def pass_time(self, polls: int, *cpus: str) -> None:
+        for number in range(polls):
+            self.show(cpus[number % len(cpus)] if cpus else "2")
+            await self.clock.advance(15.0)
+
+    async def read(self, length: float = WINDOW) -> tuple[object, object]:
+        at = await self.source.time()
+        intervals = await find_intervals(self.source, WINDOW, at)
+        criteria = Criteria(at=at, length=length, coverage=0.8, life=180.0, reach=300.0)
+        nodes = await measure_nodes(self.source, KNOWN, criteria, intervals, ["p95"])
+        pods = await measure_pods(self.source, {POD: Known(since=0.0, ceiling=CEILING, node="a")}, criteria, intervals)
+
+        assert {} == nodes.failed == pods.failed
+        return nodes.readings, pods.usage
+
+
+@asynccontextmanager
+async def a_world(**settings: object) -> AsyncIterator[World]:
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    source = MetricsServerSource(
+        MetricsServerSettings(**settings),  # type: ignore[arg-type]
+        memory="workingSet", kube=kube, clock=clock,
+    )  # fmt: skip
+    world = World(clock, kube, source)
+    world.show()
+    running = asyncio.create_task(source.run())
+    await clock.advance(0.0)
+    yield world
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_window_is_known_when_it_was_watched() -> None:
+    """First nothing is known of it, then the mean of what was seen, of nodes and of pods."""
+    async with a_world() as world:
+        young, _ = await world.read()
+        await world.pass_time(6, "1", "3")
+        nodes, pods = await world.read()
+
+    assert young["cpu"]["a"].mean is None  # type: ignore[index]
+    assert (pytest.approx((3 + 1 + 3) / 3), 8 * GIB) == (nodes["cpu"]["a"].mean, nodes["memory"]["a"].mean)  # type: ignore[index]
+    assert {"cpu": {POD: pytest.approx(0.5)}, "memory": {POD: 2 * GIB}} == pods
+
+
+async def test_a_sample_keeps_the_time_that_metrics_server_gave_it() -> None:
+    """A metrics-server that says the same again is stale, however often it is asked."""
+    async with a_world() as world:
+        await world.pass_time(6)
+        for _ in range(10):
+            await world.clock.advance(15.0)
+        nodes, _ = await world.read()
+
+    reading = nodes["cpu"]["a"]  # type: ignore[index]
+    assert (None, NOW + 5 * 15.0 - 5.0) == (reading.mean, reading.sampled_at)
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [("x", "8Gi"), ("", "8Gi"), ("-1", "8Gi"), ("99", "8Gi")])
+async def test_what_is_no_usage_is_unknown(cpu: str, memory: str) -> None:
+    """The memory beside it is known."""
+    async with a_world() as world:
+        await world.pass_time(6, cpu)
+        nodes, _ = await world.read()
+
+    assert nodes["cpu"]["a"].mean is None  # type: ignore[index]
+    assert 8 * GIB == nodes["memory"]["a"].mean  # type: ignore[index]
+
+
+async def test_a_pod_of_which_a_container_is_missing_is_unknown() -> None:
+    """The others' usage is not that of the pod."""
+    async with a_world() as world:
+        at = datetime.fromtimestamp(NOW + 5, UTC)
+        containers = [ContainerMetrics(usage={"cpu": "1", "memory": "1Gi"}), ContainerMetrics(usage={"cpu": "1"})]
+        metadata = ObjectMeta(name="web-0", namespace="shop")
+        world.kube.put(POD_METRICS, PodMetrics(metadata=metadata, timestamp=at, containers=containers))
+        await world.clock.advance(15.0)
+        ask = Ask(subject="pod", resource="memory", what="mean", length=15.0, at=NOW + 15)
+        [sample] = await world.source.ask(ask)
+
+    assert math.isnan(sample.value)
+
+
+async def test_windows_longer_than_its_history_are_said_to_be_unknown() -> None:
+    """They are not asked for, and no round fails for it."""
+    async with a_world(history=Duration(3_600)) as world:
+        await world.pass_time(6)
+        nodes, pods = await world.read(86_400.0)
+
+    assert "cpu: metrics-server has no memory, and collector.metricsServer.history keeps 1h only" == (
+        nodes["cpu"]["a"].why  # type: ignore[index]
+    )
+    assert {} == pods
+
+
+async def test_a_slot_before_its_history_is_said_to_be_unknown() -> None:
+    """The day of a workload cannot be filled backwards."""
+    async with a_world() as world:
+        past = Ask(subject="pod", resource="cpu", what="mean", length=3_600.0, at=NOW - 7_200.0)
+        just = Ask(subject="pod", resource="cpu", what="mean", length=3_600.0, at=NOW - 72.0)
+
+        assert "longer ago" in world.source.cannot(past)
+        assert "" == world.source.cannot(just)
+
+
+@pytest.mark.parametrize(
+    ("error", "complaint"),
+    [
+        (NotFound(404, "NotFound", "the server could not find the requested resource"), "install metrics-server"),
+        (Forbidden(403, "Forbidden", "nodes.metrics.k8s.io is forbidden"), "right to list"),
+    ],
+)
+async def test_a_refusal_says_what_to_do(error: Exception, complaint: str) -> None:
+    """And ends when metrics-server answers."""
+    async with a_world() as world:
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise error
+
+        listed, world.kube.list = world.kube.list, refuse  # type: ignore[method-assign, assignment]
+        await world.clock.advance(15.0)
+        with pytest.raises(SourceError, match=complaint):
+            await world.source.time()
+        world.kube.list = listed  # type: ignore[method-assign]
+        await world.clock.advance(15.0)
+
+        assert world.clock.now() == await world.source.time()
+
+
+def test_another_kind_of_memory_is_refused() -> None:
+    """metrics-server knows working sets only."""
+    clock = ManualClock(NOW)
+    with pytest.raises(ConfigurationError, match="anonymous is not allowed"):
+        MetricsServerSource(MetricsServerSettings(), memory="anonymous", kube=MemoryKube(clock), clock=clock)
+
+
+async def test_real_answers_are_read(tmp_path: Path) -> None:
+    """Lists as metrics-server sends them through the API server."""
+    nodes = {
+        "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": "a", "creationTimestamp": "2026-11-22T00:00:30Z", "labels": {"pool": "x"}},
+                "timestamp": "2026-11-22T00:00:20Z", "window": "20.046s",
+                "usage": {"cpu": "1500000000n", "memory": "8388608Ki"},
+            }
+        ],
+    }  # fmt: skip
+    pods = {
+        "kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": "web-0", "namespace": "shop", "creationTimestamp": "2026-11-22T00:00:30Z"},
+                "timestamp": "2026-11-22T00:00:16Z", "window": "15.2s",
+                "containers": [{"name": "main", "usage": {"cpu": "250m", "memory": "1Gi"}}],
+            }
+        ],
+    }  # fmt: skip
+    answers = {"nodes": nodes, "pods": pods}
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response(answers[request.match_info["plural"]])
+
+    app = web.Application()
+    app.router.add_get("/apis/metrics.k8s.io/v1beta1/{plural}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "here",
+            "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "me", "user": {}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        })
+    )  # fmt: skip
+    at = datetime(2026, 11, 22, 0, 0, 20, tzinfo=UTC).timestamp()
+    async with connect_kube(_Connection(str(kubeconfig)), "collector", SystemClock()) as kube:
+        # The answers are of one day in 2026: they must not be too old to be kept.
+        clock = ManualClock(at + 10)
+        kube.server_time = lambda now: now  # type: ignore[method-assign]
+        source = MetricsServerSource(MetricsServerSettings(), memory="workingSet", kube=kube, clock=clock)
+        running = asyncio.create_task(source.run())
+        await source.time()
+        told = [
+            sample.value
+            for subject in ("node", "pod")
+            for resource in ("cpu", "memory")
+            for sample in await source.ask(
+                Ask(subject=subject, resource=resource, what="mean", length=60.0, at=at + 10)  # type: ignore[arg-type]
+            )
+        ]
+        running.cancel()
+    await runner.cleanup()
+
+    assert [1.5, 8 * GIB, 0.25, GIB] == told
+
+
+@dataclass
+class _Connection:
+    kubeconfig: str
+    context: str | None = None
+    service_account: str = ""
