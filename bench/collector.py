@@ -15,7 +15,7 @@ from equipoise.collector.measuring import Measuring
 from equipoise.collector.placement import Fleet
 from equipoise.collector.questions import Ask, Sample
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources.samples import result, vector
+from equipoise.collector.sources.samples import read_document, result, vector
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.objects import (
     Condition,
@@ -64,7 +64,7 @@ class Bodies:
         body = self._bodies.get((question.subject, value))
         if body is None:
             raise KeyError(f"no body was prepared for {question.subject} {question.what}")
-        return vector(result(msgspec.json.decode(body), "vector"), question.subject, ("node",))
+        return vector(result(read_document(body), "vector"), question.subject, ("node",))
 
     def prepare(self) -> int:
         """Write the bodies; returns the bytes that one round reads."""
@@ -81,24 +81,24 @@ class Bodies:
         self._bodies.clear()
 
 
-def a_node(number: int) -> Node:
-    ready = Condition(type="Ready", status="True", last_transition_time=SINCE)
+def a_node(number: int, since: datetime = SINCE) -> Node:
+    ready = Condition(type="Ready", status="True", last_transition_time=since)
     return Node(
-        metadata=ObjectMeta(name=f"n-{number}", uid=f"node-{number}", creation_timestamp=SINCE),
+        metadata=ObjectMeta(name=f"n-{number}", uid=f"node-{number}", creation_timestamp=since),
         status=NodeStatus(allocatable=SIZES, capacity=SIZES, conditions=[ready]),
     )
 
 
-def a_pod(number: int, nodes: int) -> Pod:
+def a_pod(number: int, nodes: int, since: datetime = SINCE) -> Pod:
     owner = OwnerReference(
         api_version="apps/v1", kind="StatefulSet", name=f"web-{number % 500}", uid="u", controller=True
     )
     asked = ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"})
-    states = [Condition(type=kind, status="True", last_transition_time=SINCE) for kind in ("PodScheduled", "Ready")]
+    states = [Condition(type=kind, status="True", last_transition_time=since) for kind in ("PodScheduled", "Ready")]
     return Pod(
         metadata=ObjectMeta(name=f"web-{number}", namespace="shop", uid=f"pod-{number}", owner_references=[owner]),
         spec=PodSpec(node_name=f"n-{number % nodes}", containers=[Container(resources=asked)]),
-        status=PodStatus(phase="Running", conditions=states, start_time=SINCE),
+        status=PodStatus(phase="Running", conditions=states, start_time=since),
     )
 
 

@@ -5,6 +5,7 @@ input is a number of changes, which leave as fast as the watch takes them.
 """
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
@@ -20,17 +21,18 @@ CHUNK = 200
 class Playback:
     def __init__(self, pods: int, nodes: int) -> None:
         self._pods, self._nodes = pods, nodes
-        self._template = RECORDED.read_text().strip()
+        self._parts = re.split("(NUMBER|NODE|VERSION|OWNER)", RECORDED.read_text().strip())
         self._version = pods
         self._told: asyncio.Queue[int] = asyncio.Queue()
 
     def _event(self, kind: str, number: int, version: int) -> str:
-        pod = (
-            self._template.replace("NUMBER", f"{number:06}")
-            .replace("NODE", f"node-{number % self._nodes:05}")
-            .replace("VERSION", str(version))
-            .replace("OWNER", f"web-{number // 30:05}")
-        )
+        words = {
+            "NUMBER": f"{number:06}",
+            "NODE": f"node-{number % self._nodes:05}",
+            "VERSION": str(version),
+            "OWNER": f"web-{number // 30:05}",
+        }
+        pod = "".join([words.get(part, part) for part in self._parts])
         return f'{{"type":"{kind}","object":{pod}}}\n'
 
     async def on_watch(self, request: web.Request) -> web.StreamResponse:

@@ -35,7 +35,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between inner evaluations, for `last` and for statistics of cpu."""
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer for one series. Its value is as it came: NaN, infinite or negative are judged later."""
 
     node: str

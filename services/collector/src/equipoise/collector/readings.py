@@ -214,10 +214,12 @@ def read_pods(
     means, counts = (_by_pod(known, answers.get(what, [])) for what in ("mean", "count"))
     measured: dict[tuple[str, str], float] = {}
     for name, samples in means.items():
-        interval = intervals.of(known[name].node)
-        amount, fault = _amount(samples, getattr(known[name].ceiling, resource))
-        same = [sample for sample in counts.get(name, []) if sample.series == samples[0].series]
-        if amount is not None and not fault and not _doubt(known[name], same, interval, criteria):
+        pod = known[name]
+        amount, fault = _amount(samples, getattr(pod.ceiling, resource))
+        if amount is None or fault:
+            continue
+        same = [sample for sample in counts.get(name, ()) if sample.series == samples[0].series]
+        if not _doubt(pod, same, intervals.of(pod.node), criteria):
             measured[name] = amount
     return measured
 
@@ -227,6 +229,6 @@ def _by_pod(known: Mapping[tuple[str, str], Known], samples: Iterable[Sample]) -
     for sample in samples:
         name = (sample.namespace, sample.pod)
         # A node label that is no node's name (an address and port) tells nothing against the sample.
-        if name in known and sample.node in (known[name].node, ""):
+        if (pod := known.get(name)) is not None and (sample.node == pod.node or not sample.node):
             found.setdefault(name, []).append(sample)
     return found

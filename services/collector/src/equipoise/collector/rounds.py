@@ -25,6 +25,9 @@ SAMPLES_PER_STEP = 4
 SPACING_FACTORS = (1.0, 4.0)
 """Over how many times the shortest window two raw samples of a series are looked for."""
 
+PODS_AT_ONCE = 5_000
+"""Of more, the readings are made in a thread: of 150,000 they take a second, and nothing else would run meanwhile."""
+
 PodName = tuple[str, str]
 """Namespace and name."""
 
@@ -84,7 +87,12 @@ async def measure_pods(
     dumb = _unanswered(source, "pod", ("mean", "count"), criteria)
     resources = [resource for resource in RESOURCES if resource not in dumb]
     answers, failed = await _ask(source, "pod", resources, ["mean", "count"], criteria.length, criteria.at)
-    usage = {resource: read_pods(known, resource, found, intervals, criteria) for resource, found in answers.items()}
+    usage = {}
+    for resource, found in answers.items():
+        if len(known) <= PODS_AT_ONCE:
+            usage[resource] = read_pods(known, resource, found, intervals, criteria)
+        else:
+            usage[resource] = await asyncio.to_thread(read_pods, known, resource, found, intervals, criteria)
     return PodsRound(usage=usage, failed=failed)
 
 

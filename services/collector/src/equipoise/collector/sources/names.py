@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from equipoise.collector.questions import Sample
+from equipoise.collector.sources.samples import labels_of
 
 UNCLEAR = ""
 """Instead of a name: two nodes had the address."""
@@ -19,7 +20,7 @@ def addresses(answer: Any) -> dict[str, str]:
     """Names of nodes by address, from an instant vector of kube_node_info; UNCLEAR for an address of two nodes."""
     names: dict[str, str] = {}
     for element in answer if isinstance(answer, list) else []:
-        labels = element.get("metric") if isinstance(element, Mapping) else None
+        labels = labels_of(element) if isinstance(element, Mapping) else None
         if not isinstance(labels, Mapping):
             continue
         node, address = labels.get("node"), labels.get("internal_ip")

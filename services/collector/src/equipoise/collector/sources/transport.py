@@ -17,6 +17,7 @@ from urllib3.util.retry import Retry
 
 from equipoise.collector.questions import SourceError
 from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.sources.samples import read_document
 from equipoise.runtime.clock import Clock
 
 CONNECT_TIMEOUT = 3.05
@@ -37,7 +38,7 @@ class Answer(requests.Response):
     def json(self, **_: Any) -> Any:
         """The document, wrapped. Raises SourceError for a body that is no JSON."""
         try:
-            document = msgspec.json.decode(self.content)
+            document = read_document(self.content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise SourceError("the answer is no JSON: is this the address of a Prometheus?") from None
         return {"data": {"result": document}}

@@ -1,0 +1,169 @@
+"""A cycle of all the collector's windows for 5,000 nodes and 150,000 pods, from a real Prometheus that has two hours.
+
+The windows are due all at once, as after a start; published is nothing (`publish_5000` measures that).
+"""
+
+import argparse
+import asyncio
+import resource
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from bench.collector import a_node, a_pod
+from bench.line import progress, say
+from bench.reflector_150k import resident_mb, worst_lag
+from equipoise.collector.measuring import Measuring
+from equipoise.collector.placement import Fleet
+from equipoise.collector.pods import trimmed
+from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.contracts.duration import Duration
+from equipoise.contracts.settings import LoadSettings
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.program import collect_rarely
+from equipoise.runtime.sharing import Sharing
+from equipoise.testbed.build import build
+from equipoise.testbed.guard import Guard
+from equipoise.testbed.ports import PortBlock
+
+ROUNDS = 3
+
+
+def together(spans: list[tuple[float, float]]) -> float:
+    """Seconds covered by at least one of these spans."""
+    total, end = 0.0, 0.0
+    for begun, ended in sorted(spans):
+        total += max(0.0, ended - max(begun, end))
+        end = max(end, ended)
+    return total
+
+
+def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> Fleet:
+    since = datetime.fromtimestamp(now - 90_000, UTC)
+    fleet = Fleet(
+        windows=[window.length for window in load.windows], start_limit=load.start_limit, memory=90_000.0,
+        owner_of=lambda _: None, selector={},
+    )  # fmt: skip
+    sharing = Sharing()
+    for number in range(nodes):
+        fleet.on_node(None, a_node(number, since))
+    for number in range(nodes * pods):
+        fleet.on_pod(None, sharing.shared(trimmed(a_pod(number, nodes, since))), now)
+    fleet.news.clear()
+    return fleet
+
+
+async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.Process) -> None:
+    load, clock = LoadSettings(), SystemClock()
+    settings = CollectorSettings(prometheus=PrometheusSettings(url=url), scrape_interval=Duration(spacing))
+    empty = resident_mb("VmRSS")
+    fleet = a_fleet(nodes, pods, clock.now(), load)
+    progress(f"fleet: {resident_mb('VmRSS') - empty:.0f} MB")
+    filling = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.remote_write", url, str(nodes), str(pods), str(spacing),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await filling.communicate()
+    assert filling.returncode == 0
+    progress(f"newest sample {clock.now() - float(out):.0f} s ago; Prometheus {server.memory_info().rss / 1e6:.0f} MB")
+    source = PrometheusSource(settings.prometheus, memory=load.memory, clock=clock)
+    answered: list[tuple[float, float, int]] = []
+
+    def on_answer(response: Any, *_: object, **__: object) -> None:
+        now = time.monotonic()
+        answered.append((now - response.elapsed.total_seconds(), now, 0))
+
+    source._client._session.hooks["response"].append(on_answer)
+    lag = [0.0]
+    watching = asyncio.create_task(worst_lag(lag))
+    found = []
+    for number in range(ROUNDS):
+        measuring = Measuring(settings=settings, load=load, source=source, fleet=fleet, clock=clock)
+        answered.clear()
+        lag[0] = 0.0
+        spent, server_spent = time.process_time(), sum(server.cpu_times()[:2])
+        begun = time.monotonic()
+        whole = await asyncio.gather(*(measuring.round(window) for window in load.windows))
+        taken = time.monotonic() - begun
+        messages = measuring.node_messages(epoch=1, sequence=1)
+        workloads = measuring.workload_messages(epoch=1, sequence=1)
+        size = sum(len(msgspec.json.encode(message)) for message in (*messages, *workloads))
+        ended = time.monotonic()
+        await asyncio.sleep(0.05)
+        waited = together([(begin, end) for begin, end, _ in answered])
+        found.append({
+            "cycle": ended - begun, "without_prometheus": ended - begun - waited,
+            "making_messages": ended - begun - taken, "cpu": time.process_time() - spent,
+            "prometheus_cpu": sum(server.cpu_times()[:2]) - server_spent, "held": lag[0],
+        })  # fmt: skip
+        known = sum(bool(message.pods) for message in messages)
+        progress(
+            f"cycle {number + 1}: whole {list(whole)}, {len(messages)} nodes ({known} with pods), "
+            f"{len(workloads)} workloads, {size / 2**20:.0f} MiB, {len(answered)} answers; "
+            + ", ".join(f"{key} {value:.2f}" for key, value in found[-1].items())
+            + f"; {measuring.problem}"
+        )
+        assert len(messages) == nodes, "a node is not known"
+        assert known == nodes, "a node's pods are not known"
+    watching.cancel()
+    source.close()
+    best = min(found, key=lambda each: each["cycle"])
+    say("collect_5000", best["cycle"], "s for a cycle of all windows", target=("<=", 20.0),
+        without_prometheus_seconds=round(best["without_prometheus"], 2),
+        prometheus_cpu_seconds=round(best["prometheus_cpu"], 1))  # fmt: skip
+    say("collect_cpu", min(each["cpu"] for each in found), "s of the collector's processor", target=("<=", 5.0))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    say("collect_memory", peak, "MB resident at most", target=("<=", 700.0))
+    say("collect_held", min(each["held"] for each in found), "s that the event loop was held", target=("<=", 0.1),
+        worst=round(max(each["held"] for each in found), 3))  # fmt: skip
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--nodes", type=int, default=5_000)
+    arguments.add_argument("--pods", type=int, default=30, help="per node")
+    arguments.add_argument("--spacing", type=int, default=60, help="seconds between samples")
+    asked = arguments.parse_args()
+    collect_rarely()
+    ports = PortBlock()
+    port = ports.take()
+    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name, Guard() as guard:
+        folder = Path(name)
+        (folder / "prometheus.yaml").write_text("{}")
+        pid = guard.start(
+            [
+                build().prometheus,
+                f"--config.file={folder / 'prometheus.yaml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--web.enable-remote-write-receiver",
+                "--log.level=warn",
+            ],
+            log=folder / "prometheus.log",
+        )
+        url = f"http://127.0.0.1:{port}"
+        await_ready(url)
+        asyncio.run(measure(asked.nodes, asked.pods, asked.spacing, url, psutil.Process(pid)))
+
+
+def await_ready(url: str) -> None:
+    import urllib.request
+
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"{url}/-/ready", timeout=1).close()  # noqa: S310  our own
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise TimeoutError("Prometheus does not become ready")
+
+
+if __name__ == "__main__":
+    main()

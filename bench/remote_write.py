@@ -1,0 +1,106 @@
+"""Fills a real Prometheus with the kubelet metrics of a fleet: two hours of them, pushed by remote write, up to now.
+
+`python -m bench.remote_write URL NODES PODS SPACING`: so many pods per node, a sample every SPACING seconds. The last
+line on standard output is the time (Unix seconds) of the newest sample.
+"""
+
+import struct
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+
+HISTORY = 7_200
+SLICE = 2_400
+"""Seconds of one pass over all series: Prometheus takes nothing that is an hour older than what it has."""
+
+RATES = 50
+"""Different usages: everybody with the same one has the same bytes."""
+
+SERIES_PER_REQUEST = 2_000
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of bytes, as protobuf writes it."""
+    return bytes((number << 3 | 2,)) + varint(len(content)) + content
+
+
+def labels(**pairs: str) -> bytes:
+    ordered = sorted({"job": "kubelet", "metrics_path": "/metrics/resource", **pairs}.items())
+    return b"".join(field(1, field(1, name.encode()) + field(2, value.encode())) for name, value in ordered)
+
+
+def name(metric: str) -> dict[str, str]:
+    return {"__name__": metric}
+
+
+def series(nodes: int, pods: int) -> Iterator[tuple[bytes, str, int]]:
+    """Labels, what it measures and which of the usages it has."""
+    for number in range(nodes):
+        node = f"n-{number}"
+        yield labels(node=node, **name("node_cpu_usage_seconds_total")), "node cpu", number % RATES
+        yield labels(node=node, **name("node_memory_working_set_bytes")), "node memory", number % RATES
+    for number in range(nodes * pods):
+        pod = {"node": f"n-{number % nodes}", "namespace": "shop", "pod": f"web-{number}"}
+        yield labels(**pod, **name("pod_cpu_usage_seconds_total")), "pod cpu", number % RATES
+        yield labels(**pod, **name("pod_memory_working_set_bytes")), "pod memory", number % RATES
+
+
+def samples(what: str, usage: int, times: Sequence[int]) -> bytes:
+    """Of a counter of cpu seconds, or of constant bytes, at these times (Unix seconds)."""
+    cores = (8 if what.startswith("node") else 0.2) * (1 + usage / RATES)
+    found = []
+    for at in times:
+        value = cores * (at - 1_700_000_000) if what.endswith("cpu") else 2.0**30 * (1 + usage)
+        found.append(field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + varint(at * 1_000)))
+    return b"".join(found)
+
+
+def uncompressed(body: bytes) -> bytes:
+    """Snappy's block format, with everything in it as it is."""
+    return varint(len(body)) + b"\xfc" + struct.pack("<I", len(body) - 1) + body
+
+
+def push(url: str, body: bytes) -> None:
+    headers = {
+        "Content-Type": "application/x-protobuf",
+        "Content-Encoding": "snappy",
+        "X-Prometheus-Remote-Write-Version": "0.1.0",
+    }
+    request = urllib.request.Request(f"{url}/api/v1/write", uncompressed(body), headers)  # noqa: S310  our own URL
+    urllib.request.urlopen(request, timeout=120).close()  # noqa: S310
+
+
+def fill(url: str, every: Sequence[tuple[bytes, str, int]], times: Sequence[int]) -> None:
+    measured = {
+        (what, usage): samples(what, usage, times)
+        for what in ("node cpu", "node memory", "pod cpu", "pod memory")
+        for usage in range(RATES)
+    }
+    for begin in range(0, len(every), SERIES_PER_REQUEST):
+        part = every[begin : begin + SERIES_PER_REQUEST]
+        push(url, b"".join(field(1, named + measured[what, usage]) for named, what, usage in part))
+
+
+def main(url: str, nodes: int, pods: int, spacing: int) -> None:
+    every = list(series(nodes, pods))
+    at = int(time.time()) - HISTORY  # noqa: TID251  a program of its own
+    while (now := int(time.time())) - at >= spacing:  # noqa: TID251
+        times = list(range(at, min(at + SLICE, now), spacing))
+        fill(url, every, times)
+        print(f"up to {now - times[-1]} s ago", file=sys.stderr, flush=True)
+        at = times[-1] + spacing
+    print(at - spacing, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:5]))
