@@ -90,7 +90,8 @@ class World:
     async def cycle(self) -> UtilizationCycle:
         """Measure the shortest window, and tell of it."""
         await self.measuring.round(LOAD.shortest)
-        return self.measuring.cycle(1)
+        self.measuring.unknown.clear()
+        return self.measuring.cycle(self.fleet.nodes, shard="all", number=1)
 
     async def until(self, wanted: Callable[[UtilizationCycle], bool]) -> UtilizationCycle:
         async with asyncio.timeout(20):

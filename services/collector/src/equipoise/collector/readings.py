@@ -24,7 +24,7 @@ EXCESS = 1.05
 
 Reason = Literal[
     "no sample", "duplicate", "future", "stale", "gap", "young", "namesake", "invalid", "excess", "frozen", "zeros",
-    "no interval", "not answered", "not measured",
+    "no interval", "not answered", "not measured", "no capacity",
 ]  # fmt: skip
 """Kinds of reasons why a usage is unknown: what metrics count, and what there is to do for each."""
 
@@ -190,7 +190,7 @@ def _amount(samples: list[Sample], ceiling: float | None) -> tuple[float | None,
     value = samples[0].value
     if samples[0].of_capacity:
         if ceiling is None:
-            return None, "value is a share of a machine whose size is not known"
+            return None, ("no capacity", "value is a share of a machine whose size is not known")
         value *= ceiling
     if not math.isfinite(value) or value < 0:
         return None, ("invalid", f"value is {value:g}")

@@ -33,6 +33,7 @@ TO_DO: Mapping[Reason, str] = {
     "frozen": "its exporter repeats an old page: restart the exporter, or the kubelet",
     "zeros": "too many nodes read exactly 0, which none of them can be: look at one exporter's page",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
+    "no capacity": "the kubelet of this node tells no capacity: look at its status in `kubectl get node -o yaml`",
     "not measured": "choose a profile that measures it, or give the query (collector.prometheus.custom)",
     "not answered": "Prometheus did not answer that question: see above",
 }

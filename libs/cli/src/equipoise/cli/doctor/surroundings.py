@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -44,7 +45,9 @@ class Surroundings:
     def open_source(self, settings: CollectorSettings | None = None, load: LoadSettings | None = None) -> MetricSource:
         """Where usage is measured, as configured or as told. Raises ConfigurationError, KubeError."""
         settings, load = settings or self.configured.collector, load or self.configured.shared.load
-        return SOURCES[settings.source](settings, load, self.clock)
+        # Only one source asks the API server: without one the others can be looked at all the same.
+        kube: Any = self.api() if settings.source == "metrics-server" else self.kube
+        return SOURCES[settings.source](settings, load, self.clock, kube)
 
     def api(self) -> Kube:
         """Raises KubeError."""
