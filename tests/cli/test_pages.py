@@ -11,7 +11,9 @@ import pytest
 from equipoise.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/operations.md", "docs/extending.md", "docs/lab.md", "docs/benchmarks.md")
+PAGES = (
+    "README.md", "docs/operations.md", "docs/extending.md", "docs/lab.md", "docs/benchmarks.md", "docs/metrics.md"
+)  # fmt: skip
 
 
 def commands() -> Iterator[tuple[str, str]]:

@@ -104,7 +104,16 @@ def test_no_spacing_without_two_samples(values: Any) -> None:
     assert [] == spacings([{"metric": {"node": "a"}, "values": values}], "node", LABELS)
 
 
-@pytest.mark.parametrize("answer", [[1.0, "x"], [1.0], "12", None, {}, [1.0, "-5"], [1.0, "NaN"]])
+@pytest.mark.parametrize("answer", [[0, "12.5"], [{"metric": {}, "value": [0, "12.5"]}]])
+def test_the_time_is_told_in_two_ways(answer: Any) -> None:
+    """Prometheus answers with a scalar, VictoriaMetrics with a vector of one."""
+    assert 12.5 == moment(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [[1.0, "x"], [1.0], "12", None, {}, [1.0, "-5"], [1.0, "NaN"], [{}], [{"value": 1}], [{"value": [0, "1"]}] * 2],
+)
 def test_a_time_that_is_none(answer: Any) -> None:
     """The source's clock cannot be read from garbage."""
     with pytest.raises(SourceError):

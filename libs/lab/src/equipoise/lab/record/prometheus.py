@@ -44,7 +44,8 @@ class Prometheus:
 
     async def time(self) -> float:
         """Prometheus' own time, in Unix seconds. Asked once: who gave a wrong address wants to know it soon."""
-        return await self._ask("query", {"query": "time()"}, lambda document: moment(result(document, "scalar")), ())
+        kinds = ("scalar", "vector")
+        return await self._ask("query", {"query": "time()"}, lambda document: moment(result(document, *kinds)), ())
 
     async def vector(self, text: str, at: float) -> list[Series]:
         """What there is at an instant; the values are left out, as nobody here asks for them."""

@@ -63,7 +63,7 @@ class PrometheusSource:
 
     async def time(self) -> float:
         """Prometheus' own time: a query without one is evaluated now."""
-        return moment(await self._query("time()", None, lambda document: result(document, "scalar")))
+        return moment(await self._query("time()", None, lambda document: result(document, "scalar", "vector")))
 
     def cannot(self, question: Ask) -> str:
         if self._text(question) is not None:

@@ -54,8 +54,8 @@ def read_document(body: bytes) -> Any:
         return msgspec.json.decode(body)  # no vector of elements: whoever asked judges what it is
 
 
-def result(document: Any, kind: str) -> Any:
-    """The result of an answer, if it is whole and of this resultType; else SourceError."""
+def result(document: Any, *kinds: str) -> Any:
+    """The result of an answer, if it is whole and of one of these resultTypes; else SourceError."""
     if not isinstance(document, Mapping):
         raise SourceError("the answer is no JSON object: is this the address of a Prometheus?")
     if document.get("status") != "success":
@@ -65,8 +65,8 @@ def result(document: Any, kind: str) -> Any:
             raise SourceError(f"the answer may be partial ({key}: {_short(document[key])})")
     data = document.get("data")
     found = data.get("resultType") if isinstance(data, Mapping) else None
-    if not isinstance(data, Mapping) or found != kind:
-        raise SourceError(f"the answer holds a {_short(found)} where a {kind} was asked for")
+    if not isinstance(data, Mapping) or found not in kinds:
+        raise SourceError(f"the answer holds a {_short(found)} where a {kinds[0]} was asked for")
     return data.get("result")
 
 
@@ -80,7 +80,12 @@ def number(value: Any) -> float:
 
 
 def moment(answer: Any) -> float:
-    """The time that `time()` gave; SourceError when it is no time."""
+    """The time that `time()` gave; SourceError when it is no time.
+
+    VictoriaMetrics answers with a vector of one element without labels where Prometheus answers with a scalar.
+    """
+    if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], Mapping):
+        answer = answer[0].get("value")
     value = number(answer[1]) if isinstance(answer, list) and len(answer) == 2 else math.nan
     if not math.isfinite(value) or value <= 0:
         raise SourceError("the answer to time() is no time: is this the address of a Prometheus?")
