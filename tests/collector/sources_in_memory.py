@@ -19,6 +19,7 @@ class Usage:
     memory: float = 8 * GIB
     age: float = 5.0
     coverage: float = 1.0
+    interval: float = INTERVAL
 
 
 @dataclass
@@ -78,10 +79,10 @@ def told(question: Ask, usage: Usage) -> bool:
 def a_sample(question: Ask, usage: Usage, node: str, namespace: str = "", pod: str = "") -> Sample:
     values = {
         "mean": usage.cpu if question.resource == "cpu" else usage.memory,
-        "count": usage.coverage * question.length / INTERVAL,
+        "count": usage.coverage * question.length / usage.interval,
         "newest": question.at - usage.age,
         "last": question.at - usage.age,
-        "spacing": INTERVAL,
+        "spacing": usage.interval,
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
     return Sample(

@@ -193,6 +193,26 @@ async def test_a_workload_is_the_mean_of_its_pods(world: World) -> None:
     assert {"5m", "15m", "1h"} == workload.windows.keys()
 
 
+async def test_pods_may_be_sampled_less_often_than_nodes() -> None:
+    """Kubelets and node-exporter are scraped at their own pace: each is judged by its own."""
+    world = a_world()
+    world.source.pods = {name: Usage(cpu=0.5, memory=GIB, interval=60.0) for name in world.source.pods}
+    async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await world.advance(1)
+
+        assert {"uid-db-0"} == world.nodes()["a"].pods.keys()
+
+
+async def test_pods_go_by_the_nodes_pace_where_theirs_is_not_told() -> None:
+    """A source that cannot say it for pods is no source that cannot measure."""
+    world = a_world()
+    world.source.fails = lambda ask: (ask.subject, ask.what) == ("pod", "spacing")
+    async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await world.advance(1)
+
+        assert {"uid-db-0"} == world.nodes()["a"].pods.keys()
+
+
 async def test_each_window_has_its_own_period(world: World) -> None:
     """The shortest is asked for every 15 s, the longest every half hour; no two questions of a round differ in time."""
     world.source.asked.clear()
