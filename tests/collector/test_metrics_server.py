@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from builders import NOW
+from collector.test_service import FakeHealth, a_node, a_pod
+from prometheus_client import CollectorRegistry
 
 from equipoise.collector.questions import Ask, SourceError
 from equipoise.collector.readings import Criteria, Known
 from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
-from equipoise.collector.settings import MetricsServerSettings
+from equipoise.collector.service import Collector
+from equipoise.collector.settings import CollectorSettings, MetricsServerSettings, ProfileSettings
+from equipoise.collector.sources import SOURCES
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,
     POD_METRICS,
@@ -26,10 +30,12 @@ from equipoise.collector.sources.metrics_server import (
     PodMetrics,
 )
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle
 from equipoise.contracts.objects import ObjectMeta
+from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import Forbidden, NotFound, connect_kube
+from equipoise.runtime.kube import NODES, PODS, Forbidden, NotFound, connect_kube
+from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock
 from equipoise.runtime.memory.kube import MemoryKube
 from equipoise.runtime.settings import ConfigurationError
@@ -188,6 +194,38 @@ async def test_a_refusal_says_what_to_do(error: Exception, complaint: str) -> No
         await world.clock.advance(15.0)
 
         assert world.clock.now() == await world.source.time()
+
+
+async def test_the_collector_tells_what_can_be_known() -> None:
+    """From the table of sources to the bus: the short window is known, the day is not, and the node is fresh."""
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    world = World(clock, kube, None)  # type: ignore[arg-type]
+    kube.put(NODES, a_node("a"))
+    kube.put(PODS, a_pod("web-0", "a"))
+    settings = CollectorSettings(source="metrics-server", leader_election=False, profile=ProfileSettings(enabled=False))
+    bus = MemoryBus(clock)
+    collector = Collector(
+        settings=settings, load=LoadSettings(), namespace="equipoise-system", identity="one",
+        source=SOURCES["metrics-server"](settings, LoadSettings(), clock, kube),
+        kube=kube, bus=bus, clock=clock, health=FakeHealth(), metrics=CollectorRegistry(),
+    )  # fmt: skip
+    async with bus:
+        await collector.attach()
+        running = asyncio.create_task(collector.run())
+        for _ in range(24):
+            world.show()
+            await clock.advance(15.0)
+            kube.bookmark()
+        await bus.settled()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    told = bus.said(NodeUtilization, "equipoise.utilization.node.*")[-1]
+    cycle = bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+
+    assert {"5m": Resources(cpu=2.0, memory=8 * GIB)} == {name: used.mean for name, used in told.windows.items()}
+    assert {"uid-web-0": Resources(cpu=0.5, memory=2 * GIB)} == told.pods
+    assert (1, 1, "") == (cycle.expected, cycle.fresh, cycle.problem)
 
 
 def test_another_kind_of_memory_is_refused() -> None:
