@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
 
+import msgspec
 import pytest
 from aiohttp import web
 from builders import NOW
@@ -232,6 +233,13 @@ async def test_a_load_watcher_that_is_away_is_a_problem(world: World) -> None:
     world.url = url
     await source.look()
     assert await source.time() == pytest.approx(NOW, abs=1.0)
+
+
+@pytest.mark.parametrize("url", ["load-watcher:2020", "ftp://x", "http://me:secret@load-watcher:2020"])
+def test_an_address_is_looked_at_when_it_is_read(url: str) -> None:
+    """And a password is not shown in what is said of it later."""
+    with pytest.raises(msgspec.ValidationError, match="url"):
+        msgspec.convert({"url": url}, LoadWatcherSettings)
 
 
 def test_another_kind_of_memory_is_refused() -> None:

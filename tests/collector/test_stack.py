@@ -212,6 +212,25 @@ async def test_an_address_of_two_nodes_names_neither(source: Open, profile: str)
     assert (None, "cpu: no sample") == (reading.mean, reading.why)
 
 
+async def test_addresses_are_asked_for_once_for_each_moment(source: Open) -> None:
+    """However many questions there are about it; and each moment has its own."""
+    opened = source("kube-prometheus")
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    now = await opened.time()
+    asked: list[str] = []
+    query = opened._query
+
+    async def counting(text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
+        asked.append(text)
+        return await query(text, at, read)
+
+    opened._query = counting  # type: ignore[method-assign]
+    for at in (now, now - 1, now, now - 1):
+        await asyncio.gather(*(ask(opened, what, at=at) for what in ("mean", "count")))
+
+    assert 2 == len([text for text in asked if "kube_node_info" in text])
+
+
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 async def test_a_node_that_is_scraped_twice_is_unknown(source: Open, profile: str) -> None:
     """It is not counted twice: what is added up is added up within one target."""

@@ -152,6 +152,8 @@ class LoadWatcherSettings(Section, frozen=True, kw_only=True):
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"url {self.url!r} must look like http://load-watcher:2020")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("url must hold no user and password: load-watcher asks for none")
         if self.interval <= 0:
             raise ValueError("interval must be longer than 0s")
 

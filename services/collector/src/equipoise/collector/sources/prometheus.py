@@ -26,6 +26,9 @@ _ATTEMPTS = 3
 NAMES_LENGTH = 300.0
 """Seconds back within which a node's address was told: kube-state-metrics may restart in between."""
 
+NAMES_KEPT = 8
+"""Moments whose addresses are remembered."""
+
 
 class PrometheusSource:
     """A MetricSource. Raises ConfigurationError at once when the profile cannot measure the wanted kind of memory."""
@@ -40,8 +43,7 @@ class PrometheusSource:
                 f"its metrics know {known} only"
             )
         self._usage = {"cpu": self._profile.cpu, "memory": self._profile.memory[memory]}
-        self._names_at: float | None = None
-        self._names: dict[str, str] = {}
+        self._names: dict[float, dict[str, str]] = {}
         self._names_lock = asyncio.Lock()
         # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
         self._client: Any = PrometheusConnect(
@@ -75,14 +77,17 @@ class PrometheusSource:
         text = self._text(question)
         if text is None:
             raise SourceError(self.cannot(question))
+        names = await self._node_names(question.at)
         parse, kind = (spacings, "matrix") if question.what == "spacing" else (vector, "vector")
 
+        # In the thread, as all of it is: 150,000 samples would hold everything else up.
         def read(document: Any) -> list[Sample]:
-            return parse(result(document, kind), question.subject, self._settings.node_labels)
+            samples = parse(result(document, kind), question.subject, self._settings.node_labels)
+            samples = of_nodes(samples, names) if names else samples
+            return by_name(samples) if self._profile.names_only else samples
 
-        names = await self._node_names(question.at)
-        answer = of_nodes(await self._query(text, question.at, read), names)
-        return by_name(answer) if self._profile.names_only else answer
+        answer: list[Sample] = await self._query(text, question.at, read)
+        return answer
 
     def _text(self, question: Ask) -> str | None:
         usage = self._usage[question.resource].get(question.subject)
@@ -93,12 +98,14 @@ class PrometheusSource:
         if not self._profile.node_info:
             return {}
         async with self._names_lock:
-            if self._names_at != at:
+            if at not in self._names:
                 info = selector(self._profile.node_info, self._settings.matchers)
                 text = f"max by (node, internal_ip) (last_over_time({info}[{milliseconds(NAMES_LENGTH)}]))"
-                self._names = await self._query(text, at, lambda document: addresses(result(document, "vector")))
-                self._names_at = at
-            return self._names
+                told = await self._query(text, at, lambda document: addresses(result(document, "vector")))
+                # Rounds of several windows are under way at once, each with a moment of its own.
+                kept = list(self._names.items())[1 - NAMES_KEPT :]
+                self._names = {**dict(kept), at: told}
+            return self._names[at]
 
     def close(self) -> None:
         """Queries under way end by themselves, within their timeout."""
