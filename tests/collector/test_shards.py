@@ -1,5 +1,6 @@
 """Who tells of which node, and which replica holds which shard."""
 
+import inspect
 from collections import Counter
 
 import msgspec
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.settings import WHOLE, CollectorSettings
-from equipoise.collector.shards import dissolved, fair_share, lease_name, patience, shard_name, shard_of
+from equipoise.collector.shards import PATIENCE, dissolved, fair_share, lease_name, patience, shard_name, shard_of
 from equipoise.collector.voices import ALIVE_SECONDS, GIVE_AGAIN_SECONDS, Voices
+from equipoise.runtime.lease import JITTER, lead
 
 SHARDS = st.integers(1, 16)
 NODES = [f"node-{number}" for number in range(5_000)]
@@ -75,6 +77,14 @@ def test_who_has_its_share_leaves_a_free_one_to_others_first(
 ) -> None:
     """Not for long: somebody has to take it."""
     assert patience(held, shards, replicas) == seconds
+
+
+def test_patience_outlasts_a_look_at_the_lease_and_leaves_time_to_take_over() -> None:
+    """The last renewal is seen a look late, runs out, is left to others, and is taken at the next look: 30 s in all."""
+    timing = {name: parameter.default for name, parameter in inspect.signature(lead).parameters.items()}
+    look = timing["retry_period"] * (1 + JITTER)
+    assert look < PATIENCE
+    assert look + timing["lease_duration"] + PATIENCE + look <= 30
 
 
 @given(SHARDS, st.integers(1, 20))

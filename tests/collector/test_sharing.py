@@ -263,6 +263,21 @@ async def test_a_standby_without_a_shard_asks_nothing(fleet: Fleet) -> None:
     assert fleet.holders == {"equipoise-collector": "one"}
 
 
+async def test_who_takes_over_says_nothing_before_it_has_measured(fleet: Fleet) -> None:
+    """However slow the source: a cycle without values would be taken for a fleet that nobody sees."""
+    settings = CollectorSettings(profile=ProfileSettings(enabled=False))
+    await fleet.begin("one", settings)
+    await fleet.begin("two", settings)
+    await fleet.advance(30)
+    fleet.sources["two"].takes = 3.0
+    await fleet.die("one")
+    begun = len(fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*"))
+    await fleet.advance(60)
+    cycles = fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[begun:]
+    assert cycles
+    assert {cycle.fresh for cycle in cycles} == {COUNT}
+
+
 async def test_a_fleet_that_is_divided_otherwise_is_expected_once(fleet: Fleet) -> None:
     """Else the cycles of before would wait for their nodes until the bus forgets them."""
     one = CollectorSettings(profile=ProfileSettings(enabled=False))
