@@ -18,12 +18,13 @@ from bench import fleets
 from bench.line import progress, say
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings, DeadBand
-from equipoise.contracts import subjects
+from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import Clock, SystemClock
 from equipoise.runtime.health import Health
+from equipoise.runtime.kube import NODES as NODE_OBJECTS
 from equipoise.runtime.kube import Kube, connect_kube
 from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock
@@ -50,18 +51,17 @@ OFF = DeadBand(change=0, least_interval=Duration(PERIOD), period=Duration(PERIOD
 
 
 class CountingKube:
-    """The API server's writes counted and, where only their number matters, not made."""
+    """An API server whose writes of annotations are counted."""
 
-    def __init__(self, kube: Kube, *, write: bool) -> None:
-        self._kube, self._write = kube, write
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
         self.writes = 0
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._kube, name)
 
     async def annotate(self, *arguments: object, **options: object) -> None:
-        if self._write:
-            await self._kube.annotate(*arguments, **options)  # type: ignore[arg-type]  # handed through as they came
+        await self._kube.annotate(*arguments, **options)  # type: ignore[arg-type]  # handed through as they came
         self.writes += 1
 
 
@@ -75,9 +75,9 @@ def utilization(name: str, uid: str, now: float, cpu: float, sequence: int) -> N
 
 @asynccontextmanager
 async def annotating(
-    kube: Kube, clock: Clock, settings: AnnotatorSettings, *, write: bool
+    kube: Kube, clock: Clock, settings: AnnotatorSettings
 ) -> AsyncIterator[tuple[MemoryBus, CountingKube]]:
-    counting = CountingKube(kube, write=write)
+    counting = CountingKube(kube)
     bus, metrics = MemoryBus(clock), CollectorRegistry()
     annotator = Annotator(
         settings=settings, load=LoadSettings(), namespace="default", identity="bench", bus=bus, kube=counting,  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
     """Every node has its first value to be written, and nothing but the API server holds the annotator back."""
     settings = AnnotatorSettings(writes_per_second=1_000.0)
     clock = SystemClock()
-    async with annotating(kube, clock, settings, write=True) as (bus, counting):
+    async with annotating(kube, clock, settings) as (bus, counting):
         await asyncio.sleep(1.0)  # it takes its seat
         begun, spent = time.monotonic(), time.process_time()
         now = clock.now()
@@ -114,13 +114,16 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
 
 
 async def writes_per_minute(nodes: int, settings: AnnotatorSettings, wander: float, rounds: int) -> float:
-    """Writes in each minute of so many rounds, the first values apart; nobody carries them out.
+    """Writes in each minute of so many rounds, the first values apart, on an API server in memory.
 
     `wander`: standard deviation (points) from round to round.
     """
     chance, clock = random.Random(1), ManualClock(SystemClock().now())
     loads = {fleets.node_name(number): chance.uniform(0.1, 0.7) for number in range(nodes)}
-    async with annotating(MemoryKube(clock), clock, settings, write=False) as (bus, counting):
+    kube = MemoryKube(clock)
+    for name in loads:
+        kube.put(NODE_OBJECTS, objects.Node(metadata=objects.ObjectMeta(name=name, uid=name)))
+    async with annotating(kube, clock, settings) as (bus, counting):
         await clock.advance(1)
         first = 0
         for number in range(1, FIRST_ROUNDS + rounds + 1):

@@ -33,7 +33,7 @@ from equipoise.testbed.build import build
 from equipoise.testbed.guard import Guard
 from equipoise.testbed.ports import PortBlock
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def together(spans: list[tuple[float, float]]) -> float:
@@ -60,19 +60,24 @@ def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> Fleet:
     return fleet
 
 
+async def fill(url: str, nodes: int, pods: int, spacing: int, last: int = 0) -> int:
+    """The time of the newest sample afterwards."""
+    words = [url, *map(str, (nodes, pods, spacing, last))]
+    command = [sys.executable, "-m", "bench.remote_write", *words]
+    filling = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await filling.communicate()
+    assert filling.returncode == 0
+    return int(out)
+
+
 async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.Process) -> None:
     load, clock = LoadSettings(), SystemClock()
     settings = CollectorSettings(prometheus=PrometheusSettings(url=url), scrape_interval=Duration(spacing))
     empty = resident_mb("VmRSS")
     fleet = a_fleet(nodes, pods, clock.now(), load)
     progress(f"fleet: {resident_mb('VmRSS') - empty:.0f} MB")
-    filling = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.remote_write", url, str(nodes), str(pods), str(spacing),
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, _ = await filling.communicate()
-    assert filling.returncode == 0
-    progress(f"newest sample {clock.now() - float(out):.0f} s ago; Prometheus {server.memory_info().rss / 1e6:.0f} MB")
+    newest = await fill(url, nodes, pods, spacing)
+    progress(f"newest sample {clock.now() - newest:.0f} s ago; Prometheus {server.memory_info().rss / 1e6:.0f} MB")
     source = PrometheusSource(settings.prometheus, memory=load.memory, clock=clock)
     answered: list[tuple[float, float, int]] = []
 
@@ -81,19 +86,21 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
         answered.append((now - response.elapsed.total_seconds(), now, 0))
 
     source._client._session.hooks["response"].append(on_answer)
-    lag = [0.0]
+    lag = [0.0, 0.0]
     watching = asyncio.create_task(worst_lag(lag))
     found = []
     for number in range(ROUNDS):
         measuring = Measuring(settings=settings, load=load, source=source, fleet=fleet, clock=clock)
+        if number:
+            newest = await fill(url, nodes, pods, spacing, newest)
         answered.clear()
-        lag[0] = 0.0
+        lag[:] = [0.0, 0.0]
         spent, server_spent = time.process_time(), sum(server.cpu_times()[:2])
         begun = time.monotonic()
         whole = await asyncio.gather(*(measuring.round(window) for window in load.windows))
         taken = time.monotonic() - begun
-        messages = measuring.node_messages(epoch=1, sequence=1)
-        workloads = measuring.workload_messages(epoch=1, sequence=1)
+        messages = measuring.node_messages(fleet.nodes, epoch=1, sequence=1)
+        workloads = measuring.workload_messages(lambda _: True, epoch=1, sequence=1)
         size = sum(len(msgspec.json.encode(message)) for message in (*messages, *workloads))
         ended = time.monotonic()
         await asyncio.sleep(0.05)
@@ -101,7 +108,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
         found.append({
             "cycle": ended - begun, "without_prometheus": ended - begun - waited,
             "making_messages": ended - begun - taken, "cpu": time.process_time() - spent,
-            "prometheus_cpu": sum(server.cpu_times()[:2]) - server_spent, "held": lag[0],
+            "prometheus_cpu": sum(server.cpu_times()[:2]) - server_spent, "held": lag[0], "held_cpu": lag[1],
         })  # fmt: skip
         known = sum(bool(message.pods) for message in messages)
         progress(
@@ -122,7 +129,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     say("collect_memory", peak, "MB resident at most", target=("<=", 700.0))
     say("collect_held", min(each["held"] for each in found), "s that the event loop was held", target=("<=", 0.1),
-        worst=round(max(each["held"] for each in found), 3))  # fmt: skip
+        of_the_processor=round(min(each["held_cpu"] for each in found), 3))  # fmt: skip
 
 
 def main() -> None:

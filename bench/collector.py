@@ -128,10 +128,12 @@ async def measure(nodes: int, pods: int) -> None:
     with measured("one round of the shortest window"):
         assert await measuring.round(load.shortest), measuring.problem
     with measured("utilization of nodes, encoded"):
-        told = [msgspec.json.encode(message) for message in measuring.node_messages(epoch=1, sequence=1)]
+        told = [msgspec.json.encode(message) for message in measuring.node_messages(fleet.nodes, epoch=1, sequence=1)]
     assert len(told) == nodes, f"{len(told)} of {nodes} nodes are known"
     with measured("utilization of workloads, encoded"):
-        told += [msgspec.json.encode(message) for message in measuring.workload_messages(epoch=1, sequence=1)]
+        told += [
+            msgspec.json.encode(message) for message in measuring.workload_messages(lambda _: True, epoch=1, sequence=1)
+        ]
     with measured("placement of all nodes, encoded"):
         told += [msgspec.json.encode(fleet.placement(name)) for name in fleet.nodes]
     gc.collect()

@@ -18,7 +18,8 @@ from equipoise.contracts.messages import ExplainQuestion, Explanation
 from equipoise.contracts.subjects import SCORE_EXPLAIN
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.kube import PODS, connect_kube
+from equipoise.runtime.settings import Kubernetes, Nats
 from equipoise.runtime.streams import setup_streams
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration
@@ -102,16 +103,16 @@ async def one_change(cluster: Cluster, bus: Bus) -> float:
     clock = SystemClock()
     pods = (await cluster.request("GET", "/api/v1/namespaces/default/pods"))["items"]
     pod = next(pod for pod in pods if pod["spec"].get("nodeName") == NODE)["metadata"]["name"]
-    async with cluster.api() as api:
-        annotations = constant_usage_annotations(500, 30 * 1024)
-        await api.request("PATCH", f"/api/v1/namespaces/default/pods/{pod}", {"metadata": {"annotations": annotations}})
-    begun = clock.now()
-    while clock.now() - begun < 120:
+    async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "bench", clock) as kube:
+        await kube.annotate(PODS, pod, constant_usage_annotations(500, 30 * 1024), namespace="default")
+    begun, last = clock.now(), ""
+    while clock.now() - begun < 60:
         _, now, scored = await stands_on(bus)
         if now > before + GIB / 10 and scored != score:
             return clock.now() - begun
+        last = f"memory {before / GIB:.2f} → {now / GIB:.2f} GiB, score {score:.2f} → {scored:.2f}"
         await asyncio.sleep(ASKING_PERIOD)
-    raise TimeoutError("the score did not follow the usage")
+    raise TimeoutError(f"the score did not follow the usage: {last}")
 
 
 async def measure(scrape: float, refresh: float, seconds: float) -> None:
@@ -137,6 +138,7 @@ async def measure(scrape: float, refresh: float, seconds: float) -> None:
                 await warmed_up(bus)
                 progress("measuring")
                 found = sorted(await delays(bus, seconds))
+                progress(f"p50 {found[len(found) // 2]:.2f}, p99 {found[int(len(found) * 0.99)]:.2f}")
                 changed = await one_change(cluster, bus)
         finally:
             for pid in services:
@@ -150,6 +152,7 @@ async def measure(scrape: float, refresh: float, seconds: float) -> None:
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=150.0, help="of each measurement")
+    arguments.add_argument("--pace", type=float, nargs="*", default=[1.0, 15.0], help="seconds between scrapes")
     asked = arguments.parse_args()
-    for pace in ((1.0, 1.0), (15.0, 15.0)):
+    for pace in ((seconds, seconds) for seconds in asked.pace):
         asyncio.run(measure(*pace, asked.seconds))

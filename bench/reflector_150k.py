@@ -46,18 +46,22 @@ def resident_mb(field: str) -> float:
 
 
 async def worst_lag(longest: list[float]) -> None:
-    """Keeps the longest time (seconds) for which the event loop was held."""
+    """Keeps the longest time for which the event loop was held: by the wall clock, and in seconds of its processor.
+
+    On a busy machine the first is mostly the others' doing.
+    """
     while True:
-        begun = time.monotonic()
+        begun, spent = time.monotonic(), time.thread_time()
         await asyncio.sleep(LAG_PERIOD)
         longest[0] = max(longest[0], time.monotonic() - begun - LAG_PERIOD)
+        longest[1] = max(longest[1], time.thread_time() - spent)
 
 
 async def measure(pods: int, nodes: int, server: "subprocess.Popen[bytes]", directory: Path) -> None:
     assert server.stdout is not None
     assert server.stdin is not None
     port = int(await asyncio.to_thread(server.stdout.readline))
-    changed, all_changed, lag = 0, asyncio.Event(), [0.0]
+    changed, all_changed, lag = 0, asyncio.Event(), [0.0, 0.0]
 
     def on_change(before: Pod | None, after: Pod | None) -> None:
         nonlocal changed
@@ -75,18 +79,19 @@ async def measure(pods: int, nodes: int, server: "subprocess.Popen[bytes]", dire
         listed, cpu = time.monotonic() - begun, time.process_time() - spent
         assert len(reflector.objects) == pods
         say("reflector_150k", listed, f"s to list {pods} pods", target=("<=", 20.0), cpu_seconds=round(cpu, 2),
-            event_loop_held_seconds=round(lag[0], 3))  # fmt: skip
+            event_loop_held_seconds=round(lag[0], 3), of_the_processor=round(lag[1], 3))  # fmt: skip
         say("reflector_memory", resident_mb("VmHWM"), "MB resident at most", target=("<=", 450.0),
             now=round(resident_mb("VmRSS")), before=round(before))  # fmt: skip
         progress("listed; now changes")
-        lag[0] = 0.0
+        lag[:] = [0.0, 0.0]
         begun, spent = time.monotonic(), time.process_time()
         server.stdin.write(f"{CHANGES}\n".encode())
         server.stdin.flush()
         await all_changed.wait()
         took, cpu = time.monotonic() - begun, time.process_time() - spent
         say("reflector_changes", CHANGES / took, "changes/s", target=(">=", 5_000.0),
-            cpu_microseconds_each=round(cpu / CHANGES * 1e6), event_loop_held_seconds=round(lag[0], 3))  # fmt: skip
+            cpu_microseconds_each=round(cpu / CHANGES * 1e6), event_loop_held_seconds=round(lag[0], 3),
+            of_the_processor=round(lag[1], 3))  # fmt: skip
         for task in running:
             task.cancel()
 

@@ -1,7 +1,7 @@
 """Fills a real Prometheus with the kubelet metrics of a fleet: two hours of them, pushed by remote write, up to now.
 
-`python -m bench.remote_write URL NODES PODS SPACING`: so many pods per node, a sample every SPACING seconds. The last
-line on standard output is the time (Unix seconds) of the newest sample.
+`python -m bench.remote_write URL NODES PODS SPACING [LAST]`: PODS per node, a sample every SPACING seconds, from
+LAST on if that is given. The last line on standard output is the time (Unix seconds) of the newest sample.
 """
 
 import struct
@@ -91,9 +91,9 @@ def fill(url: str, every: Sequence[tuple[bytes, str, int]], times: Sequence[int]
         push(url, b"".join(field(1, named + measured[what, usage]) for named, what, usage in part))
 
 
-def main(url: str, nodes: int, pods: int, spacing: int) -> None:
+def main(url: str, nodes: int, pods: int, spacing: int, last: int = 0) -> None:
     every = list(series(nodes, pods))
-    at = int(time.time()) - HISTORY  # noqa: TID251  a program of its own
+    at = last + spacing if last else int(time.time()) - HISTORY  # noqa: TID251  a program of its own
     while (now := int(time.time())) - at >= spacing:  # noqa: TID251
         times = list(range(at, min(at + SLICE, now), spacing))
         fill(url, every, times)
@@ -103,4 +103,4 @@ def main(url: str, nodes: int, pods: int, spacing: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

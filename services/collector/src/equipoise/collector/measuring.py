@@ -1,5 +1,6 @@
 """Carries out rounds: asks the source about the nodes and pods of this moment and keeps what it says."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 
@@ -149,19 +150,27 @@ class Measuring:
             for tracked in self._fleet.tracked(node)
             if tracked.placed.running_since is not None
         }
+        await asyncio.sleep(0)  # here and below: each step takes a part of a second for 150,000 pods
+        ceilings = {node: self._capacity(node) for node in self._fleet.nodes}
         known = {
-            name: Known(since=tracked.placed.running_since or at, ceiling=self._capacity(node), node=node)
+            name: Known(since=tracked.placed.running_since or at, ceiling=ceilings[node], node=node)
             for name, (tracked, node) in running.items()
+            if node in ceilings
         }
         found = await measure_pods(self._source, known, criteria_of(self._load, window, at), self._pod_intervals)
         if found.usage:
             usage = _joined(found)
+            await asyncio.sleep(0)
             if window.name == self._load.shortest.name:
                 by_uid = {running[name][0].placed.uid: used for name, used in usage.items()}
                 self._utilization.record_pods(by_uid, at)
                 self._fleet.measured(by_uid)
+                await asyncio.sleep(0)
             owners = {name: (self._fleet.workload_of(tracked.pod), node) for name, (tracked, node) in running.items()}
-            self._workloads.record(window.name, self._owned(usage, owners, at), at)
+            await asyncio.sleep(0)
+            owned = self._owned(usage, owners, at)
+            await asyncio.sleep(0)
+            self._workloads.record(window.name, owned, at)
         return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
 
     def _busy(self, node: str, since: float) -> bool:
