@@ -39,7 +39,7 @@ log = structlog.get_logger()
 WRITE_LIMIT = 10.0
 """Seconds that reading or writing one object may take."""
 
-WRITERS = 8
+WRITERS = 32
 """Writes under way at once: one that is slow does not hold up the others."""
 
 ATTEMPTS = 3
