@@ -111,7 +111,7 @@ class World:
 
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
         """As it is told to all."""
-        told = {message.node: message for message in self.measuring.node_messages(epoch=1, sequence=1)}
+        told = {message.node: message for message in self.measuring.node_messages(self.fleet.nodes, epoch=1, sequence=1)}
         return told[name].windows.get(window) if name in told else None
 
 
@@ -364,7 +364,7 @@ async def test_a_node_that_is_made_again_under_its_name(start: Callable[..., Wor
     world.put("again", uid="uid-of-another", age=-SETTLING)
     assert (await world.cycle()).expected == 0
     assert world.usage("again") is None
-    [message] = world.measuring.node_messages(epoch=1, sequence=1) or [None]
+    [message] = world.measuring.node_messages(world.fleet.nodes, epoch=1, sequence=1) or [None]
     assert message is None or message.uid == "uid-of-another"
     world.put("again", uid="uid-of-a-third", age=0.0)
     made = world.clock.now()

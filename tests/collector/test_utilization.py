@@ -152,5 +152,5 @@ def test_unknown_nodes_are_counted_by_reason() -> None:
 
     for found, expected in ((unknown, (1.0, 2.0, 0.0)), ({}, (0.0, 0.0, 0.0))):
         cycle = a_utilization().cycle(9, found, shard="all", cycle=1, skew=0.0, problem="")
-        telemetry.on_cycle(cycle)
+        telemetry.on_cycle([cycle])
         assert (counted("no_sample"), counted("stale"), counted("frozen")) == expected

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.contracts.subjects import ServiceName
 
-When = Literal["", "persistentVolumes", "workloads"]
+When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads"]
 
 
 class Right(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,9 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
     """In Equipoise's own namespace only; else in every one."""
 
     when: When = ""
-    """Needed only with `protection.persistentVolumes`, or when the cluster has such workloads."""
+    """Needed only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
+    `collector.shards`, or when the cluster has such workloads.
+    """
 
     def __str__(self) -> str:
         """As people write it: `list replicasets.apps`."""
@@ -53,6 +55,14 @@ NEEDED: Sequence[Right] = (
     *_rights("collector", "list watch", "batch", "jobs"),
     *_rights("collector", "create", LEASES, "leases", own=True),
     *_rights("collector", "get update", LEASES, "leases", name="equipoise-collector", own=True),
+    *_rights("collector", "list", "metrics.k8s.io", "nodes pods", when="metricsServer"),
+    *(
+        right
+        for shard in range(16)
+        for right in _rights(
+            "collector", "get update", LEASES, "leases", name=f"equipoise-collector-{shard}", own=True, when="shards"
+        )
+    ),
     *_rights("annotator", "get patch", "", "nodes replicationcontrollers"),
     *_rights("annotator", "get patch", "apps", "deployments statefulsets daemonsets replicasets"),
     *_rights("annotator", "get patch", "batch", "cronjobs jobs"),

@@ -99,22 +99,31 @@ class _Asking:
 
 
 async def _judge(asking: _Asking, configured: Configured) -> list[Finding]:
-    needed = [right for right in NEEDED if right.when != "persistentVolumes" or _moves_volumes(configured)]
+    needed = [right for right in NEEDED if _is_needed(right, configured)]
     answers = await asyncio.gather(*(asking.may(right) for right in needed))
     allowed = dict(zip(needed, answers, strict=True))
     findings = [judged(service, asking.who(service), allowed) for service in SERVICES if service != "scorer"]
     return [*findings, await _evictions(asking, configured)]
 
 
-def _moves_volumes(configured: Configured) -> bool:
-    return configured.shared.protection.persistent_volumes
+def _is_needed(right: Right, configured: Configured) -> bool:
+    """By the configuration; whether the cluster has such workloads is not known."""
+    match right.when:
+        case "persistentVolumes":
+            return configured.shared.protection.persistent_volumes
+        case "metricsServer":
+            return configured.collector.source == "metrics-server"
+        case "shards":
+            names = {f"equipoise-collector-{shard}" for shard in range(configured.collector.shards)}
+            return configured.collector.shards > 1 and right.name in names
+    return True
 
 
 def judged(service: str, who: str, allowed: Mapping[Right, bool]) -> Finding:
     """What one service lacks."""
     where = f"{service} ({who})"
     missing = [right for right, yes in allowed.items() if right.service == service and not yes]
-    needed = [str(right) for right in missing if not right.when or right.when == "persistentVolumes"]
+    needed = [str(right) for right in missing if right.when != "workloads"]
     if needed:
         return Finding(
             state="error",
