@@ -111,7 +111,8 @@ class World:
 
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
         """As it is told to all."""
-        told = {message.node: message for message in self.measuring.node_messages(self.fleet.nodes, epoch=1, sequence=1)}
+        messages = self.measuring.node_messages(self.fleet.nodes, epoch=1, sequence=1)
+        told = {message.node: message for message in messages}
         return told[name].windows.get(window) if name in told else None
 
 
