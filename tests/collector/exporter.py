@@ -72,12 +72,16 @@ def a_node(cores: float, memory: float | str = 1e9, *, since: float | None = Non
 
 @contextmanager
 def prometheus(
-    binary: Path, folder: Path, jobs: list[dict[str, object]], rules: dict[str, object] | None = None
+    binary: Path,
+    folder: Path,
+    jobs: list[dict[str, object]],
+    rules: dict[str, object] | None = None,
+    every: float = SCRAPE_INTERVAL,
 ) -> Iterator[str]:
-    """A Prometheus with these scrape jobs and rules; its URL."""
+    """A Prometheus with these scrape jobs and rules; its URL. `every`: seconds between two scrapes."""
     ports = PortBlock()
     port = ports.take()
-    interval = f"{round(SCRAPE_INTERVAL * 1000)}ms"
+    interval = f"{round(every * 1000)}ms"
     configuration: dict[str, object] = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": jobs
     }  # fmt: skip
