@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 from builders import NOW, a_node_utilization, a_window
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from equipoise.contracts.crane import HOT_VALUE, KEYS, crane_annotations, hot_value
@@ -42,6 +42,7 @@ def test_what_is_unknown_is_not_written() -> None:
     assert crane_annotations(a_node_utilization(windows=windows), None, NOW).keys() == {"mem_usage_avg_5m"}
 
 
+@example(cpu=0.0, at=1.999999761581421, hot=0)
 @given(st.floats(0, 1e6), st.floats(0, 2e9), st.integers(0, 10_000))
 def test_its_reader_understands_every_value(cpu: float, at: float, hot: int) -> None:
     """Split at the comma, one half is a number of the form that Go's ParseFloat takes, the other a time."""

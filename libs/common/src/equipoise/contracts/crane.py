@@ -4,6 +4,7 @@ Source: crane-scheduler, pkg/controller/annotator and deploy/manifests/dynamic/p
 mere letter there, they are in the zone of its TZ; ours are in UTC, so its scheduler must run with TZ=UTC.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
@@ -66,4 +67,4 @@ def hot_value(placed_at: Iterable[float], now: float) -> int:
 
 
 def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{datetime.fromtimestamp(math.floor(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"  # a fraction may be rounded up
