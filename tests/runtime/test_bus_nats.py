@@ -303,9 +303,9 @@ async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> 
                     subjects.health("scorer", "one"), Heartbeat(service="s", id="1", version="1", ready=True, at=0)
                 )
             with pytest.raises(NotPermitted):
-                await bus.listen(f"{subjects.PREFIX}.placement.node.*", NodeUtilization, Heard())
+                await bus.listen(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
             with pytest.raises(NotPermitted):
-                await bus.follow(f"{subjects.PREFIX}.placement.node.*", NodeUtilization, Heard())
+                await bus.follow(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
             with pytest.raises(NotPermitted):
                 await bus.request(subjects.SCORE_PRIORITIZE, an_intent(), Ranking, timeout=60)
         assert metrics.get_sample_value("equipoise_bus_errors_total", {"kind": "permission"}) == 6
