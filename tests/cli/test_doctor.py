@@ -19,22 +19,24 @@ from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right
 from equipoise.cli.doctor.nodes import TO_DO, Unknown, coverage, longer, told
 from equipoise.cli.doctor.prometheus import Fit
 from equipoise.cli.doctor.prometheus import judged as judged_profile
+from equipoise.cli.doctor.rights import is_needed, judged_evictions
 from equipoise.cli.doctor.rights import judged as judged_rights
-from equipoise.cli.doctor.rights import judged_evictions
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.doctor.streams import differences, judged_identity, judged_stream
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
 from equipoise.collector.readings import Reading, Reason
+from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.messages import ScoresFollowed
 from equipoise.contracts.objects import ConfigMap, Node, ObjectMeta
-from equipoise.contracts.settings import Freshness, LoadSettings
+from equipoise.contracts.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.subjects import STREAMS
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.kube import KubeError
 from equipoise.runtime.permissions import permissions_of
+from equipoise.runtime.settings.sections import Shared
 
 ROOT = Path(__file__).parents[2]
 LOAD = LoadSettings()
@@ -147,6 +149,26 @@ def test_a_missing_right_is_named() -> None:
     assert (found.state, found.what, found.to_do) == ("error", "may not watch pods", "apply k8s/base/collector.yaml")
     clones = next(right for right in NEEDED if str(right) == "patch clonesets.apps.kruise.io")
     assert judged_rights("annotator", "account", {**allowed, clones: False}).state == "warning"
+
+
+@pytest.mark.parametrize(
+    ("collector", "protection", "asked"),
+    [
+        (CollectorSettings(), Protection(), set()),
+        (CollectorSettings(shards=2), Protection(), {"equipoise-collector-0", "equipoise-collector-1"}),
+        (CollectorSettings(source="metrics-server"), Protection(), {"nodes", "pods"}),
+        (CollectorSettings(), Protection(persistent_volumes=True), {"persistentvolumeclaims", "persistentvolumes"}),
+    ],
+)
+def test_rights_of_what_is_off_are_not_asked_for(
+    collector: CollectorSettings, protection: Protection, asked: set[str]
+) -> None:
+    """Shards, metrics-server and moves of pods with volumes need more than the rest does."""
+    configured = Configured(shared=Shared(protection=protection), collector=collector)
+    needed = [right for right in NEEDED if is_needed(right, configured)]
+
+    assert {right.name or right.resource for right in needed if right.when not in ("", "workloads")} == asked
+    assert {right for right in NEEDED if right.when in ("", "workloads")} <= set(needed)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`equipoise annotations clear`: takes our annotations off all nodes and workloads, and crane's when asked."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -129,10 +130,7 @@ async def _remove(kube: Kube, clock: Clock, thing: Marked) -> None:
 
 def counted(marked: Sequence[Marked]) -> dict[str, int]:
     """Objects by kind."""
-    counts: dict[str, int] = {}
-    for thing in marked:
-        counts[thing.resource.kind] = counts.get(thing.resource.kind, 0) + 1
-    return counts
+    return dict(Counter(thing.resource.kind for thing in marked))
 
 
 async def annotators(kube: Kube, namespace: str, clock: Clock) -> list[str]:

@@ -185,6 +185,8 @@ class Annotator:
             band=target.band,
             scale=target.scale,
         )
+        if write is None:
+            return None, {}, None
         annotations = written(value)
         if self._settings.crane and isinstance(utilization, NodeUtilization):
             annotations |= crane_annotations(utilization, self._hot_values.of(utilization.node, now), now)

@@ -151,7 +151,7 @@ class Measuring:
             if tracked.placed.running_since is not None
         }
         await asyncio.sleep(0)  # here and below: each step takes a part of a second for 150,000 pods
-        ceilings = {node: self._capacity(node) for node in self._fleet.nodes}
+        ceilings = self._capacities()
         known = {
             name: Known(since=tracked.placed.running_since or at, ceiling=ceilings[node], node=node)
             for name, (tracked, node) in running.items()
@@ -177,9 +177,9 @@ class Measuring:
         """Have pods run there all the time?"""
         return any((each.placed.running_since or math.inf) <= since for each in self._fleet.tracked(node))
 
-    def _capacity(self, node: str) -> Resources:
-        known = self._fleet.nodes.get(node)
-        return Resources() if known is None else amounts(known.status.capacity)
+    def _capacities(self) -> dict[str, Resources]:
+        """Of every node, each quantity read once and not for every pod on it."""
+        return {name: amounts(node.status.capacity) for name, node in self._fleet.nodes.items()}
 
     def _owned(
         self, usage: Mapping[PodName, Resources], owners: Mapping[PodName, tuple[Workload | None, str]], at: float
@@ -207,7 +207,10 @@ class Measuring:
     async def measure_slot(self, ended_at: float) -> str:
         """Every pod's mean over a slot of the day, folded by workload. Why it is not known yet: ask again later."""
         owners = self._fleet.owners()
-        known = {name: Known(since=0.0, ceiling=self._capacity(node), node=node) for name, (_, node) in owners.items()}
+        ceilings, unknown = self._capacities(), Resources()
+        known = {
+            name: Known(since=0.0, ceiling=ceilings.get(node, unknown), node=node) for name, (_, node) in owners.items()
+        }
         criteria = Criteria(
             at=ended_at, length=self._slot, coverage=self._load.coverage.window, life=self._slot, reach=self._slot
         )

@@ -13,6 +13,9 @@ from equipoise.contracts.settings import Section, Share
 WHOLE = "all"
 """The shard of a collector that has the whole cluster."""
 
+MOST_SHARDS = 16
+"""Each has a Lease, and its name stands in the collector's Role."""
+
 
 class BasicAuthentication(Section, frozen=True, kw_only=True):
     """Name and password, as HTTP basic authentication."""
@@ -186,7 +189,7 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     metrics_server: MetricsServerSettings = MetricsServerSettings()
     load_watcher: LoadWatcherSettings = LoadWatcherSettings()
 
-    shards: Annotated[int, Meta(ge=1, le=16)] = 1
+    shards: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
     """Into how many parts nodes and workloads are divided; each replica tells of its share, a lost one's is taken over.
     All replicas must agree."""
 

@@ -22,7 +22,7 @@ from equipoise.descheduler.flights import Arrival, Flights, busy_workloads, unse
 from equipoise.descheduler.foretold import ProfileDays, working
 from equipoise.descheduler.measures import Measures
 from equipoise.descheduler.misread import misread_annotations
-from equipoise.descheduler.picture import Picture, Remembered, Watched, arrivals_of, pods_of
+from equipoise.descheduler.picture import Picture, Remembered, Watched, arrivals_of, pods_of, touched
 from equipoise.descheduler.stays import PodStays, takes_room
 from equipoise.descheduler.strategies import Strategy, readings
 
@@ -107,12 +107,7 @@ class Look:
     def after(self, flights: Flights, assumed: Assumptions) -> Fleet:
         """The same cluster with these moves under way, and these assumed."""
         picture, changed = self._picture.after(flights)
-        were = self._moment.assumptions
-        for uid in {**assumed, **were}:
-            if assumed.get(uid) is not were.get(uid):
-                changed |= {
-                    name for each in (assumed.get(uid), were.get(uid)) if each for name in (each.node, each.target)
-                }
+        changed |= touched(self._moment.assumptions, assumed)
         return self._fleet(picture, self._days.changed(changed, self._working(picture, assumed)), assumed)
 
     def _working(self, picture: Picture, assumed: Assumptions) -> NodeParts:

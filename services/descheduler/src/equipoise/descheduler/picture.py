@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from typing import Protocol
 
 import msgspec
 
@@ -148,15 +149,7 @@ class Picture:
 
     def after(self, flights: Flights) -> tuple["Picture", set[str]]:
         """The same moment with these moves under way, and the nodes that are not as they were."""
-        were = self.flights
-        differing = [id for id in {**flights, **were} if flights.get(id) is not were.get(id)]
-        changed = {
-            name
-            for id in differing
-            for flight in (flights.get(id), were.get(id))
-            if flight is not None
-            for name in (flight.node, flight.target)
-        }
+        changed = touched(self.flights, flights)
         other = copy(self)
         other._moving = _Moving(flights)
         other._made = {name: node for name, node in self._made.items() if name not in changed}
@@ -320,6 +313,23 @@ def _sum(left: Resources, right: Resources, sign: float) -> Resources:
     return Resources(
         cpu=(left.cpu or 0.0) + sign * (right.cpu or 0.0), memory=(left.memory or 0.0) + sign * (right.memory or 0.0)
     )
+
+
+class Way(Protocol):
+    """From a node to another."""
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def target(self) -> str: ...
+
+
+def touched(before: Mapping[str, Way], after: Mapping[str, Way]) -> set[str]:
+    """The nodes at the ends of the ways that are in one of these only, or are another there."""
+    differing = [key for key in {**before, **after} if before.get(key) is not after.get(key)]
+    ways = (way for key in differing for way in (before.get(key), after.get(key)) if way is not None)
+    return {name for way in ways for name in (way.node, way.target)}
 
 
 def pods_of(watched: Watched, workloads: Iterable[Workload]) -> dict[Workload, list[Pod]]:

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from equipoise.collector.settings import MOST_SHARDS, WHOLE
+from equipoise.collector.shards import lease_name
 from equipoise.contracts.subjects import ServiceName
 
 When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads"]
@@ -49,6 +51,12 @@ def _rights(
 
 LEASES = "coordination.k8s.io"
 
+
+def shard_leases(shards: int) -> list[str]:
+    """The Leases of a fleet divided into so many; the whole has one of its own."""
+    return [lease_name(WHOLE, WHOLE, shard, shards) for shard in range(shards)] if shards > 1 else []
+
+
 NEEDED: Sequence[Right] = (
     *_rights("collector", "list watch", "", "nodes pods"),
     *_rights("collector", "list watch", "apps", "replicasets"),
@@ -58,10 +66,8 @@ NEEDED: Sequence[Right] = (
     *_rights("collector", "list", "metrics.k8s.io", "nodes pods", when="metricsServer"),
     *(
         right
-        for shard in range(16)
-        for right in _rights(
-            "collector", "get update", LEASES, "leases", name=f"equipoise-collector-{shard}", own=True, when="shards"
-        )
+        for name in shard_leases(MOST_SHARDS)
+        for right in _rights("collector", "get update", LEASES, "leases", name=name, own=True, when="shards")
     ),
     *_rights("annotator", "get patch", "", "nodes replicationcontrollers"),
     *_rights("annotator", "get patch", "apps", "deployments statefulsets daemonsets replicasets"),

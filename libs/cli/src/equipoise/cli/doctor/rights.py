@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.finding import Finding
-from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right
+from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right, shard_leases
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.contracts.objects import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.contracts.subjects import SERVICES
@@ -99,14 +99,14 @@ class _Asking:
 
 
 async def _judge(asking: _Asking, configured: Configured) -> list[Finding]:
-    needed = [right for right in NEEDED if _is_needed(right, configured)]
+    needed = [right for right in NEEDED if is_needed(right, configured)]
     answers = await asyncio.gather(*(asking.may(right) for right in needed))
     allowed = dict(zip(needed, answers, strict=True))
     findings = [judged(service, asking.who(service), allowed) for service in SERVICES if service != "scorer"]
     return [*findings, await _evictions(asking, configured)]
 
 
-def _is_needed(right: Right, configured: Configured) -> bool:
+def is_needed(right: Right, configured: Configured) -> bool:
     """By the configuration; whether the cluster has such workloads is not known."""
     match right.when:
         case "persistentVolumes":
@@ -114,8 +114,7 @@ def _is_needed(right: Right, configured: Configured) -> bool:
         case "metricsServer":
             return configured.collector.source == "metrics-server"
         case "shards":
-            names = {f"equipoise-collector-{shard}" for shard in range(configured.collector.shards)}
-            return configured.collector.shards > 1 and right.name in names
+            return right.name in shard_leases(configured.collector.shards)
     return True
 
 
