@@ -1,0 +1,41 @@
+"""What a big cluster is made of is kept from the garbage collector: a round of it would hold all else for a second."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from builders import a_node_utilization, a_placed_pod, a_placement
+from kube_objects import a_pod
+
+from equipoise.contracts.fit import fit_pod
+from equipoise.contracts.objects import Pod
+
+
+def structs(value: Any) -> Iterator[msgspec.Struct]:
+    """It and all that it holds."""
+    if isinstance(value, msgspec.Struct):
+        yield value
+        value = msgspec.structs.astuple(value)
+    for held in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from structs(held)
+
+
+POD = b'{"metadata": {"name": "web"}, "spec": {"tolerations": [{}], "containers": [{}]}, "status": {"conditions": []}}'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        a_pod(),
+        fit_pod(a_pod()),
+        a_node_utilization(),
+        a_placement(pods=[a_placed_pod()]),
+        msgspec.json.decode(POD, type=Pod),
+    ],
+    ids=["pod", "pod to be fitted", "utilization", "placement", "pod as received"],
+)
+def test_the_garbage_collector_does_not_look_at_it(value: msgspec.Struct) -> None:
+    """At none of its parts, other than lists and dictionaries."""
+    assert [type(part) for part in structs(value) if gc.is_tracked(part)] == []
