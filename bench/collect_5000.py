@@ -24,7 +24,9 @@ from equipoise.collector.placement import Fleet
 from equipoise.collector.pods import trimmed
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE, in_turns
 from equipoise.contracts.duration import Duration
+from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.program import collect_rarely
@@ -99,9 +101,17 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
         begun = time.monotonic()
         whole = await asyncio.gather(*(measuring.round(window) for window in load.windows))
         taken = time.monotonic() - begun
-        messages = measuring.node_messages(fleet.nodes, epoch=1, sequence=1)
-        workloads = measuring.workload_messages(lambda _: True, epoch=1, sequence=1)
-        size = sum(len(msgspec.json.encode(message)) for message in (*messages, *workloads))
+        messages: list[NodeUtilization] = []
+        workloads: list[WorkloadUtilization] = []
+        size = 0
+        async for some in in_turns(fleet.nodes, NODES_AT_ONCE):
+            made = measuring.node_messages(some, epoch=1, sequence=1)
+            size += sum(len(msgspec.json.encode(message)) for message in made)
+            messages += made
+        async for seen in in_turns(measuring.workloads, WORKLOADS_AT_ONCE):
+            told = measuring.workload_messages(seen, epoch=1, sequence=1)
+            size += sum(len(msgspec.json.encode(message)) for message in told)
+            workloads += told
         ended = time.monotonic()
         await asyncio.sleep(0.05)
         waited = together([(begin, end) for begin, end, _ in answered])

@@ -15,7 +15,7 @@ from equipoise.collector.measuring import Measuring
 from equipoise.collector.placement import Fleet
 from equipoise.collector.questions import Ask, Sample
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources.samples import read_document, result, vector
+from equipoise.collector.sources.samples import Labels, read_document, result, vector
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.objects import (
     Condition,
@@ -49,6 +49,7 @@ class Bodies:
             ],
         }
         self._bodies: dict[tuple[str, str], bytes] = {}
+        self._labels = Labels(("node",))
 
     async def time(self) -> float:
         return NOW
@@ -64,7 +65,7 @@ class Bodies:
         body = self._bodies.get((question.subject, value))
         if body is None:
             raise KeyError(f"no body was prepared for {question.subject} {question.what}")
-        return vector(result(read_document(body), "vector"), question.subject, ("node",))
+        return vector(result(read_document(body), "vector"), question.subject, self._labels)
 
     def prepare(self) -> int:
         """Write the bodies; returns the bytes that one round reads."""
@@ -91,7 +92,11 @@ def a_node(number: int, since: datetime = SINCE) -> Node:
 
 def a_pod(number: int, nodes: int, since: datetime = SINCE) -> Pod:
     owner = OwnerReference(
-        api_version="apps/v1", kind="StatefulSet", name=f"web-{number % 500}", uid="u", controller=True
+        api_version="apps/v1",
+        kind="StatefulSet",
+        name=f"web-{number % 5_000}",
+        uid=f"{number % 5_000}",
+        controller=True,
     )
     asked = ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"})
     states = [Condition(type=kind, status="True", last_transition_time=since) for kind in ("PodScheduled", "Ready")]
@@ -132,7 +137,8 @@ async def measure(nodes: int, pods: int) -> None:
     assert len(told) == nodes, f"{len(told)} of {nodes} nodes are known"
     with measured("utilization of workloads, encoded"):
         told += [
-            msgspec.json.encode(message) for message in measuring.workload_messages(lambda _: True, epoch=1, sequence=1)
+            msgspec.json.encode(message)
+            for message in measuring.workload_messages(measuring.workloads, epoch=1, sequence=1)
         ]
     with measured("placement of all nodes, encoded"):
         told += [msgspec.json.encode(fleet.placement(name)) for name in fleet.nodes]

@@ -1,15 +1,17 @@
-"""How old a score's knowledge is: from a usage that changes to a score that stands on it, through the whole real chain.
+"""How old a score's knowledge is: from a usage that changes to a score that follows, through the whole real chain.
 
-kwok, Prometheus, collector, NATS and scorer are the real ones. A usage may change at any moment; it has reached the
-scores once a sample taken later has. The scorer is asked ten times a second which sample a node's load stands on, which
-tells the delay of every moment of the run.
+kwok, Prometheus, collector, NATS and scorer are the real ones. Pods of all nodes change their memory at moments that
+have nothing to do with those of scraping and asking; from then on the scorer is asked for the node's score until it is
+another.
 """
 
 import argparse
 import asyncio
 import os
+import random
 import sys
-from bisect import bisect_left
+import time
+from collections.abc import Mapping
 
 import yaml
 
@@ -18,7 +20,7 @@ from equipoise.contracts.messages import ExplainQuestion, Explanation
 from equipoise.contracts.subjects import SCORE_EXPLAIN
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import PODS, connect_kube
+from equipoise.runtime.kube import PODS, Kube, connect_kube
 from equipoise.runtime.settings import Kubernetes, Nats
 from equipoise.runtime.streams import setup_streams
 from equipoise.testbed.cluster import Cluster
@@ -26,17 +28,28 @@ from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import deployment, node, pod_template
 from equipoise.testbed.usage import constant_usage_annotations
 
-NODES = 20
-NODE = "node-00"
-GIB = 2.0**30
-ASKING_PERIOD = 0.1
+NODES = 40
+POLICY = {"name": "load_aware", "resourceWeights": {"memory": 1}}
+"""Memory is told as it is, cpu as a rate that moves a little by itself."""
+
+LOW, HIGH = 1_024, 9_216
+"""MiB that a pod uses, by turns: an eighth of its node more or less."""
+
+LEAST_CHANGE = 0.2
+"""Points of 100 by which a score has followed; one new sample in the window makes more than a point."""
+
+WINDOW, LONGER_WINDOW = 6, 12
+"""Periods in a window. Shorter than usual, so that a score comes to rest between two changes; how old it is does not
+depend on that. The policy looks at the one called 5m."""
+
+LIMIT = 120.0
+"""Seconds."""
 
 
-def configuration(cluster: Cluster, refresh: float, health: dict[str, str], listen: str) -> str:
-    # Shorter than usual, so that there is something to know soon; how old it is does not depend on that.
+def configuration(cluster: Cluster, period: float, health: Mapping[str, str], listen: str) -> str:
     windows = [
-        {"name": name, "length": f"{factor * refresh:g}s", "refreshPeriod": f"{refresh:g}s"}
-        for name, factor in (("15m", 12), ("1h", 24))
+        {"name": name, "length": f"{factor * period:g}s", "refreshPeriod": f"{period:g}s"}
+        for name, factor in (("5m", WINDOW), ("15m", LONGER_WINDOW))
     ]
     return yaml.safe_dump(
         {
@@ -51,78 +64,67 @@ def configuration(cluster: Cluster, refresh: float, health: dict[str, str], list
                 "profile": {"enabled": False},
                 "leaderElection": False,
             },
-            "scorer": {"health": health["scorer"], "listen": listen, "policy": {"name": "load_aware"}},
+            "scorer": {"health": health["scorer"], "listen": listen, "policy": POLICY},
         }
     )
 
 
-async def stands_on(bus: Bus) -> tuple[float, float]:
-    """The time of the newest sample behind the node's score, and the memory (bytes) that it shows."""
-    told = await bus.request(SCORE_EXPLAIN, ExplainQuestion(node=NODE), Explanation, timeout=2.0)
-    found = next(each for each in told.nodes if each.node == NODE)
-    measured = found.windows[0].measured
-    if measured is None or measured.mean.memory is None:
-        raise LookupError(found.why or told.doubt or "nothing is known yet")
-    return measured.sampled_at, measured.mean.memory
+async def score_of(bus: Bus, name: str) -> float:
+    """0..100, of a pod that asks for nothing."""
+    told = await bus.request(SCORE_EXPLAIN, ExplainQuestion(node=name), Explanation, timeout=5.0)
+    found = next((each for each in told.nodes if each.node == name), None)
+    if found is None or found.standing or told.doubt:
+        raise LookupError(told.problem or told.doubt or (found.why if found else ""))
+    return found.score
 
 
-async def warmed_up(bus: Bus) -> None:
+async def warmed_up(bus: Bus, names: list[str]) -> None:
     why: Exception | None = None
     for _ in range(300):
         try:
-            await stands_on(bus)
-        except (BusError, LookupError, StopIteration, RuntimeError) as error:
+            if all([await score_of(bus, name) > 0.0 for name in names]):
+                return
+        except (BusError, LookupError) as error:
             why = error
-            await asyncio.sleep(1.0)
-        else:
-            return
-    raise TimeoutError(f"the scorer does not know {NODE}: {why}")
+        await asyncio.sleep(1.0)
+    raise TimeoutError(f"not every node has a score: {why}")
 
 
-async def delays(bus: Bus, seconds: float) -> list[float]:
-    """For moments 50 ms apart: how long until a sample taken after it was in the scores."""
-    clock = SystemClock()
-    begun = clock.now()
-    known: list[tuple[float, float]] = []  # the newest sample, and when it was first seen behind a score
-    while clock.now() - begun < seconds:
-        sampled_at, _ = await stands_on(bus)
-        if not known or sampled_at > known[-1][0]:
-            known.append((sampled_at, clock.now()))
-        await asyncio.sleep(ASKING_PERIOD)
-    times = [sampled_at for sampled_at, _ in known]
-    found = []
-    for step in range(int((known[-1][0] - begun) / 0.05)):
-        moment = begun + step * 0.05
-        found.append(known[bisect_left(times, moment)][1] - moment)
+async def changes(kube: Kube, bus: Bus, name: str, pod: str, period: float, rounds: int) -> list[float]:
+    """Seconds from each change of this pod's usage until its node's score is another."""
+    chance, found = random.Random(name), []
+    for number in range(rounds):
+        # It has come to rest, and when exactly it changes is left to chance.
+        await asyncio.sleep((WINDOW + 2 + chance.uniform(0, WINDOW)) * period)
+        before = await score_of(bus, name)
+        begun = time.monotonic()
+        memory = LOW if number % 2 else HIGH
+        await kube.annotate(PODS, pod, constant_usage_annotations(500, memory), namespace="default")
+        while abs(await score_of(bus, name) - before) < LEAST_CHANGE:
+            if time.monotonic() - begun > LIMIT:
+                raise TimeoutError(f"the score of {name} did not follow the usage")
+            await asyncio.sleep(max(0.05, period / 50))
+        found.append(time.monotonic() - begun)
     return found
 
 
-async def one_change(cluster: Cluster, bus: Bus) -> float:
-    """Give a pod of the node 29 GiB more, and wait until the scorer reckons with it: it really goes all the way."""
-    _, before = await stands_on(bus)
-    clock = SystemClock()
+async def pod_of_each(cluster: Cluster, names: list[str]) -> dict[str, str]:
+    """By node one of its pods."""
     pods = (await cluster.request("GET", "/api/v1/namespaces/default/pods"))["items"]
-    pod = next(pod for pod in pods if pod["spec"].get("nodeName") == NODE)["metadata"]["name"]
-    async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "bench", clock) as kube:
-        await kube.annotate(PODS, pod, constant_usage_annotations(500, 30 * 1024), namespace="default")
-    begun = clock.now()
-    while clock.now() - begun < 120:
-        _, now = await stands_on(bus)
-        if now > before + GIB / 10:
-            return clock.now() - begun
-        await asyncio.sleep(ASKING_PERIOD)
-    raise TimeoutError("the load that scores stand on did not follow the usage")
+    by_node = {pod["spec"].get("nodeName"): pod["metadata"]["name"] for pod in pods}
+    return {name: by_node[name] for name in names}
 
 
-async def measure(scrape: float, refresh: float, seconds: float) -> None:
-    async with Cluster(nats=True, prometheus=PrometheusConfiguration(scrape_interval=scrape)) as cluster:
-        await cluster.add_nodes([node(f"node-{number:02}") for number in range(NODES)])
+async def measure(period: float, rounds: int) -> None:
+    names = [f"node-{number:02}" for number in range(NODES)]
+    async with Cluster(nats=True, prometheus=PrometheusConfiguration(scrape_interval=period)) as cluster:
+        await cluster.add_nodes([node(name) for name in names])
         await setup_streams(Nats(url=cluster.nats_url), intent_life=60)
-        template = pod_template("web", annotations=constant_usage_annotations(500, 1024))
+        template = pod_template("web", annotations=constant_usage_annotations(500, LOW))
         await cluster.apply([deployment("web", template, replicas=3 * NODES)])
         health = {name: f"127.0.0.1:{cluster.free_port()}" for name in ("collector", "scorer")}
         file = cluster.directory / "equipoise.yaml"
-        file.write_text(configuration(cluster, refresh, health, f"127.0.0.1:{cluster.free_port()}"))
+        file.write_text(configuration(cluster, period, health, f"127.0.0.1:{cluster.free_port()}"))
         environment = {**os.environ, "EQUIPOISE_CONFIG": str(file)}
         services = [
             cluster.guard.start(
@@ -131,27 +133,33 @@ async def measure(scrape: float, refresh: float, seconds: float) -> None:
             )
             for name in health
         ]  # fmt: skip
+        connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
         try:
-            async with connect(Nats(url=cluster.nats_url), "bench") as bus:
-                progress(f"scraped every {scrape:g} s, asked every {refresh:g} s: warming up")
-                await warmed_up(bus)
+            async with (
+                connect(Nats(url=cluster.nats_url), "bench") as bus,
+                connect_kube(connection, "bench", SystemClock()) as kube,
+            ):
+                progress(f"scraped and asked every {period:g} s: warming up")
+                await warmed_up(bus, names)
+                pods = await pod_of_each(cluster, names)
                 progress("measuring")
-                found = sorted(await delays(bus, seconds))
-                progress(f"p50 {found[len(found) // 2]:.2f}, p99 {found[int(len(found) * 0.99)]:.2f}")
-                changed = await one_change(cluster, bus)
+                measured = await asyncio.gather(
+                    *(changes(kube, bus, name, pod, period, rounds) for name, pod in pods.items())
+                )
         finally:
             for pid in services:
                 cluster.guard.stop(pid)
+    found = sorted(seconds for each in measured for seconds in each)
     say(
-        "freshness", found[len(found) // 2], f"s, p50; scraped every {scrape:g} s, asked every {refresh:g} s",
-        p99=round(found[int(len(found) * 0.99)], 2), worst=round(found[-1], 2), one_real_change=round(changed, 2),
+        "freshness", found[len(found) // 2], f"s from usage to score, p50; scraped and asked every {period:g} s",
+        p99=round(found[int(len(found) * 0.99)], 2), worst=round(found[-1], 2), changes=len(found),
     )  # fmt: skip
 
 
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seconds", type=float, default=150.0, help="of each measurement")
+    arguments.add_argument("--rounds", type=int, default=3, help=f"changes of each of the {NODES} nodes")
     arguments.add_argument("--pace", type=float, nargs="*", default=[1.0, 15.0], help="seconds between scrapes")
     asked = arguments.parse_args()
-    for pace in ((seconds, seconds) for seconds in asked.pace):
-        asyncio.run(measure(*pace, asked.seconds))
+    for pace in asked.pace:
+        asyncio.run(measure(pace, asked.rounds))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from equipoise.collector import measuring
 from equipoise.collector.measuring import amounts
-from equipoise.collector.questions import Ask, Sample
+from equipoise.collector.questions import Ask, Sample, series_of
 from equipoise.collector.readings import Known
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
@@ -46,7 +46,7 @@ class FrozenSource:
         return [
             Sample(
                 node=node,
-                series=frozenset({("node", node)}),
+                series=series_of({"node": node}),
                 value=fixed.get(question.what, used[question.resource]),
             )
             for node, used in self._usage.items()

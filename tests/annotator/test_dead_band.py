@@ -7,7 +7,7 @@ from builders import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.dead_band import Scale, Write, Written, decide
+from equipoise.annotator.dead_band import Scale, Write, Written, decide, rest_after
 from equipoise.annotator.settings import AnnotatorSettings, DeadBand
 from equipoise.contracts.duration import Duration
 
@@ -96,6 +96,14 @@ def test_an_older_value_never_replaces_a_newer_one(
 def test_every_object_has_its_turn_in_every_period(key: str, ago: float) -> None:
     """Without any change it is written again half an hour after the last write at the latest."""
     assert asked(last({"5m cpu": 0.5}, ago), {"5m cpu": 0.5}, key=key) is not None
+
+
+def test_the_rest_after_refusals_doubles_up_to_the_period() -> None:
+    """From a minute to half an hour, for a node."""
+    rests = [0.0]
+    for _ in range(7):
+        rests.append(rest_after(rests[-1], BAND))
+    assert rests == [0, 60, 120, 240, 480, 960, 1_800, 1_800]
 
 
 def test_turns_are_spread_over_the_period() -> None:

@@ -15,12 +15,12 @@ from deployment.kustomize import Document, read_kustomization
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
-from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.settings import AnnotatorSettings, DeadBand
 from equipoise.contracts.annotations import LOAD, USAGE, read_node_load, read_workload_usage
 from equipoise.contracts.crane import KEYS
+from equipoise.contracts.duration import Duration
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import node_utilization, workload_utilization
-from equipoise.contracts.workload import Workload
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.health import Health
 from equipoise.runtime.kube import connect_kube
@@ -30,6 +30,8 @@ from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
 from equipoise.testbed.pytest_fixture import StartCluster
+
+SOON = DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800))
 
 MERGE = "application/merge-patch+json"
 ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
@@ -246,8 +248,9 @@ async def bus(cluster: Cluster, annotator: Account) -> AsyncIterator[MemoryBus]:
         MemoryBus(clock) as opened,
     ):
         service = Annotator(
-            settings=AnnotatorSettings(), load=LoadSettings(), namespace=NAMESPACE, identity="one", bus=opened,
-            kube=kube, clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+            settings=AnnotatorSettings(nodes=SOON, workloads=SOON), load=LoadSettings(), namespace=NAMESPACE,
+            identity="one", bus=opened, kube=kube, clock=clock,
+            health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
         await service.attach()
         task = asyncio.create_task(service.run())
@@ -261,13 +264,19 @@ async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster
 
     A Deployment counts a changed annotation as a generation, its controller observes it and has nothing to do.
     """
-    before, now = await rolled_out(cluster), SystemClock().now()
+    before = await rolled_out(cluster)
     generations = {path: (await cluster.request("GET", path))["metadata"]["generation"] for path in WORKLOADS.values()}
-    for workload in WORKLOADS:
-        utilization = a_workload_utilization(workload, sampled_at=now, queried_at=now, windows=windows_at(now))
-        await bus.publish(workload_utilization(workload), utilization)
-    for workload, path in WORKLOADS.items():
-        await cluster.wait(path, stands_on(workload), what=f"{workload} has its usage", timeout=20)
+    for sequence, cores in ((1, 1.0), (2, 2.0)):  # the second write goes by the first one
+        now = SystemClock().now()
+        windows = a_node_utilization(cpu=cores, sampled_at=now).windows
+        for workload in WORKLOADS:
+            utilization = a_workload_utilization(
+                workload, sampled_at=now, queried_at=now, windows=windows, sequence=sequence
+            )
+            await bus.publish(workload_utilization(workload), utilization)
+        for workload, path in WORKLOADS.items():
+            await cluster.wait(path, says(cores), what=f"{workload} has its usage", timeout=20)
+        await asyncio.sleep(1.1)  # the least interval
     settled = "a controller has seen what was written"
     for path in WORKLOADS.values():
         if "/apis/apps/" in path:
@@ -280,26 +289,34 @@ async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster
     assert await rolled_out(cluster) == before
     for path, generation in generations.items():
         after = (await cluster.request("GET", path))["metadata"]["generation"]
-        assert after == generation + (path == DEPLOYMENT)
+        assert after == generation + 2 * (path == DEPLOYMENT)
 
 
-def windows_at(now: float) -> Any:
-    return a_node_utilization(sampled_at=now).windows
-
-
-def stands_on(workload: Workload) -> Any:
+def says(cores: float) -> Any:
     def read(thing: Document) -> bool:
         usage, _ = read_workload_usage(thing["metadata"].get("annotations", {}))
-        return usage is not None
+        return usage is not None and usage.windows["5m"].mean.cpu == cores
 
     return read
 
 
 async def test_a_node_is_annotated_while_its_kubelet_writes_to_it(cluster: Cluster, bus: MemoryBus) -> None:
-    """Heartbeats change its version; the load gets there all the same."""
+    """Heartbeats change its version; the load gets there all the same, and the next one."""
     uid = (await cluster.request("GET", NODE))["metadata"]["uid"]
-    now = SystemClock().now()
-    await bus.publish(node_utilization("alpha"), a_node_utilization("alpha", uid=uid, sampled_at=now, queried_at=now))
-    await cluster.wait(
-        NODE, lambda thing: read_node_load(thing["metadata"].get("annotations", {}))[0] is not None, timeout=20
-    )
+    for sequence, load in ((1, 0.3), (2, 0.6)):
+        now = SystemClock().now()
+        message = a_node_utilization("alpha", 10 * load, uid=uid, sampled_at=now, queried_at=now, sequence=sequence)
+        await bus.publish(node_utilization("alpha"), message)
+        await cluster.wait(NODE, has_load(load), what=f"the node has a load of {load}", timeout=20)
+        beat = {"metadata": {"labels": {"beat": str(sequence)}}}
+        async with cluster.api() as api:
+            await api.request("PATCH", NODE, beat, content_type=MERGE)
+        await asyncio.sleep(1.1)  # the least interval
+
+
+def has_load(share: float) -> Any:
+    def read(thing: Document) -> bool:
+        load, _ = read_node_load(thing["metadata"].get("annotations", {}))
+        return load is not None and load.windows["5m"].mean.cpu == share
+
+    return read

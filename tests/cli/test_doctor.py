@@ -1,12 +1,15 @@
 """`equipoise doctor`: what its checks decide."""
 
+import asyncio
 import io
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 import yaml
+from builders import NOW
 from deployment.base import base_documents
 from rich.console import Console
 
@@ -17,7 +20,7 @@ from equipoise.cli.doctor.extender import judged as judged_scores
 from equipoise.cli.doctor.finding import Diagnosis, Finding
 from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right
 from equipoise.cli.doctor.nodes import TO_DO, Unknown, coverage, longer, told
-from equipoise.cli.doctor.prometheus import Fit
+from equipoise.cli.doctor.prometheus import Fit, fit_of
 from equipoise.cli.doctor.prometheus import judged as judged_profile
 from equipoise.cli.doctor.rights import is_needed, judged_evictions
 from equipoise.cli.doctor.rights import judged as judged_rights
@@ -25,16 +28,26 @@ from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.doctor.streams import differences, judged_identity, judged_stream
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
+from equipoise.collector.questions import Ask, Sample, SourceError
 from equipoise.collector.readings import Reading, Reason
-from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
+from equipoise.collector.sources.metrics_server import (
+    NODE_METRICS,
+    POD_METRICS,
+    ContainerMetrics,
+    NodeMetrics,
+    PodMetrics,
+)
 from equipoise.contracts.messages import ScoresFollowed
-from equipoise.contracts.objects import ConfigMap, Node, ObjectMeta
+from equipoise.contracts.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.subjects import STREAMS
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import KubeError
+from equipoise.runtime.kube import NODES, KubeError
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.memory.kube import MemoryKube
 from equipoise.runtime.permissions import permissions_of
 from equipoise.runtime.settings.sections import Shared
 
@@ -202,6 +215,7 @@ EMPTY = Fit(nodes={"cpu": 0, "memory": 0})
     [
         ({"kubelet": FITS}, "ok", "cpu of 3 nodes, memory of 3 nodes, usage of 7 pods", ""),
         ({"kubelet": msgspec.structs.replace(FITS, pods=0)}, "warning", "0 pods", "scrape the pods"),
+        ({"kubelet": Fit(nodes={"cpu": 3}, pods=7)}, "ok", "memory of nodes is not measured", ""),
         ({"kubelet": EMPTY}, "error", "has no metrics here", "no profile fits"),
         ({"kubelet": EMPTY, "other": FITS}, "error", "has no metrics here", "profile: other"),
         ({"kubelet": msgspec.structs.replace(EMPTY, strangers='node="x"')}, "error", 'has node="x"', "nodeLabels"),
@@ -216,9 +230,101 @@ def test_a_profile_fits_or_another_one_does(fits: dict[str, Fit], state: str, wo
     assert to_do in found.to_do
 
 
+class OnlyNodes:
+    """A source that measures nodes, and refuses every question about pods."""
+
+    async def run(self) -> None: ...
+
+    async def time(self) -> float:
+        return 0.0
+
+    def cannot(self, question: Ask) -> str:
+        return "pods are not measured" if question.subject == "pod" else ""
+
+    async def ask(self, question: Ask) -> list[Sample]:
+        if reason := self.cannot(question):
+            raise SourceError(reason)
+        return [Sample(node="a", series="{}", value=0.0)]
+
+    def close(self) -> None: ...
+
+
+async def test_a_profile_may_leave_the_pods_out() -> None:
+    """It fits: only what is never answered there is not asked, and is told."""
+    fit = await fit_of(OnlyNodes(), frozenset({"a"}), 0.0)
+    found = judged_profile("http://prometheus", "custom", {"custom": fit})
+    assert found.state == "warning"
+    assert "profile custom fits: cpu of 1 nodes, memory of 1 nodes, usage of 0 pods" in found.what
+    assert "pods are not measured" in found.to_do
+
+
 def test_every_reason_has_something_to_do() -> None:
     """Also those that come to be later."""
     assert set(TO_DO) == set(Reason.__args__)  # type: ignore[attr-defined]
+
+
+def polled_world(source: Literal["metrics-server", "load-watcher"]) -> tuple[Surroundings, MemoryKube]:
+    """Two nodes and a pod that metrics-server tells of, one node that it does not; no load-watcher anywhere."""
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    created = datetime.fromtimestamp(NOW - 86_400, UTC)
+    sampled = datetime.fromtimestamp(NOW - 5, UTC)
+    for name in ("a", "b", "silent"):
+        status = NodeStatus(
+            capacity={"cpu": "16", "memory": "64Gi"},
+            allocatable={"cpu": "16", "memory": "64Gi"},
+            conditions=[Condition(type="Ready", status="True")],
+        )
+        kube.put(NODES, Node(metadata=ObjectMeta(name=name, creation_timestamp=created), status=status))
+    usage = {"cpu": "1", "memory": "1Gi"}
+    for name in ("a", "b"):
+        kube.put(NODE_METRICS, NodeMetrics(metadata=ObjectMeta(name=name), timestamp=sampled, usage=usage))
+    pod = PodMetrics(
+        metadata=ObjectMeta(name="web-0", namespace="shop"),
+        timestamp=sampled,
+        containers=[ContainerMetrics(name="main", usage=usage)],
+    )
+    kube.put(POD_METRICS, pod)
+    collector = CollectorSettings(source=source, load_watcher=LoadWatcherSettings(url="http://127.0.0.1:1"))
+    return Surroundings(configured=Configured(collector=collector), clock=clock, kube=kube), kube
+
+
+async def found(name: str, around: Surroundings) -> dict[str, Finding]:
+    """What a check finds, by where; a source that nobody polls would hold it up for two minutes."""
+    async with asyncio.timeout(10):
+        return {finding.where: finding for finding in await CHECKS[name](around)}
+
+
+async def test_a_source_without_memory_is_polled_and_judged_by_this_moment() -> None:
+    """What it tells of which node, and that windows are the collector's to tell."""
+    around, _ = polled_world("metrics-server")
+    said = await found("prometheus", around)
+    what = "metrics-server fits: cpu of 2 nodes, memory of 2 nodes, usage of 1 pods"
+    assert (said["metrics-server"].state, said["metrics-server"].what) == ("ok", what)
+    said = await found("nodes", around)
+    assert (said["node silent"].state, said["node silent"].what) == ("warning", "metrics-server does not tell of it")
+    assert "2 of 3 nodes is known" in said["nodes"].what
+    assert "node a" not in said
+    assert said["windows"].state == "unknown"
+    assert "history keeps 1h only" in said["window 1d"].what
+    assert {"API server and this machine"} == set(await found("clocks", around))
+
+
+async def test_a_source_that_has_nothing_of_ours_is_told_what_to_look_at() -> None:
+    """Not to scrape kubelets: no profile of Prometheus is in question."""
+    around, kube = polled_world("metrics-server")
+    for name in ("a", "b"):
+        kube.remove(NODE_METRICS, name)
+    assert "kubectl top nodes" in (await found("prometheus", around))["metrics-server"].to_do
+
+
+async def test_a_load_watcher_that_is_away_is_wrong_and_its_own_setting_named() -> None:
+    """Not Prometheus', and not "unknown" after two minutes."""
+    around, _ = polled_world("load-watcher")
+    finding = (await found("prometheus", around))["load-watcher"]
+    assert (finding.state, "loadWatcher.url" in finding.to_do) == ("error", True)
+    assert "does not answer" in (await found("nodes", around))["nodes"].what
+    assert "does not answer" in (await found("clocks", around))["load-watcher"].what
 
 
 def unknown(name: str, excuse: str = "") -> Unknown:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from builders import GIB
 
-from equipoise.collector.questions import Ask, Sample, SourceError
+from equipoise.collector.questions import Ask, Sample, SourceError, series_of
 from equipoise.runtime.clock import Clock
 
 INTERVAL = 15.0
@@ -73,18 +73,21 @@ class FakeSource:
 
 def told(question: Ask, usage: Usage) -> bool:
     """Prometheus looks back five minutes for a live series."""
-    return question.what != "newest" or usage.age < 300
+    return (question.what != "newest" or usage.age < 300) and counted(question, usage) >= question.least
+
+
+def counted(question: Ask, usage: Usage) -> float:
+    """Raw samples in the window."""
+    return usage.coverage * question.length / usage.interval
 
 
 def a_sample(question: Ask, usage: Usage, node: str, namespace: str = "", pod: str = "") -> Sample:
     values = {
         "mean": usage.cpu if question.resource == "cpu" else usage.memory,
-        "count": usage.coverage * question.length / usage.interval,
+        "count": counted(question, usage),
         "newest": question.at - usage.age,
         "last": question.at - usage.age,
         "spacing": usage.interval,
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
-    return Sample(
-        node=node, namespace=namespace, pod=pod, series=frozenset(labels.items()), value=values[question.what]
-    )
+    return Sample(node=node, namespace=namespace, pod=pod, series=series_of(labels), value=values[question.what])

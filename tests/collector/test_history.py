@@ -46,6 +46,13 @@ def test_each_question_is_answered_from_the_samples_in_the_window(what: str, exp
     assert pytest.approx(expected) == value(history, an_ask(what))
 
 
+def test_a_mean_of_too_few_samples_is_not_told() -> None:
+    """Where the question says how many it needs."""
+    history = a_history((80.0, 1.0), (95.0, 2.0))
+
+    assert (1.5, None) == (value(history, an_ask("mean", least=2.0)), value(history, an_ask("mean", least=3.0)))
+
+
 def test_a_sample_that_is_told_twice_counts_once() -> None:
     """A source may not have measured anew since it was last asked."""
     history = a_history((80.0, 1.0), (80.0, 1.0), (95.0, 2.0), (80.0, 7.0))

@@ -110,7 +110,7 @@ async def test_a_window_is_known_when_it_was_watched() -> None:
 
     assert young["cpu"]["a"].mean is None  # type: ignore[index]
     assert (pytest.approx((3 + 1 + 3) / 3), 8 * GIB) == (nodes["cpu"]["a"].mean, nodes["memory"]["a"].mean)  # type: ignore[index]
-    assert {"cpu": {POD: pytest.approx(0.5)}, "memory": {POD: 2 * GIB}} == pods
+    assert {POD: Resources(cpu=pytest.approx(0.5), memory=2 * GIB)} == pods
 
 
 async def test_a_sample_keeps_the_time_that_metrics_server_gave_it() -> None:

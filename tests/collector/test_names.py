@@ -1,6 +1,8 @@
 """Addresses become names of nodes."""
 
-from equipoise.collector.questions import Sample
+import pytest
+
+from equipoise.collector.questions import Sample, SourceError, series_of
 from equipoise.collector.sources.names import addresses, by_name, of_nodes
 
 
@@ -9,7 +11,7 @@ def info(node: object, address: object) -> dict[str, object]:
 
 
 def a_sample(node: str) -> Sample:
-    return Sample(node=node, series=frozenset({("instance", node)}), value=1.0)
+    return Sample(node=node, series=series_of({"instance": node}), value=1.0)
 
 
 def test_an_address_names_its_node() -> None:
@@ -30,11 +32,12 @@ def test_an_address_that_two_nodes_had_names_neither() -> None:
 def test_whatever_comes_is_no_name() -> None:
     """Elements that are none are passed over."""
     assert {} == addresses([None, {}, {"metric": 1}, info(1, "x"), info("a", None), info("", "y")])
-    assert {} == addresses("x")
+    with pytest.raises(SourceError):
+        addresses("x")
 
 
 def test_series_may_be_told_apart_by_name_alone() -> None:
     """Where the user's mean and raw samples differ in other labels."""
-    first, second = by_name([a_sample("a"), Sample(node="a", series=frozenset(), value=2.0)])
+    first, second = by_name([a_sample("a"), Sample(node="a", series="", value=2.0)])
 
     assert first.series == second.series

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from builders import GIB, NOW
 
-from equipoise.collector.placement import GONE_LIMIT, Fleet
+from equipoise.collector.placement import GONE_LIMIT, ROUNDS, Fleet
 from equipoise.collector.pods import trimmed
 from equipoise.contracts.messages import PlacedPod, Resources
 from equipoise.contracts.objects import (
@@ -233,12 +233,12 @@ def test_a_pod_that_never_ran_leaves_nothing() -> None:
     assert ([], []) == (placement.pods, placement.gone)
 
 
-def test_usage_of_a_pod_that_left_while_it_was_measured_is_forgotten() -> None:
-    """Nothing would ever take it: it must not stay in memory."""
-    fleet = a_fleet()
+def test_usage_that_rounds_no_longer_see_is_forgotten() -> None:
+    """A pod that was not measured for so long has an unknown usage, and none stays in memory."""
+    fleet = a_fleet(a_pod())
     fleet.measured({"uid-web-1": Resources(cpu=1.5)})
-    fleet.forget(NOW)
-    fleet.on_pod(None, a_pod(), NOW)
+    for _ in range(ROUNDS):
+        fleet.measured({})
     fleet.on_pod(a_pod(), None, NOW)
     placement = fleet.placement("a")
 
@@ -253,7 +253,7 @@ def test_gone_pods_are_forgotten_when_no_window_shows_them() -> None:
         fleet.on_pod(a_pod(name), None, NOW)
 
     def gone(now: float) -> set[str]:
-        fleet.forget(now)
+        fleet.forget_gone("a", now)
         placement = fleet.placement("a")
         assert placement is not None
         return {pod.name for pod in placement.gone}
@@ -269,7 +269,7 @@ def test_gone_pods_are_bounded() -> None:
     for number in range(GONE_LIMIT + 5):
         fleet.on_pod(None, a_pod(f"p{number}"), NOW)
         fleet.on_pod(a_pod(f"p{number}"), None, NOW + number / 1000)
-    fleet.forget(NOW + 1)
+    fleet.forget_gone("a", NOW + 1)
     placement = fleet.placement("a")
 
     assert placement is not None
@@ -308,11 +308,11 @@ def test_owners_of_pods_that_left_are_remembered() -> None:
     """Their samples of the last hours are still to be folded into their workload."""
     fleet = a_fleet(a_pod())
     fleet.on_pod(a_pod(), None, NOW)
-    workload, node = fleet.owners()["shop", "web-1"]
+    workload, node = fleet.left["shop", "web-1"]
     fleet.forget(NOW + 3_601)
 
     assert ("web", "a") == (workload and workload.name, node)
-    assert {} == fleet.owners()
+    assert {} == fleet.left
 
 
 def test_quantities_that_are_none_are_unknown() -> None:

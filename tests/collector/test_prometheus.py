@@ -5,10 +5,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
-from equipoise.collector.questions import Ask
+from equipoise.collector.questions import Ask, Resource
 from equipoise.collector.readings import Criteria, Known, Reading
 from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import PrometheusSettings
@@ -202,8 +203,13 @@ async def test_pods_are_measured(world: World) -> None:
             found = await measure_pods(
                 world.source, pods, Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW), intervals
             )
-            if found.usage["cpu"].get(("shop", "web-1")) == pytest.approx(0.5, rel=0.1):
+            if found.usage.get(("shop", "web-1"), Resources()).cpu == pytest.approx(0.5, rel=0.1):
                 break
             await asyncio.sleep(SCRAPE_INTERVAL)
 
-    assert 5e8 == found.usage["memory"]["shop", "web-1"]
+    assert 5e8 == found.usage["shop", "web-1"].memory
+    resources: tuple[Resource, ...] = ("cpu", "memory")
+    for resource in resources:
+        ask = Ask(subject="pod", resource=resource, what="mean", length=WINDOW, at=at, least=3.0)
+        assert ["web-1"] == [sample.pod for sample in await world.source.ask(ask)]
+        assert [] == await world.source.ask(msgspec.structs.replace(ask, least=1_000.0))

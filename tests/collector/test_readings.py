@@ -8,7 +8,7 @@ from builders import GIB, NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.questions import Sample
+from equipoise.collector.questions import Sample, series_of
 from equipoise.collector.readings import Criteria, Intervals, Known, coverage, intervals_from, read_nodes, read_pods
 from equipoise.contracts.messages import Resources
 
@@ -19,7 +19,7 @@ NODE = Known(since=NOW - 90_000, ceiling=Resources(cpu=10.0, memory=64 * GIB))
 
 def a_sample(value: float, node: str = "a", namespace: str = "", pod: str = "", **labels: str) -> Sample:
     named = {"node": node, "namespace": namespace, "pod": pod, **labels}
-    return Sample(node=node, namespace=namespace, pod=pod, series=frozenset(named.items()), value=value)
+    return Sample(node=node, namespace=namespace, pod=pod, series=series_of(named), value=value)
 
 
 def answers(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
@@ -197,6 +197,16 @@ def test_pods_are_judged_like_nodes() -> None:
     assert read_one_pod(here, known=Known(since=NOW - 100, ceiling=NODE.ceiling, node="a")) is None
     assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
     assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
+
+
+def test_counts_that_were_not_asked_for_are_enough() -> None:
+    """The source left out what has too few samples; everything else is judged as ever."""
+    here = a_sample(1.5, namespace="shop", pod="web")
+    pods = {("shop", "web"): POD}
+
+    assert {("shop", "web"): 1.5} == read_pods(pods, "cpu", {"mean": [here]}, INTERVALS, CRITERIA)
+    assert {} == read_pods(pods, "cpu", {"mean": [here], "count": []}, INTERVALS, CRITERIA)
+    assert {} == read_pods(pods, "cpu", {"mean": [here]}, Intervals(), CRITERIA)
 
 
 VALUES = st.floats() | st.sampled_from([0.0, -0.0, NOW, NOW - 5, 20.0])

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from builders import a_workload_utilization
 from prometheus_client import CollectorRegistry
 
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings, PrometheusSettings
 from equipoise.collector.sources import SOURCES
+from equipoise.contracts.annotations import SLOTS, workload_usage, written
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.settings import Coverage, Freshness, LoadSettings, Window
@@ -34,6 +36,10 @@ LOAD = LoadSettings(
 )
 
 
+REMEMBERED = 3.0
+"""Cores, in every hour of the day that stands on the Deployment; its pods use half a core."""
+
+
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Cluster:
     return start_cluster(prometheus=PrometheusConfiguration(scrape_interval=0.25))
@@ -43,13 +49,12 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
     await cluster.add_nodes([node("alpha", cpu=8), node("beta", cpu=8)])
     usage = constant_usage_annotations(500, 256)
-    await cluster.apply(
-        [
-            namespace("equipoise-system"),
-            deployment("web", pod_template("web", annotations=usage), replicas=6),
-        ]
-    )
+    web = deployment("web", pod_template("web", annotations=usage), replicas=6)
     clock, metrics = SystemClock(), CollectorRegistry()
+    day = workload_usage(a_workload_utilization(sampled_at=clock.now(), profile={"cpu": [REMEMBERED] * SLOTS}))
+    assert day is not None
+    web["metadata"]["annotations"] = written(day)
+    await cluster.apply([namespace("equipoise-system"), web])
     settings = CollectorSettings(
         prometheus=PrometheusSettings(url=cluster.prometheus_url),
         profile=ProfileSettings(day=Duration(96), pause=Duration(0.2)),
@@ -108,6 +113,17 @@ async def test_usage_and_placement_of_a_real_cluster(bus: MemoryBus) -> None:
     workloads = bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
     assert 6 == workloads[-1].replicas
     assert 256 * 2**20 == pytest.approx(workloads[-1].windows["5m"].mean.memory)
+
+
+async def test_a_day_comes_back_from_a_real_deployment(bus: MemoryBus) -> None:
+    """What Prometheus is too young for stands on the Deployment."""
+
+    def told() -> list[float | None]:
+        said = bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+        return max((message.profile.get("cpu", []) for message in said), key=lambda day: day.count(REMEMBERED))
+
+    await until(lambda: told().count(REMEMBERED) >= SLOTS / 2)
+    assert None not in told()
 
 
 async def test_a_real_pod_that_leaves_and_its_heir(bus: MemoryBus, cluster: Cluster) -> None:

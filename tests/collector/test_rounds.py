@@ -48,8 +48,29 @@ async def test_pods_that_are_never_measured_are_absent() -> None:
     source.never = lambda ask: "no pods" if ask.resource == "cpu" else ""
     found = await measure_pods(source, {POD: Known(since=0.0, ceiling=CEILING, node="a")}, CRITERIA, INTERVALS)
 
-    assert {"memory"} == found.usage.keys()
+    assert (None, False) == (found.usage[POD].cpu, found.usage[POD].memory is None)
     assert {} == found.failed
+
+
+async def test_pods_are_counted_by_the_source() -> None:
+    """Where samples come at one interval, means of pods with too few are not even told."""
+    source = a_source()
+    source.pods["shop", "gaps", "a"] = Usage(coverage=0.7)
+    known = {name: Known(since=0.0, ceiling=CEILING, node="a") for name in (POD, ("shop", "gaps"))}
+    found = await measure_pods(source, known, CRITERIA, INTERVALS)
+
+    assert {POD} == found.usage.keys()
+    assert {("mean", 192.0)} == {(ask.what, ask.least) for ask in source.asked}
+
+
+async def test_pods_are_counted_one_by_one_where_intervals_differ() -> None:
+    """What is enough on one node is a gap on another."""
+    source = a_source()
+    source.pods = {("shop", name, name): Usage(interval=60.0) for name in ("a", "b")}
+    known = {("shop", name): Known(since=0.0, ceiling=CEILING, node=name) for name in ("a", "b")}
+    found = await measure_pods(source, known, CRITERIA, Intervals(by_node={"b": 60.0}, usual=15.0))
+
+    assert {("shop", "b")} == found.usage.keys()
 
 
 async def test_spacing_is_asked_of_memory_where_cpu_is_not_measured() -> None:

@@ -3,14 +3,24 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.questions import SourceError
-from equipoise.collector.sources.samples import moment, number, result, spacings, vector
+from equipoise.collector.sources.samples import (
+    REMEMBERED,
+    Labels,
+    moment,
+    number,
+    read_document,
+    result,
+    spacings,
+    vector,
+)
 
-LABELS = ("node", "instance")
+LABELS = Labels(("node", "instance"))
 
 
 def a_document(result: Any, kind: str = "vector", **fields: Any) -> dict[str, Any]:
@@ -107,7 +117,38 @@ def test_no_spacing_without_two_samples(values: Any) -> None:
 @pytest.mark.parametrize("answer", [[0, "12.5"], [{"metric": {}, "value": [0, "12.5"]}]])
 def test_the_time_is_told_in_two_ways(answer: Any) -> None:
     """Prometheus answers with a scalar, VictoriaMetrics with a vector of one."""
-    assert 12.5 == moment(answer)
+    kind = "scalar" if len(answer) == 2 else "vector"
+    body = msgspec.json.encode(a_document(answer, kind))
+
+    assert 12.5 == moment(answer) == moment(result(read_document(body), "scalar", "vector"))
+
+
+@pytest.mark.parametrize(
+    ("element", "values"),
+    [
+        (b'{"metric":{"node":"\xff"},"value":[0,"1"]}', [2.5]),
+        (b'{"metric":{"node":"b"},"value":[0,1e999]}', [2.5, math.nan]),
+    ],
+)
+def test_what_cannot_be_read_costs_its_own_series_only(element: bytes, values: list[float]) -> None:
+    """Whoever may label a pod must not be able to stop the measuring of all."""
+    good = msgspec.json.encode(an_element(node="a"))
+    body = b'{"status":"success","data":{"resultType":"vector","result":[' + good + b"," + element + b"]}}"
+    told = [sample.value for sample in vector(result(read_document(body), "vector"), "node", Labels(("node",)))]
+
+    assert told == pytest.approx(values, nan_ok=True)
+
+
+def test_labels_that_no_answer_has_any_more_are_forgotten() -> None:
+    """Pods come and go for years."""
+    labels = Labels(("node",))
+    bodies = [msgspec.json.encode(a_document([an_element(node=name)])) for name in ("stays", "goes")]
+    for turn in range(4):
+        labels.turn(turn * REMEMBERED)
+        for body in bodies[: 2 if turn == 0 else 1]:
+            assert vector(result(read_document(body), "vector"), "node", labels)
+
+    assert [b'{"node":"stays"}'] == list(labels._young | labels._old)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_placement
+from builders import GIB, NOW, a_placement, a_workload_utilization
 from collector.sources_in_memory import FakeSource, Usage
 from prometheus_client import CollectorRegistry
 
+from equipoise.collector.questions import Ask, Sample
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.collector.workloads import slot_of
 from equipoise.contracts import subjects
+from equipoise.contracts.annotations import workload_usage, written
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import (
@@ -28,10 +31,11 @@ from equipoise.contracts.objects import (
     Pod,
     PodSpec,
     PodStatus,
+    WorkloadObject,
 )
 from equipoise.contracts.raw_allocatable import RAW_ALLOCATABLE
 from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.kube import LEASES, NODES, PODS
+from equipoise.runtime.kube import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock
 from equipoise.runtime.memory.kube import MemoryKube
@@ -69,6 +73,7 @@ def a_pod(name: str, node: str, *, uid: str = "", age: float = 90_000) -> Pod:
 @dataclass
 class FakeHealth:
     leading: bool | None = None
+    part: str = ""
     problems: dict[str, str] = field(default_factory=dict)
     warm: bool = False
 
@@ -184,13 +189,16 @@ async def test_a_round_ends_with_a_cycle(world: World) -> None:
 
 
 async def test_a_workload_is_the_mean_of_its_pods(world: World) -> None:
-    """Usage per replica, in the windows that are asked for pods."""
+    """Usage per replica; longer windows once enough of them was seen."""
     world.source.pods["shop", "db-1", "b"].cpu = 1.5
     await world.advance(60)
     workload = world.workloads()["db"]
-
     assert (2, 1.0) == (workload.replicas, workload.windows["5m"].mean.cpu)
-    assert {"5m", "15m", "1h"} == workload.windows.keys()
+    assert {"5m"} == workload.windows.keys()
+
+    await world.advance(900)
+    assert {"5m", "15m"} == world.workloads()["db"].windows.keys()
+    assert {300.0} == {ask.length for ask in world.source.asked if ask.subject == "pod" and ask.what == "mean"}
 
 
 async def test_pods_may_be_sampled_less_often_than_nodes() -> None:
@@ -275,6 +283,86 @@ async def test_a_failing_question_leaves_the_others(world: World) -> None:
     await world.advance(300)
     mean = world.nodes()["a"].windows["5m"].mean
     assert (3.0, None) == (mean.cpu, mean.memory)
+
+
+async def test_a_failing_question_about_pods_leaves_what_was_known(world: World) -> None:
+    """For as long as it is young enough; memory beside it is renewed, and workloads remember no half rounds."""
+    world.source.fails = lambda ask: ask.resource == "cpu" and ask.subject == "pod"
+    world.source.pods["shop", "db-0", "a"].memory = 2 * GIB
+    await world.advance(30)
+    used = world.nodes()["a"].pods["uid-db-0"]
+    assert (0.5, 2 * GIB, 1.5) == (used.cpu, used.memory, world.nodes()["a"].system.cpu)
+    assert 0.5 == world.workloads()["db"].windows["5m"].mean.cpu
+
+    await world.advance(200)
+    used = world.nodes()["a"].pods["uid-db-0"]
+    assert (None, 2 * GIB) == (used.cpu, used.memory)
+
+
+async def test_pods_that_are_never_measured_are_a_problem(world: World) -> None:
+    """The source answers, and every pod of hours has too few samples: somebody must be told."""
+    assert "pods" not in world.health.problems
+    for usage in world.source.pods.values():
+        usage.coverage = 0.5
+    await world.advance(30)
+    assert "of 2 pods none has enough samples in 5m" in world.health.problems["pods"]
+    assert {} == world.nodes()["a"].pods
+
+    for usage in world.source.pods.values():
+        usage.coverage = 1.0
+    await world.advance(30)
+    assert "pods" not in world.health.problems
+
+
+async def test_a_source_without_pods_is_no_problem(world: World) -> None:
+    """It never said that it knew any."""
+    world.source.never = lambda ask: "nodes only" if ask.subject == "pod" else ""
+    await world.advance(30)
+
+    assert "pods" not in world.health.problems
+
+
+@pytest.mark.parametrize("subjects", [("node", "pod"), ("pod",)])
+async def test_intervals_that_cannot_be_found_anew_stay(subjects: tuple[str, ...]) -> None:
+    """How far apart samples lie hardly changes: neither nodes nor pods with intervals of their own go blind for it."""
+    world = a_world()
+    world.source.pods = {name: Usage(cpu=0.5, memory=GIB, interval=60.0) for name in world.source.pods}
+    async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await world.advance(1)
+        world.source.fails = lambda ask: ask.what == "spacing" and ask.subject in subjects
+        await world.advance(2_000)
+
+        assert {} == world.health.problems
+        assert 2 == world.cycle().fresh
+        assert {"uid-db-0"} == world.nodes()["a"].pods.keys()
+
+
+async def test_a_pod_without_a_time_belongs_to_no_workload(world: World) -> None:
+    """The time of the question is not that of a sample."""
+    del world.source.nodes["a"]
+    world.kube.put(NODES, a_node("c"))
+    world.kube.put(PODS, a_pod("db-2", "c"))
+    world.source.pods["shop", "db-2", "c"] = Usage(cpu=9.0)
+    await world.advance(30)
+
+    assert 2 == world.workloads()["db"].replicas
+    assert 0.5 == world.workloads()["db"].windows["5m"].mean.cpu
+
+
+async def test_a_standby_forgets_too() -> None:
+    """It watches for weeks, and what it will say first when it takes over must fit into messages."""
+    world = a_world()
+    async with world.bus, collecting(world, CollectorSettings(profile=NO_PROFILE), "first"):
+        await world.advance(30)
+        async with collecting(world, CollectorSettings(profile=NO_PROFILE), "second") as standby:
+            await world.advance(30)
+            world.kube.put(PODS, a_pod("job", "a", age=-60))
+            await world.advance(10)
+            world.kube.remove(PODS, "job", "shop")
+            await world.advance(1)
+            assert {"a"} == set(standby._fleet.left_from)
+            await world.advance(1_300)
+            assert set() == set(standby._fleet.left_from)
 
 
 async def test_an_empty_source_is_unknown(world: World) -> None:
@@ -536,6 +624,36 @@ async def test_a_workloads_day_is_learnt() -> None:
         assert 0.8 == pytest.approx(max(value or 0.0 for value in world.workloads()["db"].profile["cpu"]))
 
 
+async def test_slots_remember_pods_that_left() -> None:
+    """Who ran an hour ago and is gone now belongs to that hour of its workload."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(1)
+        world.kube.remove(PODS, "db-1", "shop")
+        world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        await world.advance(3_700)
+
+        assert 1.0 == max(value or 0.0 for value in world.workloads()["db"].profile["cpu"])
+
+
+async def test_a_slot_that_fails_holds_up_no_other() -> None:
+    """What is too much for the source is asked for less and less often, and after all others."""
+    world = a_world()
+    newest = NOW - NOW % 3_600
+    world.source.fails = lambda ask: ask.subject == "pod" and ask.at == newest
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(3_000)
+        asked = [
+            ask.at for ask in world.source.asked if ask.subject == "pod" and ask.what == "mean" and ask.at % 3_600 == 0
+        ]
+
+        assert 24 == len(set(asked))
+        assert asked.count(newest) <= 2 * 12
+        assert 23 == sum(value is not None for value in world.workloads()["db"].profile["cpu"])
+
+
 async def test_a_day_that_cannot_be_asked_for_is_a_problem() -> None:
     """Windows may be well while the hours are too large for one answer: profiles would stay empty in silence."""
     world = a_world()
@@ -551,6 +669,108 @@ async def test_a_day_that_cannot_be_asked_for_is_a_problem() -> None:
         world.source.fails = lambda ask: False
         await world.advance(60)
         assert "profile" not in world.health.problems
+
+
+def a_remembering_deployment(cpu: float = 2.0, sampled_at: float = NOW - 3_600) -> WorkloadObject:
+    """Annotated, as by a collector of before."""
+    day: dict[str, list[float | None]] = {"cpu": [cpu] * 24, "memory": [GIB] * 24}
+    usage = workload_usage(a_workload_utilization(sampled_at=sampled_at, profile=day))
+    assert usage is not None
+    return WorkloadObject(metadata=ObjectMeta(name="web", namespace="shop", annotations=written(usage)))
+
+
+def deploy(world: World, revision: str) -> None:
+    """Two pods of the Deployment `web` by a ReplicaSet of its own; those of an earlier one go."""
+    for pod in world.kube.stored(PODS):
+        world.kube.remove(PODS, pod.metadata.name, "shop")
+    world.source.pods.clear()
+    name = f"web-{revision}"
+    deployment = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web", controller=True)
+    metadata = ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", owner_references=[deployment])
+    world.kube.put(REPLICA_SETS, WorkloadObject(metadata=metadata))
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, uid=f"uid-{name}", controller=True)
+    for node in ("a", "b"):
+        pod = a_pod(f"{name}-{node}", node)
+        owned = msgspec.structs.replace(pod.metadata, owner_references=[owner])
+        world.kube.put(PODS, msgspec.structs.replace(pod, metadata=owned))
+        world.source.pods["shop", pod.metadata.name, node] = Usage(cpu=0.5, memory=GIB)
+
+
+@dataclass
+class YoungSource(FakeSource):
+    """It has seen the newest hour of the day that was, and nothing before."""
+
+    async def ask(self, question: Ask) -> list[Sample]:
+        answer = await super().ask(question)
+        unseen = question.subject == "pod" and question.length == 3_600 and question.at <= NOW - 3_600
+        return [] if unseen else answer
+
+
+def a_young_world() -> World:
+    world = a_world()
+    world.source = YoungSource(world.clock, nodes=world.source.nodes)
+    deploy(world, "1")
+    return world
+
+
+LEARNING = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+
+
+async def test_a_day_that_the_source_has_not_seen_is_taken_back_from_the_annotation() -> None:
+    """What is measured later is smoothed onto it; no window is made of it; a rollout changes nothing."""
+    world = a_young_world()
+    world.kube.put(DEPLOYMENTS, a_remembering_deployment())
+    async with world.bus, collecting(world, LEARNING):
+        await world.advance(300)
+        told = world.workloads()["web"]
+        newest = slot_of(NOW - NOW % 3_600, 3_600)
+
+        assert [2.0] * 23 == [*told.profile["cpu"][:newest], *told.profile["cpu"][newest + 1 :]]
+        assert 0.7 * 2.0 + 0.3 * 0.5 == pytest.approx(told.profile["cpu"][newest])
+        assert {"5m"} == told.windows.keys()
+        assert [] == list(world.health.problems)
+
+        deploy(world, "2")
+        await world.advance(600)
+        assert told.profile == world.workloads()["web"].profile
+
+
+async def test_a_measured_hour_stays_when_annotations_come_late() -> None:
+    """They could not be read at first: that is told, nothing else waits for it, and it is asked for again."""
+    world = a_young_world()
+    world.kube.put(DEPLOYMENTS, a_remembering_deployment())
+    world.kube.faults.refuse("list", resource="deployments")
+    async with world.bus, collecting(world, LEARNING):
+        await world.advance(200)
+        newest = slot_of(NOW - NOW % 3_600, 3_600)
+        assert "list deployments.apps" in world.health.problems["profiles on workloads"]
+        assert (0.5, 1) == (world.workloads()["web"].profile["cpu"][newest], len(world.health.problems))
+        assert 23 == world.workloads()["web"].profile["cpu"].count(None)
+
+        world.kube.faults.heal()
+        await world.advance(150)
+        assert {} == world.health.problems
+        assert 0.5 == world.workloads()["web"].profile["cpu"][newest]
+        assert 23 == world.workloads()["web"].profile["cpu"].count(2.0)
+        assert 2 == sum(call.verb == "list" and call.resource == "deployments" for call in world.kube.calls)
+        assert 1 == sum(call.verb == "list" and call.resource == "daemonsets" for call in world.kube.calls)
+
+
+async def test_workloads_that_this_cluster_does_not_have_are_no_problem() -> None:
+    """Neither Kruise nor Argo is there; what else stands on workloads is read. Nothing is, where no day is learnt."""
+    world = a_young_world()
+    world.kube.put(DEPLOYMENTS, a_remembering_deployment(cpu=11.0))
+    for resource in ("clonesets", "rollouts"):
+        world.kube.faults.refuse("list", status=404, resource=resource)
+    async with world.bus, collecting(world, LEARNING):
+        await world.advance(60)
+        assert {} == world.health.problems
+        assert 11.0 not in world.workloads()["web"].profile["cpu"]
+
+    world = a_young_world()
+    async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await world.advance(60)
+        assert "list" not in {call.verb for call in world.kube.calls}
 
 
 def test_the_source_is_closed() -> None:

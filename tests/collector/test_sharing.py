@@ -46,6 +46,7 @@ class Fleet:
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     sources: dict[str, FakeSource] = field(default_factory=dict)
+    health: dict[str, FakeHealth] = field(default_factory=dict)
     cut_off: set[str] = field(default_factory=set)
     """Replicas that do not reach the bus, nor it them."""
 
@@ -62,9 +63,10 @@ class Fleet:
     async def begin(self, identity: str, settings: CollectorSettings = SETTINGS) -> None:
         source = self.sources[identity] = FakeSource(self.clock, nodes=self.usage)
         source.pods = {("shop", f"db-{number}", f"node-{number}"): Usage(cpu=0.5) for number in range(COUNT)}
+        self.health[identity] = FakeHealth()
         collector = Collector(
             settings=settings, load=LOAD, namespace="equipoise-system", identity=identity, source=source,
-            kube=self.kube, bus=Line(self, identity), clock=self.clock, health=FakeHealth(),
+            kube=self.kube, bus=Line(self, identity), clock=self.clock, health=self.health[identity],
             metrics=CollectorRegistry(),
         )  # fmt: skip
         await collector.attach()
@@ -82,7 +84,10 @@ class Fleet:
         """Time passes; who lives says so every ten seconds, and the watches show that they live."""
         while seconds > 0:
             for identity in self.running.keys() - self.cut_off:
-                beat = Heartbeat(service="collector", id=identity, version="", ready=True, at=self.clock.now())
+                part = self.health[identity].part
+                beat = Heartbeat(
+                    service="collector", id=identity, version="", ready=True, part=part, at=self.clock.now()
+                )
                 await self.bus.publish(subjects.health("collector", identity), beat)
             self.kube.bookmark()
             await self.clock.advance(min(5, seconds))
@@ -250,6 +255,18 @@ async def test_a_replica_that_comes_later_gets_its_share(fleet: Fleet) -> None:
     begun = len(fleet.nodes())
     await fleet.advance(20)
     assert {message.node for message in fleet.nodes()[begun:]} == set(fleet.usage)
+
+
+async def test_collectors_of_other_nodes_are_not_counted_upon(fleet: Fleet) -> None:
+    """They take no shard of ours: who is alone with its nodes keeps them all, without a pause."""
+    others = CollectorSettings(
+        shards=SHARDS, shard="blue", node_selector={"pool": "blue"}, profile=ProfileSettings(enabled=False)
+    )
+    await fleet.begin("one")
+    await fleet.begin("two", others)
+    await fleet.advance(60)
+    assert Counter(fleet.holders.values()) == {"one": SHARDS, "two": SHARDS}
+    assert {lease.spec.lease_transitions for lease in fleet.kube.stored(LEASES)} == {0}
 
 
 async def test_a_standby_without_a_shard_asks_nothing(fleet: Fleet) -> None:

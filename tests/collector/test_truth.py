@@ -13,6 +13,7 @@ from equipoise.collector.measuring import Measuring
 from equipoise.collector.placement import Fleet
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.utilization import summed_up
 from equipoise.contracts import objects
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import UtilizationCycle, WindowUsage
@@ -90,8 +91,8 @@ class World:
     async def cycle(self) -> UtilizationCycle:
         """Measure the shortest window, and tell of it."""
         await self.measuring.round(LOAD.shortest)
-        self.measuring.unknown.clear()
-        return self.measuring.cycle(self.fleet.nodes, shard="all", number=1)
+        cycle, self.doubts = await self.measuring.cycle(self.fleet.nodes, shard="all", number=1)
+        return cycle
 
     async def until(self, wanted: Callable[[UtilizationCycle], bool]) -> UtilizationCycle:
         async with asyncio.timeout(20):
@@ -106,7 +107,7 @@ class World:
         """Wait until the one node is unknown for this reason; the reason as people read it."""
         cycle = await self.until(lambda cycle: cycle.reasons == {reason: 1})
         [why] = cycle.missing.values()
-        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == self.measuring.unknown_nodes
+        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == summed_up(self.doubts)
         return why
 
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
@@ -158,7 +159,7 @@ async def test_a_node_as_it_should_be(start: Callable[..., World]) -> None:
     cycle = await world.until(
         lambda _: (usage := world.usage("well")) is not None and usage.mean.cpu == pytest.approx(2.0, rel=0.1)
     )
-    assert (cycle.expected, cycle.reasons, world.measuring.unknown_nodes) == (1, {}, "")
+    assert (cycle.expected, cycle.reasons, summed_up(world.doubts)) == (1, {}, "")
     usage = world.usage("well")
     assert usage is not None
     assert 0.0 <= world.measuring.source_now() - usage.sampled_at < 5 * SCRAPE_INTERVAL

@@ -127,7 +127,8 @@ def test_a_cycle_names_some_of_the_missing() -> None:
     """All are counted, some are named, with the reason."""
     utilization = a_utilization(("cpu", a_reading()))
     expected = {"a": "uid-a"} | {f"n{number:02}": f"uid-{number}" for number in range(30)}
-    unknown = utilization.unknown(expected, NOW)
+    doubts = {name: utilization.doubt(uid, NOW) for name, uid in expected.items()}
+    unknown = {name: doubt for name, doubt in doubts.items() if doubt is not None}
     cycle = utilization.cycle(31, unknown, shard="all", cycle=3, skew=0.0, problem="")
 
     assert (31, 1, MISSING_LIMIT, "not measured yet") == (
@@ -135,7 +136,9 @@ def test_a_cycle_names_some_of_the_missing() -> None:
     )  # fmt: skip
     assert cycle.reasons == {"not answered": 30}
     assert summed_up(unknown) == "unknown load: not answered (30 nodes: n00, n01, n02, …)"
-    late = utilization.unknown({"a": "uid-a"}, NOW + 176)
+    old = utilization.doubt("uid-a", NOW + 176)
+    assert old is not None
+    late = {"a": old}
     stale = utilization.cycle(1, late, shard="all", cycle=4, skew=0.0, problem="")
     assert (0, "newest sample is 181 s old", {"stale": 1}) == (stale.fresh, stale.missing["a"], stale.reasons)
     assert (summed_up(late), summed_up({})) == ("unknown load: stale (1 node: a)", "")

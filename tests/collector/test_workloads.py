@@ -1,42 +1,26 @@
-"""Pods folded by workload, and the day in slots."""
+"""What is told of workloads, and the day in slots."""
+
+from collections.abc import Mapping
 
 import pytest
 from builders import GIB, NOW, a_workload
-from hypothesis import given
-from hypothesis import strategies as st
 
-from equipoise.collector.workloads import SLOTS, MeasuredPod, Profile, Workloads, fold, slot_of
-from equipoise.contracts.messages import Resources
+from equipoise.collector.folding import Fold
+from equipoise.collector.workloads import SLOTS, Profile, Workloads, slot_of
+from equipoise.contracts.messages import Resources, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.workload import Workload
 
 HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400
 
 
-def a_pod(
-    cpu: float | None = 1.0, memory: float | None = GIB, sampled_at: float = NOW, name: str = "web"
-) -> MeasuredPod:
-    return MeasuredPod(workload=a_workload(name), usage=Resources(cpu=cpu, memory=memory), sampled_at=sampled_at)
+def a_fold(cpu: float | None = 1.0, sampled_at: float = NOW) -> Mapping[Workload, Fold]:
+    return {a_workload(): Fold(usage=Resources(cpu=cpu, memory=GIB), replicas=1, sampled_at=sampled_at)}
 
 
-def test_usage_is_per_replica() -> None:
-    """The mean of the pods that were measured, at the time of the oldest; unknown is not 0."""
-    folded = fold([a_pod(1.0, None, NOW - 9), a_pod(3.0, None), a_pod(None, GIB), a_pod(5.0, name="other")])
-
-    web = folded[a_workload()]
-    assert (Resources(cpu=2.0, memory=GIB), 3, NOW - 9) == (web.usage, web.replicas, web.sampled_at)
-    assert 5.0 == folded[a_workload("other")].usage.cpu
-
-
-@given(st.lists(st.none() | st.floats(0, 1e6)))
-def test_a_mean_lies_between_its_parts(values: list[float | None]) -> None:
-    """And is unknown only when every part is."""
-    known = [value for value in values if value is not None]
-    folded = fold([a_pod(value) for value in values])
-    mean = folded[a_workload()].usage.cpu if values else None
-
-    assert (mean is None) == (not known)
-    assert mean is None or min(known) * 0.999_999 <= mean <= max(known) * 1.000_001
+def some_workloads() -> Workloads:
+    return Workloads(load=LoadSettings(), slot=HOUR, weight=0.3, remembered=HOUR)
 
 
 @pytest.mark.parametrize(
@@ -80,41 +64,106 @@ def test_a_long_window_is_the_mean_of_its_slots() -> None:
     assert profile.window(86_400, HOUR, now + 86_400, 0.8) is None
 
 
+def test_each_resource_of_a_long_window_is_known_by_itself() -> None:
+    """A day of memory and an hour of cpu are no day of cpu."""
+    profile = Profile()
+    for hour in range(24):
+        profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=8.0 if hour == 3 else None, memory=GIB), 0.3)
+    usage = profile.window(86_400, HOUR, MIDNIGHT + 23.5 * HOUR, 0.8)
+
+    assert usage is not None
+    assert Resources(memory=GIB) == usage.mean
+
+
+def test_a_window_of_more_slots_than_are_remembered_is_unknown() -> None:
+    """A day does not speak for a week."""
+    profile = Profile()
+    for hour in range(48):
+        profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=1.0), 0.3)
+
+    assert profile.window(7 * 86_400, HOUR, MIDNIGHT + 47.5 * HOUR, 0.8) is None
+
+
 def test_a_slot_counts_once() -> None:
     """An answer that comes twice does not smooth the day twice."""
-    workloads = Workloads(slot=HOUR, weight=0.3, coverage=0.8)
+    workloads = some_workloads()
     for cpu in (1.0, 2.0):
-        workloads.record_slot(MIDNIGHT, [a_pod(cpu)])
-    workloads.record("5m", [a_pod()], NOW)
+        workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=cpu)})
+    workloads.record(workloads.heard(a_fold(), NOW))
     (told,) = tell(workloads)
 
     assert 1.0 == told.profile["cpu"][SLOTS - 1]
 
 
-def tell(workloads: Workloads, now: float = NOW):  # type: ignore[no-untyped-def]
-    load = LoadSettings()
-    lives = {window.name: load.life(window) for window in load.windows}
-    return workloads.messages(load.windows, lives, now, epoch=1, sequence=1)
+def tell(workloads: Workloads, now: float = NOW) -> list[WorkloadUtilization]:
+    return workloads.messages(workloads.seen, now, epoch=1, sequence=1)
 
 
 def test_a_workload_is_told_while_a_window_lives() -> None:
     """Values too old are left out, and with the last of them the workload."""
-    workloads = Workloads(slot=HOUR, weight=0.3, coverage=0.8)
-    workloads.record("5m", [a_pod(sampled_at=NOW - 5)], NOW)
-    workloads.record("1h", [a_pod(2.0, sampled_at=NOW - 5), a_pod(4.0, sampled_at=NOW - 5)], NOW)
+    workloads = some_workloads()
+    for at in (NOW - 3_000.0 + 300.0 * number for number in range(11)):
+        workloads.record(workloads.heard(a_fold(sampled_at=at - 5), at))
     (fresh,) = tell(workloads)
     (older,) = tell(workloads, NOW + 200)
 
-    assert (1, {"5m", "1h"}) == (fresh.replicas, fresh.windows.keys())
+    assert (1, {"5m", "15m", "1h"}) == (fresh.replicas, fresh.windows.keys())
     assert {"1h"} == older.windows.keys()
     assert [] == tell(workloads, NOW + 400)
 
 
+def test_longer_windows_are_made_of_the_shortest_one() -> None:
+    """Each with what was said lately; what is longer than what is remembered comes from the slots of the day."""
+    workloads = some_workloads()
+    for hour in range(24):
+        workloads.record_slot(NOW - NOW % HOUR - hour * HOUR, {a_workload(): Resources(cpu=8.0)})
+    for number in range(13):
+        workloads.record(workloads.heard(a_fold(float(number)), NOW - 3_600.0 + 300.0 * number))
+    (told,) = tell(workloads)
+
+    means = {name: usage.mean.cpu for name, usage in told.windows.items()}
+    assert means == {"5m": 12.0, "15m": 11.0, "1h": 6.5, "1d": 8.0}
+
+
+def a_day(cpu: float | None = 2.0) -> list[Resources]:
+    return [Resources(cpu=cpu, memory=GIB)] * SLOTS
+
+
+def test_a_remembered_day_gives_way_to_a_measured_one() -> None:
+    """It stands where nothing was measured; what is measured before it stays, what is measured later is smoothed in."""
+    profile = Profile()
+    profile.add(MIDNIGHT + HOUR, HOUR, Resources(cpu=1.0), 0.3)
+    profile.restore(a_day())
+    profile.add(MIDNIGHT + 2 * HOUR, HOUR, Resources(cpu=1.0), 0.3)
+    profile.restore(a_day(9.0))
+    told = profile.told()
+
+    assert [1.0, pytest.approx(1.7), 2.0] == told["cpu"][:3]
+    assert [2.0] * 21 == told["cpu"][3:]
+    assert [GIB] * SLOTS == told["memory"]
+
+
+def test_no_window_is_made_of_what_is_remembered() -> None:
+    """A day that nothing was measured of is unknown, and its hours are still asked for."""
+    profile = Profile()
+    profile.restore(a_day())
+    assert not any(profile.has(NOW - hour * HOUR, HOUR) for hour in range(SLOTS))
+    assert profile.window(86_400, HOUR, NOW, 0.8) is None
+    assert profile.window(86_400, HOUR, NOW, 0.0) is None
+
+    workloads = some_workloads()
+    workloads.restore(a_workload(), a_day())
+    workloads.record(workloads.heard(a_fold(), NOW))
+    (told,) = tell(workloads)
+    assert {"5m"} == told.windows.keys()
+    assert [2.0] * SLOTS == told.profile["cpu"]
+
+
 def test_profiles_of_workloads_that_went_are_forgotten() -> None:
     """One that comes back begins a new day."""
-    workloads = Workloads(slot=HOUR, weight=0.3, coverage=0.8)
-    workloads.record_slot(MIDNIGHT, [a_pod()])
-    workloads.record("5m", [a_pod()], NOW)
+    workloads = some_workloads()
+    workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=1.0)})
+    workloads.record(workloads.heard(a_fold(), NOW))
     workloads.forget([])
     (told,) = tell(workloads)
 

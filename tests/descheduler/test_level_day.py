@@ -170,6 +170,20 @@ def _one(fleet: Fleet) -> IntentLimits:
     return msgspec.structs.replace(fleet.limits, per_evaluation=1)
 
 
+def test_what_a_plan_sets_free_is_not_there_yet() -> None:
+    """Intents leave together: a pod that goes where another one still is would be refused."""
+    world = World()
+    for name, memory in (("by-day", 4.0), ("by-night", 4.0), ("empty", 8.0)):
+        world.node(name, memory)
+    for number in range(4):
+        world.pod(f"day-{number}", "by-day", 2.0 * BY_DAY)
+        world.pod(f"night-{number}", "by-night", 2.0 * BY_NIGHT)
+    fleet = world.fleet()
+    plan = msgspec.structs.replace(BY_PROFILES, make_room=False).plan(fleet, names(fleet))
+
+    assert {"empty"} == {move.target for move in plan.moves}
+
+
 def test_once_the_room_is_there_the_second_moves() -> None:
     """It is planned anew: whatever is best then."""
     world = full_of_memory()

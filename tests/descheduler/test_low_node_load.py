@@ -100,6 +100,56 @@ def test_deviation_sees_empty_nodes_beside_many_warm_ones() -> None:
     assert not moves(a_fleet(*warm, a_loaded_node("near", 0.40)), strategy)
 
 
+def test_idle_nodes_that_have_no_room_cost_the_others_no_crumbs() -> None:
+    """A mark that is lowered for idle nodes opens their way; elsewhere a pod goes only if it takes the margin off."""
+    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+
+    def fleet_of(piece: float, room: float) -> Fleet:
+        """The mark of 53 % lies at 46 %: so much is missing on the empty node. `piece`: cores of 5 in each pod."""
+        warm = [a_loaded_node(f"warm-{i}", 0.50, pieces=round(5.0 / piece)) for i in range(8)]
+        return beside_an_empty_node(*warm, room=room)
+
+    assert {target for _, target in moves(fleet_of(piece=0.125, room=10.0), strategy)} == {"empty"}
+    assert not moves(fleet_of(piece=0.125, room=0.01), strategy)
+    assert "it is not idle, and would level too little (1 node)" in refusals(fleet_of(0.125, 0.01), strategy)
+    assert {target for _, target in moves(fleet_of(piece=0.25, room=0.01), strategy)} == {"cool"}
+    assert not moves(fleet_of(piece=1.0, room=0.01), strategy)  # 0.50 to 0.40, and 0.385 to 0.435
+
+
+def beside_an_empty_node(*warm: FleetNode, room: float, per_node: int = 1) -> Fleet:
+    """A fleet with a cool node of 20 cores, and an empty one where so many cores may be asked for."""
+    fit = FitNode(name="empty", allocatable={"cpu": room, "memory": 64 * GIB, "pods": 110})
+    cool = a_loaded_node("cool", 0.77, base=Resources(cpu=20.0, memory=64 * GIB))
+    limits = IntentLimits(per_evaluation=8, per_node=per_node, per_workload=1)
+    return a_fleet(*warm, cool, a_loaded_node("empty", 0.05, fit=fit), limits=limits)
+
+
+def test_a_node_over_a_mark_that_was_not_lowered_gives_to_any() -> None:
+    """Until it is the margin below that: what is on its way out has not made it cool enough."""
+    warm = [a_loaded_node(f"warm-{i}", 0.46) for i in range(7)]
+    hot = a_loaded_node("hot", 0.50, pieces=50)  # where the mark was 49.55 % before it was lowered
+    lowered = beside_an_empty_node(hot, *warm, room=0.01, per_node=8)
+    leaving = a_loaded_node("hot", 0.66, pieces=66, coming=Resources(cpu=-0.1, memory=0.0))
+
+    assert len(LowNodeLoad(deviation=Deviation()).plan(lowered, {"hot"}).moves) == 3
+    assert len(moves(a_fleet(leaving, a_loaded_node("cool", 0.46)), LowNodeLoad(number_of_nodes=-1))) == 2
+
+
+def test_deviation_fills_nodes_that_are_not_idle_as_long_as_the_source_stays_hotter() -> None:
+    """Else a very hot node gives crumbs while pods that would cool it stay, where no node is idle any more."""
+    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+
+    def fleet_of(memory: float) -> Fleet:
+        """The target mark is 46 %; each pod takes 20 points off its node, and brings 10 to another, at 40 %."""
+        big = Resources(cpu=20.0, memory=64 * GIB)
+        cool = [a_loaded_node(f"cool-{i}", 0.8, memory, base=big) for i in range(9)]
+        return a_fleet(a_loaded_node("hot", 1.0, pieces=5, memory=0.3), *cool)
+
+    assert len(moves(fleet_of(0.2), strategy)) == 2  # 1.0, 0.8, 0.6: a third would come from 0.4 to 0.5
+    assert not moves(fleet_of(0.65), strategy)  # to 0.71, with a target mark of 70 % for memory
+    assert not moves(fleet_of(0.2), msgspec.structs.replace(strategy, target_mark=0))
+
+
 def test_deviation_does_not_swap_hot_and_idle() -> None:
     """A move that would leave its target hotter than its source was levels nothing, though no mark forbids it."""
     strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import msgspec
-from faults.campaign import Result, exit_code, seeds, table, try_all
-from faults.rig import rig
-from faults.troubles import FAULTS, LONG, SHORT
 
 from equipoise.runtime.log import configure_logging
 from equipoise.runtime.settings import Logging
 from equipoise.testbed.build import build
+from faults.campaign import Result, exit_code, seeds, table, try_all
+from faults.rig import rig
+from faults.troubles import FAULTS, LONG, SHORT
 
 
 async def main() -> int:

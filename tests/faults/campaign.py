@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 import msgspec
+
 from faults import fleet
 from faults.invariants import INVARIANTS, violations
 from faults.rig import Inconclusive, Rig

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from faults.rig import Rig, rig
 
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.pytest_fixture import pytest_collection_finish, testbed_binaries
+from faults.rig import Rig, rig
 
 __all__ = ["pytest_collection_finish", "testbed_binaries"]
 

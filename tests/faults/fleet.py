@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from faults.history import Promises, Window
-
 from equipoise.contracts.subjects import ServiceName
 from equipoise.testbed import objects
 from equipoise.testbed.usage import constant_usage_annotations
+from faults.history import Promises, Window
 
 Document = dict[str, Any]
 

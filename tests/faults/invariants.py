@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import msgspec
-from faults.history import HARNESS, History, Post, Promises, Said
 
 from equipoise.contracts.messages import Outcome
+from faults.history import HARNESS, History, Post, Promises, Said
 
 Check = Callable[[History, Promises], list[str]]
 

@@ -5,14 +5,14 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
-from faults.fleet import OWN, workload_of
-from faults.history import HARNESS, Answered, Heard, History, Measured, PodChange, Post, Said, Span
 
 from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, NodeUtilization, Outcome
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.clock import Clock
 from equipoise.testbed import audit
 from equipoise.testbed.configuration import KUBELET
+from faults.fleet import OWN, workload_of
+from faults.history import HARNESS, Answered, Heard, History, Measured, PodChange, Post, Said, Span
 
 OURS = f"system:serviceaccount:{OWN}:"
 

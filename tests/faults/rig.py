@@ -19,9 +19,6 @@ from typing import Any
 import aiohttp
 import nats
 import yaml
-from faults import fleet
-from faults.recording import Recorder
-from faults.stand_ins import Measuring, Proposing, take_lease
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from equipoise.binder.ledger_store import create_ledger
@@ -38,6 +35,9 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.fault_proxy import FaultProxy
+from faults import fleet
+from faults.recording import Recorder
+from faults.stand_ins import Measuring, Proposing, take_lease
 
 PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
 """Each with an account of its own, so that proxy and audit log tell them apart."""

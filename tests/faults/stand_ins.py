@@ -5,9 +5,6 @@ import random
 from collections.abc import Iterable, Mapping
 
 import msgspec
-from faults.fleet import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
-from faults.history import HARNESS
-from faults.recording import Recorder
 
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.messages import (
@@ -25,6 +22,9 @@ from equipoise.runtime.bus import Bus, BusError, Refused
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.kube import NODES, PODS, Kube, KubeError
 from equipoise.runtime.lease import DESCHEDULER_LEASE
+from faults.fleet import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
+from faults.history import HARNESS
+from faults.recording import Recorder
 
 GIB = 2.0**30
 PERIOD = 0.5

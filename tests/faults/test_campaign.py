@@ -1,6 +1,7 @@
 """A campaign passes only if every run was conclusive and nothing was violated."""
 
 import pytest
+
 from faults.campaign import Result, exit_code, line, seeds, table
 
 GREEN = Result(fault="errors", seed=1, seconds=9.0, violations={"I1": []}, happened={"intents": 30, "evictions": 12})

@@ -1,6 +1,7 @@
 """The short form of the fault campaign (`make chaos` is the long one): real parts, the audit log as witness."""
 
 import pytest
+
 from faults.campaign import line, try_fault
 from faults.rig import Rig
 from faults.troubles import SHORT

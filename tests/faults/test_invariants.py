@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 from builders import an_intent
+
+from equipoise.contracts.messages import EvictionIntent, LeaseEpoch, Outcome
 from faults.history import (
     HARNESS,
     Answered,
@@ -19,8 +21,6 @@ from faults.history import (
     Window,
 )
 from faults.invariants import INVARIANTS, Least, violations
-
-from equipoise.contracts.messages import EvictionIntent, LeaseEpoch, Outcome
 
 PROMISES = Promises(
     windows=(

@@ -1,6 +1,7 @@
 """Each defect can be planted in the source as it is today."""
 
 import pytest
+
 from faults.invariants import INVARIANTS
 from faults.planted import DEFECTS, ROOT, Defect, Misplaced, Patch, patched
 from faults.troubles import FAULTS

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from builders import NOW, an_intent
-from faults.history import HARNESS
-from faults.recording import Recorder
 
 from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Outcome, Resources
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.memory.clock import ManualClock
+from faults.history import HARNESS
+from faults.recording import Recorder
 
 
 @pytest.fixture

@@ -7,11 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
-from faults import fleet
-from faults.history import Answered, History, Span
-from faults.invariants import Least
-from faults.rig import PATIENCE, Inconclusive, Program, Rig
-from faults.stand_ins import epoch_of, take_lease
 
 from equipoise.binder.ledger_store import pause, resume
 from equipoise.contracts import subjects
@@ -21,6 +16,11 @@ from equipoise.runtime.kube import LEASES
 from equipoise.runtime.lease import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.fault_proxy import answer, around, delay, gone, hold, lose_answer, refuse, rewrite, status
+from faults import fleet
+from faults.history import Answered, History, Span
+from faults.invariants import Least
+from faults.rig import PATIENCE, Inconclusive, Program, Rig
+from faults.stand_ins import epoch_of, take_lease
 
 EVICTION = r"/eviction(\?|$)"
 LEDGER = r"/configmaps/"

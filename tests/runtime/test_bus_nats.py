@@ -170,7 +170,7 @@ async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path
     async with world.another("scorer") as bus:
         following = asyncio.create_task(bus.follow(NODES, NodeUtilization, Heard()))
         await eventually(lambda: any("cannot follow" in problem for problem in bus.problems))
-        with pytest.raises(BusUnavailable, match=r"equipoise\.runtime\.streams"):
+        with pytest.raises(BusUnavailable, match="equipoise setup"):
             await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
         await setup_streams(world.settings, intent_life=60)
         async with asyncio.timeout(5):
@@ -187,7 +187,7 @@ async def test_work_waits_for_a_queue_that_is_not_there_yet(tmp_path: Path) -> N
     worked: Heard[EvictionIntent] = Heard()
     async with world.another("binder") as bus:
         working = asyncio.create_task(bus.work(EvictionIntent, worked))
-        await eventually(lambda: any("equipoise.runtime.streams" in problem for problem in bus.problems))
+        await eventually(lambda: any("equipoise setup" in problem for problem in bus.problems))
         await setup_streams(world.settings, intent_life=60)
         await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
         await worked.until(1)
@@ -243,6 +243,16 @@ async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> N
         await client.jetstream().update_stream(full.evolve(max_bytes=10_000))
         await world.bus.publish(subject, an_intent())
     assert list(world.bus.problems) == []
+
+
+async def test_a_message_too_large_among_many_is_counted_and_shown(world: NatsWorld) -> None:
+    """The others are kept; nobody would hear of the one that never comes."""
+    too_large = (subjects.node_utilization("b"), Padding("x" * 2**20))
+    assert await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a")), too_large]) == 1
+    assert world.bus.troubles.errors("too_large") == 1
+    [problem] = world.bus.problems
+    assert "utilization.node.b" in problem
+    assert "max_payload" in problem
 
 
 async def test_what_waits_for_its_acknowledgement_fails_when_the_connection_is_lost(world: NatsWorld) -> None:

@@ -28,6 +28,7 @@ from equipoise.runtime.kube import (
     NotFound,
     Resource,
     connect_kube,
+    metadata_of,
     scale_of,
 )
 from equipoise.runtime.settings.sections import Kubernetes
@@ -111,6 +112,19 @@ async def test_listed_by_namespace_and_labels(world: World) -> None:
     assert [] == await names("default", "of=list")
 
 
+async def test_read_page_by_page(world: World) -> None:
+    """Every object once, whatever its namespace; of one whose metadata alone is wanted, that."""
+    for name in ("x", "y"):
+        metadata = objects.ObjectMeta(name=f"paged-{name}", namespace=NAMESPACE, annotations={"of": name})
+        await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
+
+    found = [value async for page in world.kube.pages(metadata_of(CONFIG_MAPS)) for value in page]
+
+    told = {value.metadata.name: value.metadata.annotations.get("of") for value in found}
+    assert {"paged-x": "x", "paged-y": "y"}.items() <= told.items()
+    assert len(found) == len({(value.metadata.namespace, value.metadata.name) for value in found})
+
+
 async def test_times_of_any_fraction_are_taken(world: World) -> None:
     """A MicroTime that falls on a whole second is written with its six digits."""
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -180,6 +194,25 @@ async def test_annotates_only_what_it_has_read(world: World) -> None:
         await world.kube.annotate(CONFIG_MAPS, "read", {"a": "2"}, namespace=NAMESPACE, version=version)
 
     assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "read", NAMESPACE)).metadata.annotations
+
+
+async def test_annotates_only_while_an_annotation_says_what_it_should(world: World) -> None:
+    """Whatever else was written since. An annotation that is not there says nothing; another object is not meant."""
+    key, target = "equipoise.dev/a", {"resource": CONFIG_MAPS, "name": "said", "namespace": NAMESPACE}
+    metadata = objects.ObjectMeta(name="said", namespace=NAMESPACE, annotations={key: "1", "gone": "soon"})
+    made = await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
+    await world.kube.annotate(annotations={"theirs": "1"}, **target)
+
+    changes = {key: "2", "new": "x", "gone": None}
+    await world.kube.annotate(annotations=changes, standing={key: "1"}, uid=made.metadata.uid, **target)
+    for uid, standing in (("", {key: "1"}), ("", {key: "2", "absent": ""}), ("another", {key: "2"})):
+        with pytest.raises(Conflict):
+            await world.kube.annotate(annotations={key: "3"}, standing=standing, uid=uid, **target)
+    with pytest.raises(NotFound):
+        await world.kube.annotate(CONFIG_MAPS, "nobody", {key: "3"}, standing={key: "2"}, namespace=NAMESPACE)
+
+    after = await world.kube.get(**target)
+    assert {key: "2", "new": "x", "theirs": "1"} == after.metadata.annotations
 
 
 @pytest.mark.parametrize("resource", [NODES, PODS, DEPLOYMENTS], ids=lambda resource: resource.kind)

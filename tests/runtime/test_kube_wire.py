@@ -14,7 +14,19 @@ from aiohttp.test_utils import BaseTestServer, TestServer
 from equipoise.contracts import objects
 from equipoise.runtime.api_server import ApiServer
 from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import CONFIG_MAPS, PODS, ROLLOUTS, Change, Expired, Kube, KubeError, connect_kube
+from equipoise.runtime.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    PODS,
+    ROLLOUTS,
+    Change,
+    Conflict,
+    Expired,
+    Kube,
+    KubeError,
+    connect_kube,
+    metadata_of,
+)
 from equipoise.runtime.settings.sections import Kubernetes
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -78,12 +90,12 @@ async def server() -> AsyncIterator[tuple[Server, BaseTestServer]]:
         yield server, running
 
 
-def write_kubeconfig(path: Path, url: str, token: str) -> None:
+def write_kubeconfig(path: Path, url: str, token: str, **cluster: str) -> None:
     path.write_text(
         yaml.safe_dump(
             {
                 "current-context": "here",
-                "clusters": [{"name": "here", "cluster": {"server": url}}],
+                "clusters": [{"name": "here", "cluster": {"server": url, **cluster}}],
                 "users": [{"name": "me", "user": {"token": token}}],
                 "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
             }
@@ -125,6 +137,21 @@ async def test_says_who_it_is(kube: Kube, api: Server) -> None:
     assert "application/merge-patch+json" == request.headers["Content-Type"]
     assert "Bearer old" == request.headers["Authorization"]
     assert "equipoise-binder" == request.query["fieldManager"]
+    assert "as=PartialObjectMetadata" in request.headers["Accept"]  # nobody reads the rest of what it answers
+
+
+async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(kube: Kube, api: Server) -> None:
+    """The server tells that like an invalid change; who reads the object and patches it without a test learns which."""
+    api.says(as_json(422, status(422, "Invalid", "the server rejected our request due to an error in our request")))
+
+    with pytest.raises(Conflict):
+        await kube.annotate(PODS, "web-1", {"a": "2"}, namespace="shop", standing={"a": "1"})
+    with pytest.raises(KubeError) as error:
+        await kube.annotate(PODS, "web-1", {"a": "2"}, namespace="shop")
+
+    assert 422 == error.value.status
+    kinds = ["application/json-patch+json", "application/merge-patch+json"]
+    assert kinds == [request.headers["Content-Type"] for request in api.requests]
 
 
 async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
@@ -265,6 +292,24 @@ async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> Non
     assert ["5", "5"] == [request.query["resourceVersion"] for request in (api.requests[3], api.requests[6])]
 
 
+async def test_pages_follow_one_another(kube: Kube, api: Server) -> None:
+    """Each goes on where the one before ended; whoever wants the metadata only is sent no more. A gone end is told."""
+    first = as_json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pod("a", "1")]})
+    second = as_json(200, {"metadata": {"resourceVersion": "5"}, "items": [pod("b", "2")]})
+    expired = as_json(410, status(410, "Expired", "the provided continue parameter is too old"))
+    api.says(first, second, first, expired)
+
+    pages = [[each.metadata.name for each in page] async for page in kube.pages(metadata_of(DEPLOYMENTS))]
+    assert [["a"], ["b"]] == pages
+    with pytest.raises(Expired):
+        _ = [page async for page in kube.pages(DEPLOYMENTS)]
+
+    assert [None, "more", None, "more"] == [request.query.get("continue") for request in api.requests]
+    assert {"500"} == {request.query["limit"] for request in api.requests}
+    lean = ["as=PartialObjectMetadataList" in request.headers["Accept"] for request in api.requests]
+    assert [True, True, False, False] == lean
+
+
 async def test_an_argo_rollout_is_read(kube: Kube, api: Server) -> None:
     """It writes its observed generation as a string."""
     api.says(as_json(200, {"metadata": {"name": "web"}, "status": {"observedGeneration": "12", "readyReplicas": 3}}))
@@ -272,6 +317,50 @@ async def test_an_argo_rollout_is_read(kube: Kube, api: Server) -> None:
     rollout = await kube.get(ROLLOUTS, "web", "shop")
 
     assert (12, 3) == (rollout.status.observed_generation, rollout.status.ready_replicas)
+
+
+async def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
+    """What is no certificate is told like a token that is not there."""
+    file = tmp_path / "kubeconfig"
+    write_kubeconfig(file, "https://api.invalid", "old", **{"certificate-authority": str(file)})
+
+    with pytest.raises(KubeError, match="NoCredentials"):
+        async with connect_kube(Kubernetes(kubeconfig=str(file)), "binder", SystemClock()):
+            pass
+
+
+async def test_no_netrc_takes_the_place_of_the_token(
+    kubeconfig: Path, api: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one read for every request."""
+    (tmp_path / ".netrc").write_text("default login eve password wrong\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    api.says(as_json(200, pod("web-1", "1")))
+
+    async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", SystemClock()) as kube:
+        await kube.get(PODS, "web-1", "shop")
+
+    assert "Bearer old" == api.requests[0].headers["Authorization"]
+
+
+@pytest.mark.parametrize("spared", ["", "api.invalid"])
+async def test_the_proxy_of_the_environment_is_asked(
+    spared: str, kubeconfig: Path, api: Server, server: tuple[Server, BaseTestServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As other programs do; but for the hosts that the environment spares it."""
+    write_kubeconfig(kubeconfig, "http://api.invalid", "old")
+    monkeypatch.setenv("http_proxy", str(server[1].make_url("")))
+    monkeypatch.setenv("no_proxy", spared)
+    api.says(as_json(200, pod("web-1", "1")))
+
+    async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", SystemClock()) as kube:
+        if spared:
+            with pytest.raises(KubeError, match="Unreachable"):
+                await kube.get(PODS, "web-1", "shop")
+        else:
+            await kube.get(PODS, "web-1", "shop")
+
+    assert ([] if spared else ["api.invalid"]) == [request.host for request in api.requests]
 
 
 async def test_no_credentials(tmp_path: Path) -> None:

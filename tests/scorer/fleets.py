@@ -11,6 +11,7 @@ from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.loads import Array, Days, Demand, FleetLoads, NodeLoads, Statistic
 from equipoise.scorer.picture import Picture
+from equipoise.scorer.policies import ScoringPolicy, name_of
 from equipoise.scorer.policies.water_level import WaterLevel
 
 WINDOWS = ("5m", "15m", "1h", "1d")
@@ -91,13 +92,17 @@ def a_cycle(expected: int, fresh: int | None = None, **fields: object) -> Utiliz
 
 
 def a_picture(
-    cores: dict[str, float], *, load: LoadSettings | None = None, pods: dict[str, list[PlacedPod]] | None = None
+    cores: dict[str, float],
+    *,
+    load: LoadSettings | None = None,
+    pods: dict[str, list[PlacedPod]] | None = None,
+    policy: ScoringPolicy | None = None,
 ) -> Picture:
     """Nodes of 10 cores by name, each using so many of them; memory at 4 of 64 GiB everywhere."""
     picture = Picture(
         load=load or LoadSettings(),
-        policy=WaterLevel(),
-        policy_name="water_level",
+        policy=policy or WaterLevel(),
+        policy_name=name_of(policy or WaterLevel()),
         least_spread=5.0,
         reservation=2.0,
         after_eviction=600.0,

@@ -5,7 +5,7 @@ import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.contracts.day import SLOTS
-from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages import NodePlacement, Resources, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.day import FleetDays
@@ -68,3 +68,33 @@ def test_the_mean_is_that_of_the_known_nodes() -> None:
     assert np.allclose(days.of(np.array([0]), None, NOW).mean[0], 0.3)
     days.drop(1)
     assert np.allclose(days.of(np.array([0]), None, NOW + 10).mean[0], 0.2)
+
+
+def test_a_node_goes_by_the_days_and_the_pods_that_are_known_when_it_is_measured() -> None:
+    """A workload's day that came, changed or was forgotten, and a pod that left, count from the next message on."""
+    days = FleetDays()
+    days.grow(1)
+    pods = [a_placed_pod(name, workload=WEB) for name in ("x", "y")]
+    utilization = msgspec.structs.replace(
+        a_node_utilization("a", 1.0),
+        system=Resources(cpu=0.5, memory=0.0),
+        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in pods},
+    )
+    both, one = a_placement("a", pods), a_placement("a", pods[:1])
+
+    def cores(placement: NodePlacement) -> float:
+        days.take(0, utilization, placement, USAGE, np.array([10.0, 64 * GIB]))
+        return round(10 * float(days.of(np.array([0]), None, NOW).share[0, 0, 0]), 6)
+
+    found = [cores(both)]
+    for level in (1.0, 1.0, 2.0):
+        days.learn(a_workload([level] * SLOTS))
+        found.append(cores(both))
+    found.append(cores(one))
+    days.forget(WEB)
+    found.append(cores(one))
+    days.learn(a_workload([3.0] * SLOTS))
+    days.learn(a_workload([None] * SLOTS))
+    found.append(cores(both))
+
+    assert found == [1.5, 2.5, 2.5, 4.5, 2.5, 1.0, 1.5]

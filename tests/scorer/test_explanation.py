@@ -24,6 +24,7 @@ from equipoise.scorer.advice import as_asked
 from equipoise.scorer.explanation import smallest_change
 from equipoise.scorer.loads import Array, Demand, NodeLoads, Statistic
 from equipoise.scorer.picture import Picture
+from equipoise.scorer.policies.load_aware import LoadAware
 from equipoise.scorer.policies.mix import Mix, Part
 from equipoise.scorer.policies.policy import ScoringPolicy
 from equipoise.scorer.policies.profile import Profile
@@ -180,6 +181,15 @@ def test_what_may_not_be_used_is_unknown_and_says_why() -> None:
     silent = of(told, "silent")
     assert (silent.standing, silent.why, silent.age) == ("unknown", "no utilization was heard of it", None)
     assert (of(told, "never").standing, of(told, "never").answer) == ("unknown", 0)
+
+
+def test_a_window_that_the_policy_looks_at_and_nobody_measures_is_told() -> None:
+    """Else a score of 0 on nodes of which everything seems known would be a riddle."""
+    question = ExplainQuestion(pod=a_pod())
+    for name, told in (("5m", False), ("9m", True)):
+        picture = a_picture(CORES, policy=LoadAware(window=name))
+        notes = " ".join(picture.explain_question(question, NOW).notes)
+        assert ("looks at 9m, which load.windows does not have" in notes) == told
 
 
 def test_an_overfull_node_says_in_what() -> None:

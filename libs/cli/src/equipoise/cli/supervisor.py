@@ -117,7 +117,7 @@ class Supervisor:
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError):
             return None
 
-    async def ready(self, service: ServiceName, timeout: float = 60.0) -> None:
+    async def ready(self, service: ServiceName, timeout: float = 120.0) -> None:
         """Wait until /readyz says so. Raises ServiceError when it ends or takes too long."""
         deadline = time.monotonic() + timeout
         while True:

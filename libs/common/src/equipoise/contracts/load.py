@@ -28,7 +28,11 @@ def known(value: float | None) -> float | None:
 
 def amounts(resources: Resources) -> list[float]:
     """One value per resource, NaN for what is unknown."""
-    return [math.nan if (value := known(getattr(resources, name))) is None else value for name in RESOURCES]
+    return [_amount(resources.cpu), _amount(resources.memory)]
+
+
+def _amount(value: float | None) -> float:
+    return math.nan if (amount := known(value)) is None else amount
 
 
 def load_of(usage: Resources, base: Resources) -> Resources:

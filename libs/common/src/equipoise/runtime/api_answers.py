@@ -175,6 +175,31 @@ def as_body(resource: Resource[T], value: T) -> dict[str, Any]:
     return {**body, "apiVersion": version, "kind": resource.kind}
 
 
+def annotation_patch(
+    annotations: Mapping[str, str | None], *, uid: str, version: str, standing: Mapping[str, str] | None
+) -> tuple[str, Any]:
+    """The content type and the body of a patch. What an annotation says now only a JSON patch can ask for."""
+    only = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
+    if not standing:
+        return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **only}}
+    expected = {f"/metadata/{name}": text for name, text in only.items()}
+    expected |= {_annotation_path(key): text for key, text in standing.items()}
+    changes = [
+        {"op": "remove", "path": _annotation_path(key)}
+        if text is None
+        else {"op": "add", "path": _annotation_path(key), "value": text}
+        for key, text in annotations.items()
+    ]
+    return "application/json-patch+json", [
+        *({"op": "test", "path": path, "value": text} for path, text in expected.items()),
+        *changes,
+    ]
+
+
+def _annotation_path(key: str) -> str:
+    return "/metadata/annotations/" + key.replace("/", "~1")  # a key has no ~ of its own
+
+
 def _with_texts(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_texts(item) for key, item in value.items()}

@@ -38,6 +38,9 @@ class Health:
         self.evictions = ""
         """Of a binder: `real`, `dry run`, or why it carries out nothing."""
 
+        self.part = ""
+        """Of a collector: the part of the cluster that it shares with others of the same."""
+
         self._configuration_hash = configuration_hash
         self._connections: dict[str, Callable[[], bool]] = {}
         self._sources: list[Callable[[], Sequence[str]]] = []

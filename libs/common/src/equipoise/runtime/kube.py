@@ -1,7 +1,8 @@
 """The API server: raw reads into slim structs, patches, evictions. Only this file touches kubernetes-asyncio."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -101,6 +102,14 @@ def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
     )  # fmt: skip
 
 
+def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
+    """The same kind, when of its objects only the metadata is wanted: a list of it carries no more."""
+    return Resource(
+        group=resource.group, version=resource.version, plural=resource.plural, kind=resource.kind,
+        model=objects.Object, namespaced=resource.namespaced,
+    )  # fmt: skip
+
+
 class KubeError(Exception):
     """The API server refused, or could not be reached. `status` is 0 when there was no answer.
 
@@ -177,6 +186,10 @@ class Kube(Protocol):
         """For small collections only; big ones are followed by a Reflector."""
         ...
 
+    def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
+        """A big collection that is read once, some hundred objects at a time; raises Expired if that takes minutes."""
+        ...
+
     def watch(
         self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
     ) -> AsyncGenerator[Change[T], None]:
@@ -211,10 +224,12 @@ class Kube(Protocol):
         namespace: str = "",
         uid: str = "",
         version: str = "",
+        standing: Mapping[str, str] | None = None,
     ) -> None:
-        """Merge-patches exactly these annotations; None removes one.
+        """Patches exactly these annotations; None removes one.
 
-        With `uid` only that object, with `version` (its resourceVersion) only as it was then, else Conflict.
+        With `uid` only that object, with `version` (its resourceVersion) only as it was then, with `standing` only
+        while these annotations say this, whatever else was written on it since; else Conflict.
         """
         ...
 
@@ -265,17 +280,20 @@ async def connect_kube(
     Raises KubeError when the credentials cannot be found or read.
     """
     from kubernetes_asyncio.client.configuration import Configuration
-    from kubernetes_asyncio.client.rest import RESTClientObject
 
-    from equipoise.runtime.api_server import ApiServer
+    from equipoise.runtime.api_server import ApiServer, Transport
 
     configuration = Configuration()
     credentials = _Credentials(configuration, _loader(settings, configuration, environment))
     await credentials.reload()
-    transport = RESTClientObject(configuration)
+    transport = Transport(
+        url=str(configuration.host),
+        tls=_tls(configuration),
+        server_name=configuration.tls_server_name,
+        proxy=configuration.proxy,
+    )
     try:
         yield ApiServer(
-            url=str(configuration.host),
             transport=transport,
             credentials=credentials,
             agent=f"equipoise-{service}",
@@ -305,6 +323,20 @@ class _Credentials:
             await self._load()
         except Exception as error:
             raise _no_credentials(error) from error
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    """Whom to trust, and who we are where a certificate says so."""
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    except OSError as error:
+        raise _no_credentials(error) from error
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _no_credentials(error: Exception) -> KubeError:

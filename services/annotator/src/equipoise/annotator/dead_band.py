@@ -56,6 +56,14 @@ def decide(
     return None
 
 
+def rest_after(rest: float, band: DeadBand) -> float:
+    """Seconds until a refused write is tried again, when the last rest was `rest` (0: none).
+
+    A right may be missing for a moment only, while roles or the fence are applied anew.
+    """
+    return min(max(2 * rest, band.least_interval), band.period)
+
+
 def largest_change(before: Mapping[str, float], after: Mapping[str, float], scale: Scale, least: float) -> str:
     """The mean that changed most, in words, if it changed by more than `least` (0..1); else "".
 

@@ -1,8 +1,8 @@
 """The annotator's shell: hears what is measured, writes what is worth it, says what it wrote.
 
-Every write is a compare-and-swap on what was just read. A replica that was halted between deciding and writing cannot
-put an older value over one that another has written since, and what stands on an object need not be written again
-because a replica is new.
+Every write is a compare-and-swap: on what was just read, later on our own last value, which need not be read again.
+A replica that was halted between deciding and writing cannot put an older value over one that another has written
+since, and what stands on an object need not be written again because a replica is new.
 """
 
 import asyncio
@@ -11,20 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from equipoise.annotator.dead_band import Write, Written, decide
+from equipoise.annotator.dead_band import Write, Written, decide, rest_after
 from equipoise.annotator.hot_values import HotValues, Placement
 from equipoise.annotator.seat import Membership
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shares import owner, pause
-from equipoise.annotator.standing import standing
+from equipoise.annotator.skews import Skews
+from equipoise.annotator.standing import Basis, basis, standing
 from equipoise.annotator.targets import Target, alive, target_of, value_of
 from equipoise.annotator.waiting import Waiting
-from equipoise.contracts.annotations import means, written
+from equipoise.contracts.annotations import NodeLoad, WorkloadUsage, means, written
 from equipoise.contracts.crane import crane_annotations
-from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import ObjectMeta
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import PREFIX
@@ -43,7 +45,7 @@ WRITERS = 32
 """Writes under way at once: one that is slow does not hold up the others."""
 
 ATTEMPTS = 3
-"""How often an object is read again because somebody else wrote to it in between, before others get their turn."""
+"""How often in a row an object is tried because somebody else wrote to it in between, each in a turn of its own."""
 
 RETRY_PERIOD = 5.0
 """Seconds of rest when the API server is away, unless it asks for more."""
@@ -61,11 +63,29 @@ class _Known:
     target: Target
     utilization: NodeUtilization | WorkloadUtilization
     last: Written | None = None
+    basis: Basis | None = None
+    """What a write goes by; None: the object must be read first."""
+
     not_before: float = 0.0
-    """Not written again before then (Unix seconds): it was refused, or somebody else may just have written it."""
+    """Not written again before then (Unix seconds): it was refused, or others write to it all the time."""
+
+    rest: float = 0.0
+    """For how long (seconds) it was left alone when it was refused last; 0 once it was written."""
+
+    conflicts: int = 0
+    """How often in a row somebody wrote to it between our reading and writing."""
 
     busy: bool = False
-    """Being written right now."""
+    """Being written right now; what is heard meanwhile waits for the next message."""
+
+
+class _Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """That an object is to be written now."""
+
+    write: Write
+    value: NodeLoad | WorkloadUsage
+    after: Written
+    """What will then be known as written."""
 
 
 class Annotator:
@@ -96,6 +116,7 @@ class Annotator:
         )
         self._known: dict[str, _Known] = {}
         self._hot_values = HotValues()
+        self._skews = Skews()
         self._waiting = Waiting()
         self._pacing = asyncio.Lock()
         self._next_at = -math.inf
@@ -114,6 +135,8 @@ class Annotator:
     async def attach(self) -> None:
         if self._settings.crane:
             await self._bus.follow(f"{PREFIX}.placement.node.*", Placement, self.on_node_placement)
+        # Before the values that it may forbid to write.
+        await self._bus.follow(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
         await self._bus.follow(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await self._bus.follow(
             f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
@@ -130,6 +153,9 @@ class Annotator:
 
     async def on_node_placement(self, delivery: Delivery[Placement]) -> None:
         self._hot_values.on_placement(delivery.message, self._clock.now())
+
+    async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
+        self._skews.on_cycle(delivery.message, self._clock.now())
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         self._hear(delivery.message)
@@ -155,10 +181,11 @@ class Annotator:
         if known is None or known.busy:
             return
         if owner(key, self._membership.members) != self._identity:
-            known.last = None  # whoever writes it now knows better
+            known.last = known.basis = None  # whoever writes it now knows better
             self._waiting.put(key, None)
         else:
-            self._waiting.put(key, self._decide(known)[0])
+            decision = self._decide(known)
+            self._waiting.put(key, decision.write if decision is not None else None)
 
     async def _consider_all(self) -> None:
         """Objects have changed hands. Messages are heard in between: there may be thousands."""
@@ -167,30 +194,29 @@ class Annotator:
                 await asyncio.sleep(0)
             self._consider(key)
 
-    def _decide(self, known: _Known) -> tuple[Write | None, dict[str, str], Written | None]:
-        """Whether to write now, what, and what will then be known as written."""
-        now = self._clock.now()
-        utilization = alive(known.utilization, self._load, now)
-        value = None if now < known.not_before else value_of(utilization)
+    def _decide(self, known: _Known) -> _Decision | None:
+        """Whether to write now, and what."""
+        now, target = self._clock.now(), known.target
+        value = None if now < known.not_before else value_of(self._alive(known, now))
         if value is None:
-            return None, {}, None
-        values, sampled_at = means(value), value.sampled_at.timestamp()
-        target = known.target
+            return None
+        found, sampled_at = means(value), value.sampled_at.timestamp()
         write = decide(
-            target.key,
-            known.last,
-            values,
-            sampled_at=sampled_at,
-            now=now,
-            band=target.band,
-            scale=target.scale,
+            target.key, known.last, found, sampled_at=sampled_at, now=now, band=target.band, scale=target.scale
         )
         if write is None:
-            return None, {}, None
-        annotations = written(value)
-        if self._settings.crane and isinstance(utilization, NodeUtilization):
+            return None
+        return _Decision(write=write, value=value, after=Written(at=now, sampled_at=sampled_at, means=found))
+
+    def _annotations(self, known: _Known, value: NodeLoad | WorkloadUsage) -> dict[str, str]:
+        now, annotations = self._clock.now(), written(value)
+        utilization = self._alive(known, now) if self._settings.crane else None
+        if isinstance(utilization, NodeUtilization):
             annotations |= crane_annotations(utilization, self._hot_values.of(utilization.node, now), now)
-        return write, annotations, Written(at=now, sampled_at=sampled_at, means=values)
+        return annotations
+
+    def _alive(self, known: _Known, now: float) -> NodeUtilization | WorkloadUtilization:
+        return alive(known.utilization, self._load, now, self._skews.largest(now))
 
     async def _stay_member(self) -> NoReturn:
         while True:
@@ -227,8 +253,6 @@ class Annotator:
                 known.busy = False
             if rest:
                 self._next_at = max(self._next_at, self._clock.monotonic() + rest)
-            elif self._known.get(key) is known:
-                self._consider(key)
 
     async def _next(self) -> str:
         """The object whose turn it is, at the moment at which this replica may write again."""
@@ -241,61 +265,56 @@ class Annotator:
             return key
 
     async def _keep_true(self, known: _Known) -> float:
-        """Read an object and write what it should say; returns how long (seconds) to leave the API server alone."""
+        """Write what an object should say; returns how long (seconds) to leave the API server alone."""
         target, write = known.target, Write(why="not read yet")
-        for _ in range(ATTEMPTS):
-            try:
-                found = await self._read(target)
-                self._compare(known, found)
-                decided, annotations, after = self._decide(known)
-                if decided is None or after is None:
-                    return 0.0
-                write = decided
-                await self._annotate(target, found, annotations)
-            except Conflict:
-                continue  # somebody wrote in between: a heartbeat, a controller, another replica
-            except (NotFound, _AnotherObject):
-                return self._gone(known)
-            except (KubeError, TimeoutError) as error:
-                return self._refused(known, write, error)
-            known.last = after
-            await self._say(target, annotations, write.why)
-            return 0.0
-        self._writes.labels(target.kind, "conflict").inc()
-        known.not_before = self._clock.now() + RETRY_PERIOD
+        try:
+            on = known.basis or await self._read(known)
+            decision = self._decide(known)
+            if decision is None:
+                return 0.0
+            write, annotations = decision.write, self._annotations(known, decision.value)
+            await self._annotate(target, on, annotations)
+        except Conflict:
+            return self._overtaken(known, write)
+        except (NotFound, _AnotherObject):
+            return self._gone(known)
+        except (KubeError, TimeoutError) as error:
+            return self._refused(known, write, error)
+        known.last, known.basis = decision.after, basis(on.uid, annotations)
+        known.rest, known.conflicts = 0.0, 0
+        await self._say(target, annotations, write.why)
         return 0.0
 
-    async def _read(self, target: Target) -> ObjectMeta:
+    async def _read(self, known: _Known) -> Basis:
+        target = known.target
         reading = self._kube.get(_RESOURCES[target.group, target.kind], target.name, target.namespace)
         found = await guarded(reading, too_late(self._clock, WRITE_LIMIT))
         self._health.problem("api server", None)
         metadata: ObjectMeta = found.metadata
         if target.uid and metadata.uid != target.uid:
             raise _AnotherObject
-        return metadata
+        self._compare(known, metadata)
+        known.basis = None if known.last is None else basis(metadata.uid, metadata.annotations)
+        return Basis(uid=metadata.uid, version=metadata.resource_version)
 
     def _compare(self, known: _Known, found: ObjectMeta) -> None:
         """What stands there counts, whoever wrote it."""
-        now, last = self._clock.now(), known.last
-        known.last = there = standing(known.target, found.annotations, now)
-        if there is None or (last is not None and there.sampled_at <= last.sampled_at):
-            known.last = last if there is not None else None
-            return
-        # When another replica wrote it does not stand there, only that it was within the life of the sample.
-        least = known.target.band.least_interval
-        if now - there.sampled_at < least + self._load.freshness.score:
-            known.not_before = now + least
+        last, there = known.last, standing(known.target, found.annotations, self._clock.now())
+        if there is None or last is None or there.sampled_at > last.sampled_at:
+            known.last = there
 
-    async def _annotate(self, target: Target, found: ObjectMeta, annotations: dict[str, str]) -> None:
+    async def _annotate(self, target: Target, on: Basis, annotations: dict[str, str]) -> None:
         patching = self._kube.annotate(
             _RESOURCES[target.group, target.kind],
             target.name,
             annotations,
             namespace=target.namespace,
-            uid=found.uid,
-            version=found.resource_version,
+            uid=on.uid,
+            version=on.version,
+            standing=on.text,
         )
         await guarded(patching, too_late(self._clock, WRITE_LIMIT))
+        self._health.problem("api server", None)
         self._health.problem(f"annotate {target.kind}", None)
         self._writes.labels(target.kind, "written").inc()
 
@@ -305,6 +324,18 @@ class Annotator:
             await self._bus.publish(target.subject, message)
         except BusError as error:
             log.warning("write not said", object=target.text, error=str(error))
+
+    def _overtaken(self, known: _Known, write: Write) -> float:
+        """Somebody wrote in between: another replica, and after reading a heartbeat, too. It is read again, in turn."""
+        known.basis = None
+        known.conflicts += 1
+        if known.conflicts < ATTEMPTS:
+            self._waiting.put(known.target.key, write)
+            return 0.0
+        known.conflicts = 0
+        known.not_before = self._clock.now() + RETRY_PERIOD
+        self._writes.labels(known.target.kind, "conflict").inc()
+        return 0.0
 
     def _gone(self, known: _Known) -> float:
         """Gone, or another object of the same name: its own measurements will come under its own UID."""
@@ -318,7 +349,8 @@ class Annotator:
         if isinstance(error, KubeError) and 400 <= error.status < 500 and error.status != 429:
             self._writes.labels(target.kind, "refused").inc()
             self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
-            known.not_before = self._clock.now() + target.band.period
+            known.rest = rest_after(known.rest, target.band)
+            known.not_before = self._clock.now() + known.rest
             return 0.0
         self._writes.labels(target.kind, "failed").inc()
         self._health.problem("api server", f"the API server does not take annotations: {error}")

@@ -70,12 +70,15 @@ def value_of(utilization: NodeUtilization | WorkloadUtilization) -> NodeLoad | W
 
 
 def alive(
-    utilization: NodeUtilization | WorkloadUtilization, load: LoadSettings, now: float
+    utilization: NodeUtilization | WorkloadUtilization, load: LoadSettings, now: float, skew: float
 ) -> NodeUtilization | WorkloadUtilization:
-    """The same with only those windows that are within their life."""
+    """The same with only those windows that are within their life; none where the clocks are too far apart for that.
+
+    `skew`: seconds by which the source's clock is ahead of the collectors'.
+    """
     windows: dict[str, Any] = {
         window.name: usage
         for window in load.windows
-        if (usage := usable_window(utilization, window, load, now)) is not None
+        if (usage := usable_window(utilization, window, load, now, skew=skew)) is not None
     }
     return msgspec.structs.replace(utilization, windows=windows)

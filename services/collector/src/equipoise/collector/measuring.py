@@ -1,19 +1,21 @@
 """Carries out rounds: asks the source about the nodes and pods of this moment and keeps what it says."""
 
-import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from equipoise.collector.days import Days
 from equipoise.collector.expected import not_yet_expected, unmeasurable
-from equipoise.collector.placement import Fleet, amounts
+from equipoise.collector.folding import MeasuredPod, fold
+from equipoise.collector.placement import Fleet, PodName, Tracked, amounts
 from equipoise.collector.pods import seconds
 from equipoise.collector.questions import SourceError
 from equipoise.collector.readings import Criteria, Doubt, Intervals, Known
-from equipoise.collector.rounds import PodName, PodsRound, find_intervals, measure_nodes, measure_pods
+from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.utilization import MeasuredNode, Utilization, summed_up
-from equipoise.collector.workloads import SLOTS, MeasuredPod, Workloads
+from equipoise.collector.turns import NODES_AT_ONCE, aside, in_turns
+from equipoise.collector.utilization import MeasuredNode, Utilization
+from equipoise.collector.workloads import SLOTS, Heard, Workloads
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import Node
 from equipoise.contracts.raw_allocatable import base_of
@@ -34,16 +36,28 @@ class Measuring:
         self._fleet = fleet
         self._clock = clock
         self._utilization = Utilization(load)
-        self._slot = settings.profile.day / SLOTS
-        self._workloads = Workloads(slot=self._slot, weight=settings.profile.weight, coverage=load.coverage.window)
+        self._workloads = Workloads(
+            load=load,
+            slot=settings.profile.day / SLOTS,
+            weight=settings.profile.weight,
+            remembered=settings.pods_limit,
+        )
         self._intervals = Intervals(usual=settings.scrape_interval)
         self._pod_intervals = self._intervals
         self._intervals_at: float | None = None
-        self._slots_done: set[int] = set()
+        self.days = Days(
+            settings=settings,
+            coverage=load.coverage.window,
+            source=source,
+            fleet=fleet,
+            workloads=self._workloads,
+            now=self.source_now,
+            intervals=lambda: self._pod_intervals,
+        )
         self._problems: dict[str, str] = {}
         self._blind = ""
-        self.unknown: dict[str, Doubt] = {}
-        """Of the last cycle the nodes that should have data and have none, and why."""
+        self.no_pods = ""
+        """Why nothing is known of any pod though there are answers; empty when something is."""
 
         self.skew = 0.0
         """The source's clock minus ours, in seconds."""
@@ -61,11 +75,6 @@ class Measuring:
         return self._blind
 
     @property
-    def unknown_nodes(self) -> str:
-        """The nodes without data, summed up by reason; empty when there are none."""
-        return summed_up(self.unknown)
-
-    @property
     def clock_warning(self) -> str | None:
         """Said while ages are noticeably wrong."""
         if abs(self.skew) <= self._load.freshness.skew_warning:
@@ -81,8 +90,8 @@ class Measuring:
             at = await self._source_time()
             await self._find_intervals(at)
             blind, failures = await self._measure_nodes(window, at)
-            if window.length <= self._settings.pods_limit:
-                failures += await self._measure_pods(window, at)
+            if window == self._load.shortest:
+                failures += await self._measure_pods(at)
         except SourceError as error:
             blind = str(error)
         failure = blind or next(iter(failures), "")
@@ -111,7 +120,13 @@ class Measuring:
     async def _find_intervals(self, at: float) -> None:
         due = self._intervals_at is None or at - self._intervals_at >= self._load.longest.refresh_period
         if self._settings.scrape_interval is None and (due or self._intervals.usual is None):
-            found = await find_intervals(self._source, self._load.shortest.length, at)
+            try:
+                found = await find_intervals(self._source, self._load.shortest.length, at)
+            except SourceError:
+                if self._intervals.usual is None:
+                    raise
+                self._intervals_at = at  # the ones of before still hold, of nodes and of pods
+                return
             # Right after the source's restart there may be none to be seen: the ones of before still hold.
             if found.usual is not None:
                 self._intervals, self._intervals_at = found, at
@@ -122,7 +137,7 @@ class Measuring:
         try:
             found = await find_intervals(self._source, self._load.shortest.length, at, "pod")
         except SourceError:
-            return None
+            found = self._pod_intervals
         return found if found.usual is not None else None
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
@@ -143,87 +158,62 @@ class Measuring:
             return f"no series names a node of this cluster; one has {found.strangers}", failures
         return ("" if found.readings else next(iter(failures), "")), failures
 
-    async def _measure_pods(self, window: Window, at: float) -> list[str]:
-        running = {
-            (tracked.placed.namespace, tracked.placed.name): (tracked, node)
-            for node in self._fleet.nodes
-            for tracked in self._fleet.tracked(node)
-            if tracked.placed.running_since is not None
-        }
-        await asyncio.sleep(0)  # here and below: each step takes a part of a second for 150,000 pods
-        ceilings = self._capacities()
-        known = {
-            name: Known(since=tracked.placed.running_since or at, ceiling=ceilings[node], node=node)
-            for name, (tracked, node) in running.items()
-            if node in ceilings
-        }
-        found = await measure_pods(self._source, known, criteria_of(self._load, window, at), self._pod_intervals)
-        if found.usage:
-            usage = _joined(found)
-            await asyncio.sleep(0)
-            if window.name == self._load.shortest.name:
-                by_uid = {running[name][0].placed.uid: used for name, used in usage.items()}
-                self._utilization.record_pods(by_uid, at)
-                self._fleet.measured(by_uid)
-                await asyncio.sleep(0)
-            owners = {name: (self._fleet.workload_of(tracked.pod), node) for name, (tracked, node) in running.items()}
-            await asyncio.sleep(0)
-            owned = self._owned(usage, owners, at)
-            await asyncio.sleep(0)
-            self._workloads.record(window.name, owned, at)
+    async def _measure_pods(self, at: float) -> list[str]:
+        """Which questions failed."""
+        ceilings = self._fleet.capacities()
+        known: dict[PodName, Known] = {}
+        tracked: dict[PodName, Tracked] = {}
+        async for nodes in in_turns(ceilings, NODES_AT_ONCE):
+            for node in nodes:
+                for pod in self._fleet.tracked(node):
+                    if (since := pod.placed.running_since) is not None:
+                        name = (pod.placed.namespace, pod.placed.name)
+                        known[name] = Known(since=since, ceiling=ceilings[node], node=node)
+                        tracked[name] = pod
+        criteria = criteria_of(self._load, self._load.shortest, at)
+        found = await measure_pods(self._source, known, criteria, self._pod_intervals)
+        if found.usage or not found.failed:
+            by_uid, heard = await aside(len(known), self._heard, found.usage, tracked, known, self._sampled(), at)
+            self._fleet.measured(self._utilization.record_pods(by_uid, at, found.failed.keys()))
+            if not found.failed:  # half a mean would be remembered as a whole one
+                self._workloads.record(heard)
+        settled = sum(each.since <= at - criteria.length for each in known.values())
+        self.no_pods = (
+            f"of {settled} pods none has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
+            "often as collector.scrapeInterval says, and long enough?"
+            if found.asked and settled and not found.usage and not found.failed
+            else ""
+        )
         return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
 
     def _busy(self, node: str, since: float) -> bool:
         """Have pods run there all the time?"""
         return any((each.placed.running_since or math.inf) <= since for each in self._fleet.tracked(node))
 
-    def _capacities(self) -> dict[str, Resources]:
-        """Of every node, each quantity read once and not for every pod on it."""
-        return {name: amounts(node.status.capacity) for name, node in self._fleet.nodes.items()}
-
-    def _owned(
-        self, usage: Mapping[PodName, Resources], owners: Mapping[PodName, tuple[Workload | None, str]], at: float
-    ) -> list[MeasuredPod]:
-        """The measured pods that belong to a workload."""
-        sampled = {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self._fleet.nodes.items()}
-        pods = []
+    def _heard(
+        self,
+        usage: Mapping[PodName, Resources],
+        tracked: Mapping[PodName, Tracked],
+        known: Mapping[PodName, Known],
+        sampled: Mapping[str, float | None],
+        at: float,
+    ) -> tuple[dict[str, Resources], Heard]:
+        """Usage by UID, and what is known of workloads with it. Changes nothing: others go on meanwhile."""
+        workload_of = self._fleet.workloads_now()
+        by_uid: dict[str, Resources] = {}
+        owned: list[MeasuredPod] = []
         for name, used in usage.items():
-            workload, node = owners[name]
-            if workload is not None:
-                pods.append(MeasuredPod(workload=workload, usage=used, sampled_at=sampled.get(node) or at))
-        return pods
+            pod = tracked[name]
+            by_uid[pod.placed.uid] = used
+            # The age of a pod's usage is that of its node's newest sample; without one it is not known.
+            sampled_at, workload = sampled.get(known[name].node), workload_of(pod.pod)
+            if workload is not None and sampled_at is not None:
+                owned.append(MeasuredPod(workload=workload, usage=used, sampled_at=sampled_at))
+        return by_uid, self._workloads.heard(fold(owned), at)
 
-    def next_slot(self) -> float | None:
-        """End of the newest slot of the past day that was not asked for yet; None: all were."""
-        last = int(self.source_now() // self._slot)
-        self._slots_done = {number for number in self._slots_done if number > last - SLOTS}
-        return next((n * self._slot for n in range(last, last - SLOTS, -1) if n not in self._slots_done), None)
-
-    @property
-    def slot_length(self) -> float:
-        """Seconds."""
-        return self._slot
-
-    async def measure_slot(self, ended_at: float) -> str:
-        """Every pod's mean over a slot of the day, folded by workload. Why it is not known yet: ask again later."""
-        owners = self._fleet.owners()
-        ceilings, unknown = self._capacities(), Resources()
-        known = {
-            name: Known(since=0.0, ceiling=ceilings.get(node, unknown), node=node) for name, (_, node) in owners.items()
-        }
-        criteria = Criteria(
-            at=ended_at, length=self._slot, coverage=self._load.coverage.window, life=self._slot, reach=self._slot
-        )
-        if self._intervals.usual is None:
-            return ""  # the rounds of the windows say what keeps them from it
-        found = await measure_pods(self._source, known, criteria, self._pod_intervals)
-        if found.failed:
-            resource, why = next(iter(found.failed.items()))
-            return f"{self._settings.source}: {resource} of pods in a slot of the day: {why}"
-        self._workloads.record_slot(ended_at, self._owned(_joined(found), owners, ended_at))
-        self._workloads.forget(workload for workload, _ in owners.values() if workload is not None)
-        self._slots_done.add(round(ended_at / self._slot))
-        return ""
+    def _sampled(self) -> dict[str, float | None]:
+        """By node the time of its newest raw sample."""
+        return {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self._fleet.nodes.items()}
 
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
         """What is known of each of these nodes at this moment."""
@@ -246,36 +236,36 @@ class Measuring:
             settled_pods=frozenset(pod.uid for pod in pods if pod.running_since and pod.running_since <= begun),
         )
 
-    def workload_messages(
-        self, mine: Callable[[Workload], bool], *, epoch: int, sequence: int
-    ) -> list[WorkloadUtilization]:
-        """What is known at this moment of each workload that is `mine`."""
-        lives = {window.name: self._load.life(window) for window in self._load.windows}
-        # A slot's mean is from its end on the newest there is, until the next slot has ended.
-        lives[self._load.longest.name] = max(lives[self._load.longest.name], 2 * self._slot)
-        now = self.source_now()
-        return self._workloads.messages(self._load.windows, lives, now, epoch=epoch, sequence=sequence, mine=mine)
+    @property
+    def workloads(self) -> Collection[Workload]:
+        """Those that the last round of pods saw."""
+        return self._workloads.seen
 
-    def cycle(self, names: Iterable[str], *, shard: str, number: int) -> UtilizationCycle:
-        """The end of a round: how many of these nodes that should have data have some."""
-        now = self.source_now()
-        expected = {
-            name: node.metadata.uid
-            for name in names
-            if (node := self._fleet.nodes.get(name)) is not None
-            and not not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling)
-            and not (unmeasurable(node) and self._utilization.doubt(node.metadata.uid, now))
-        }
-        unknown = self._utilization.unknown(expected, now)
-        self.unknown |= unknown
-        return self._utilization.cycle(
-            len(expected),
-            unknown,
-            shard=shard,
-            cycle=number,
-            skew=self.skew,
-            problem=self.blindness,
+    def workload_messages(
+        self, workloads: Iterable[Workload], *, epoch: int, sequence: int
+    ) -> list[WorkloadUtilization]:
+        """What is known of each of these workloads at this moment."""
+        return self._workloads.messages(workloads, self.source_now(), epoch=epoch, sequence=sequence)
+
+    async def cycle(
+        self, names: Iterable[str], *, shard: str, number: int
+    ) -> tuple[UtilizationCycle, dict[str, Doubt]]:
+        """The end of a round: how many of these nodes should have data, and why which of them have none."""
+        now, expected = self.source_now(), 0
+        unknown: dict[str, Doubt] = {}
+        async for some in in_turns(sorted(names), NODES_AT_ONCE):
+            for name in some:
+                node = self._fleet.nodes.get(name)
+                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling):
+                    continue
+                doubt = self._utilization.doubt(node.metadata.uid, now)
+                if doubt is None or not unmeasurable(node):
+                    expected += 1
+                    unknown |= {} if doubt is None else {name: doubt}
+        cycle = self._utilization.cycle(
+            expected, unknown, shard=shard, cycle=number, skew=self.skew, problem=self.blindness
         )
+        return cycle, unknown
 
 
 def criteria_of(load: LoadSettings, window: Window, at: float) -> Criteria:
@@ -293,12 +283,3 @@ def known_node(node: Node, *, busy: bool = False) -> Known:
     """What the cluster says of a node that is to be measured."""
     since = seconds(node.metadata.creation_timestamp) or 0.0
     return Known(since=since, ceiling=amounts(node.status.capacity), busy=busy)
-
-
-def _joined(found: PodsRound) -> dict[PodName, Resources]:
-    """By pod; a resource that was not measured is unknown."""
-    names = {name for measured in found.usage.values() for name in measured}
-    return {
-        name: Resources(**{resource: measured.get(name) for resource, measured in found.usage.items()})
-        for name in names
-    }

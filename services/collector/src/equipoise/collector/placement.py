@@ -4,7 +4,7 @@ A pod that left stays listed while any window's mean still shows it, with the us
 readers can take it off. Times come in as arguments.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -24,6 +24,9 @@ GONE_LIMIT = 500
 
 REMOVED_LIMIT = 1_000
 """Deleted nodes remembered at most, to be told again by the next leader."""
+
+ROUNDS = 2
+"""How many rounds' usage of pods is kept: in one of them a pod's target may have missed a scrape."""
 
 PodName = tuple[str, str]
 """Namespace and name."""
@@ -65,7 +68,9 @@ class Fleet:
         self._pods: dict[str, dict[str, Tracked]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
         self._left: dict[PodName, tuple[float, Workload | None, str]] = {}
-        self._usage: dict[str, Resources] = {}
+        self._usage: tuple[Mapping[str, Resources], ...] = ()
+        """By pod UID what the last rounds measured, the newest first."""
+
         self.news: set[str] = set()
         """Names of nodes whose placement may have changed since it was last told."""
 
@@ -83,6 +88,10 @@ class Fleet:
         """The pods on a node."""
         return iter(self._pods.get(node, {}).values())
 
+    def capacities(self) -> dict[str, Resources]:
+        """Of every node, each quantity read once and not for every pod on it."""
+        return {name: amounts(node.status.capacity) for name, node in self._nodes.items()}
+
     def workload_of(self, pod: Pod) -> Workload | None:
         """Its workload, from its owner where that is known, else from the pod alone."""
         try:
@@ -90,17 +99,28 @@ class Fleet:
         except LookupError:
             return workload_from_pod(pod)
 
-    def owners(self) -> dict[PodName, tuple[Workload | None, str]]:
-        """Workload and node of every pod, of those that left of late too: their samples are still there."""
-        known = {name: (workload, node) for name, (_, workload, node) in self._left.items()}
-        for node in self._nodes:
-            for tracked in self.tracked(node):
-                known[tracked.placed.namespace, tracked.placed.name] = (self.workload_of(tracked.pod), node)
-        return known
+    def workloads_now(self) -> Callable[[Pod], Workload | None]:
+        """As `workload_of`, for many pods at one moment: each owner is looked up once."""
+        known: dict[str, Workload | None] = {}
+
+        def workload_of_pod(pod: Pod) -> Workload | None:
+            owner = pod.metadata.controller
+            if owner is None:
+                return None
+            if owner.uid not in known:
+                known[owner.uid] = self.workload_of(pod)
+            return known[owner.uid]
+
+        return workload_of_pod
+
+    @property
+    def left(self) -> dict[PodName, tuple[Workload | None, str]]:
+        """Workload and node of the pods that left of late: their samples are still there."""
+        return {name: (workload, node) for name, (_, workload, node) in self._left.items()}
 
     def measured(self, usage: Mapping[str, Resources]) -> None:
-        """By pod UID what was measured last; a pod that leaves takes it along."""
-        self._usage.update(usage)
+        """By pod UID what a round measured; a pod that leaves takes along what it was last measured at."""
+        self._usage = (usage, *self._usage[: ROUNDS - 1])
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         """A node came (before is None), changed, or went (after is None)."""
@@ -155,8 +175,9 @@ class Fleet:
             return
         self.news.add(node)
         here = tracked.placed
-        usage = self._usage.pop(here.uid, Resources())
+        usage = next((known[here.uid] for known in self._usage if here.uid in known), Resources())
         workload = self.workload_of(tracked.pod)
+        self._left.pop((here.namespace, here.name), None)  # in order of time: forgotten from the front
         self._left[here.namespace, here.name] = (now, workload, node)
         if here.running_since is not None and node in self._nodes:
             self._gone.setdefault(node, {})[here.uid] = GonePod(
@@ -173,19 +194,23 @@ class Fleet:
             )
 
     def forget(self, now: float) -> None:
-        """Drop gone pods that no window shows any more, lists of nodes that are no more, usage of pods that left."""
-        for node, gone in list(self._gone.items()):
-            kept = {uid: pod for uid, pod in gone.items() if self._shows(pod, now)}
-            if len(kept) > GONE_LIMIT:
-                latest = sorted(kept.values(), key=lambda pod: pod.gone_at)[-GONE_LIMIT:]
-                kept = {pod.uid: pod for pod in latest}
-            self._gone[node] = kept
-            if not kept:
-                del self._gone[node]
+        """Drop the owners of pods that left long ago, and lists of nodes that are no more."""
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
-        here = {uid for pods in self._pods.values() for uid in pods}
-        self._usage = {uid: usage for uid, usage in self._usage.items() if uid in here}
-        self._left = {name: left for name, left in self._left.items() if now - left[0] <= self._memory}
+        while self._left and now - next(iter(self._left.values()))[0] > self._memory:
+            del self._left[next(iter(self._left))]
+
+    @property
+    def left_from(self) -> Collection[str]:
+        """Nodes that pods have left of late."""
+        return self._gone.keys()
+
+    def forget_gone(self, node: str, now: float) -> None:
+        """Drop the gone pods of a node that no window shows any more."""
+        kept = {uid: pod for uid, pod in self._gone.get(node, {}).items() if self._shows(pod, now)}
+        latest = sorted(kept.values(), key=lambda pod: pod.gone_at)[-GONE_LIMIT:]
+        self._gone[node] = {pod.uid: pod for pod in latest}
+        if not latest:
+            del self._gone[node]
 
     def _shows(self, pod: GonePod, now: float) -> bool:
         stay = Stay(placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage)

@@ -1,10 +1,12 @@
 """What a source of metrics is asked, and what it answers."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 Resource = Literal["cpu", "memory"]
+RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
 Statistic = Literal["p95", "max", "deviation"]
 Subject = Literal["node", "pod"]
 What = Literal["mean", "count", "newest", "last", "spacing"] | Statistic
@@ -34,6 +36,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     step: float = 0.0
     """Seconds between inner evaluations, for `last` and for statistics of cpu."""
 
+    least: float = 0.0
+    """Of a `mean`: series with fewer raw samples in the window are left out. Half of what a source would tell of many
+    pods are counts, and nearly all of them say that none is missing."""
+
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer for one series. Its value is as it came: NaN, infinite or negative are judged later."""
@@ -43,10 +49,15 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     namespace: str = ""
     pod: str = ""
-    series: frozenset[tuple[str, str]]
-    """All labels: which series this is, across questions."""
+    series: str
+    """All labels, as `series_of` writes them: which series this is, across questions."""
 
     value: float
 
     of_capacity: bool = False
     """Is the value a share (0..1) of what its machine has, instead of cores or bytes?"""
+
+
+def series_of(labels: Mapping[str, str]) -> str:
+    """A series by its labels, as people read it: `node="a", pod="web-1"`."""
+    return ", ".join(f"{name}={msgspec.json.encode(text).decode()}" for name, text in sorted(labels.items()))

@@ -31,10 +31,12 @@ Reason = Literal[
 Doubt = tuple[Reason, str]
 """A kind of reason, and the reason as people read it."""
 
+_ROUNDING = 1e-9
+
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class Known(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the cluster says of a node or a pod that is to be measured."""
 
     since: float
@@ -77,6 +79,11 @@ class Intervals(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, node: str) -> float | None:
         return self.by_node.get(node, self.usual)
 
+    @property
+    def all(self) -> set[float]:
+        """All that are known."""
+        return {*self.by_node.values()} | ({self.usual} if self.usual is not None else set())
+
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """One resource of one node in one window."""
@@ -108,7 +115,16 @@ def coverage(count: float, length: float, interval: float) -> float:
     A window holds length ÷ interval samples, one fewer where its ends fall between two: that one is not held against
     it. A single sample covers nothing, as no rate can be had from it.
     """
-    return min(1.0, count / max(2.0, math.floor(length / interval - 0.5)))
+    return min(1.0, count / _whole(length, interval))
+
+
+def least_samples(criteria: Criteria, interval: float) -> int:
+    """How many samples speak for a window, where they come at this interval."""
+    return max(2, math.ceil(criteria.coverage * _whole(criteria.length, interval) - _ROUNDING))
+
+
+def _whole(length: float, interval: float) -> float:
+    return max(2.0, math.floor(length / interval - 0.5))
 
 
 def read_nodes(
@@ -149,12 +165,14 @@ def _read_node(
     if sampled_at < known.since:
         return unknown("namesake", "newest sample is older than the node")
     mine = {what: [sample for sample in found if sample.series == newest.series] for what, found in answers.items()}
-    doubt = _stale(sampled_at, criteria) or _doubt(known, mine.get("count", []), interval, criteria)
+    counts = mine.get("count", [])
+    count = counts[0].value if len(counts) == 1 else math.nan
+    doubt = _stale(sampled_at, criteria) or _doubt(known, count, interval, criteria)
     ceiling = getattr(known.ceiling, resource)
-    mean, fault = _amount(mine.get("mean", []), ceiling)
+    mean, fault = _only(mine.get("mean", []), ceiling)
     if doubt or fault:
         return unknown(*(doubt or fault or ("no sample", "no value")), sampled_at)
-    statistics = {what: _amount(mine.get(what, []), ceiling)[0] for what in STATISTICS}
+    statistics = {what: _only(mine.get(what, []), ceiling)[0] for what in STATISTICS}
     measured = {what: value for what, value in statistics.items() if value is not None}
     return Reading(mean=mean, statistics=measured, sampled_at=sampled_at)
 
@@ -168,27 +186,32 @@ def _stale(sampled_at: float, criteria: Criteria) -> Doubt | None:
     return ("stale", f"newest sample is {age:.0f} s old") if age > criteria.life else None
 
 
-def _doubt(known: Known, counts: list[Sample], interval: float | None, criteria: Criteria) -> Doubt | None:
-    """Why the samples do not speak for the whole window; None when they do."""
+def _doubt(known: Known, count: float, interval: float | None, criteria: Criteria) -> Doubt | None:
+    """Why so many samples (NaN: not known) do not speak for the whole window; None when they do."""
     length = criteria.length
     if interval is None:
         return "no interval", "scrape interval not known yet (fewer than two samples of a series)"
     lived = criteria.at - known.since
     if lived < criteria.coverage * length:
         return "young", f"has been there for {lived:.0f} s of a window of {length:g} s"
-    count = counts[0].value if len(counts) == 1 and math.isfinite(counts[0].value) else 0.0
-    share = coverage(count, length, interval)
-    if count < 2 or share < criteria.coverage:
+    count = count if math.isfinite(count) else 0.0
+    if count < least_samples(criteria, interval):
+        share = coverage(count, length, interval)
         return "gap", f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s"
     return None
 
 
-def _amount(samples: list[Sample], ceiling: float | None) -> tuple[float | None, Doubt | None]:
-    """The one measured amount, capped at what there is; or None and why."""
+def _only(samples: list[Sample], ceiling: float | None) -> tuple[float | None, Doubt | None]:
+    """The one measured amount, or None and why."""
     if len(samples) != 1:
         return None, ("no sample", "no value") if not samples else ("duplicate", f"{len(samples)} values")
-    value = samples[0].value
-    if samples[0].of_capacity:
+    return _amount(samples[0], ceiling)
+
+
+def _amount(sample: Sample, ceiling: float | None) -> tuple[float | None, Doubt | None]:
+    """The measured amount, capped at what there is; or None and why."""
+    value = sample.value
+    if sample.of_capacity:
         if ceiling is None:
             return None, ("no capacity", "value is a share of a machine whose size is not known")
         value *= ceiling
@@ -209,26 +232,28 @@ def read_pods(
 ) -> dict[tuple[str, str], float]:
     """Mean usage by (namespace, name) of the known pods that were measured; the others are absent.
 
+    Without an answer about counts the source has left out the series that have too few samples.
     A pod that returned under its old name on another node has a series on either: only the one of its node counts.
     """
-    means, counts = (_by_pod(known, answers.get(what, [])) for what in ("mean", "count"))
-    measured: dict[tuple[str, str], float] = {}
-    for name, samples in means.items():
-        pod = known[name]
-        amount, fault = _amount(samples, getattr(pod.ceiling, resource))
-        if amount is None or fault:
-            continue
-        same = [sample for sample in counts.get(name, ()) if sample.series == samples[0].series]
-        if not _doubt(pod, same, intervals.of(pod.node), criteria):
-            measured[name] = amount
-    return measured
-
-
-def _by_pod(known: Mapping[tuple[str, str], Known], samples: Iterable[Sample]) -> dict[tuple[str, str], list[Sample]]:
-    found: dict[tuple[str, str], list[Sample]] = {}
-    for sample in samples:
+    counted = "count" in answers
+    counts: dict[str, float] = {}
+    for sample in answers.get("count", ()):
+        counts[sample.series] = math.nan if sample.series in counts else sample.value
+    begun = criteria.at - criteria.coverage * criteria.length
+    least = {interval: least_samples(criteria, interval) for interval in intervals.all}
+    measured: dict[tuple[str, str], float | None] = {}
+    for sample in answers.get("mean", ()):
         name = (sample.namespace, sample.pod)
+        pod = known.get(name)
         # A node label that is no node's name (an address and port) tells nothing against the sample.
-        if (pod := known.get(name)) is not None and (sample.node == pod.node or not sample.node):
-            found.setdefault(name, []).append(sample)
-    return found
+        if pod is None or (sample.node and sample.node != pod.node):
+            continue
+        if name in measured:
+            measured[name] = None
+            continue
+        interval = intervals.of(pod.node)
+        covered = interval is not None and pod.since <= begun
+        if interval is not None and counted:
+            covered = covered and least[interval] <= counts.get(sample.series, 0.0) < math.inf
+        measured[name] = _amount(sample, getattr(pod.ceiling, resource))[0] if covered else None
+    return {name: amount for name, amount in measured.items() if amount is not None}

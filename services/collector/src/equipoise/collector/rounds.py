@@ -8,12 +8,22 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from equipoise.collector.placement import PodName
 from equipoise.collector.plausibility import plausible
-from equipoise.collector.questions import Ask, Resource, Sample, SourceError, Statistic, Subject, What
-from equipoise.collector.readings import Criteria, Intervals, Known, Reading, intervals_from, read_nodes, read_pods
+from equipoise.collector.questions import RESOURCES, Ask, Resource, Sample, SourceError, Statistic, Subject, What
+from equipoise.collector.readings import (
+    Criteria,
+    Intervals,
+    Known,
+    Reading,
+    intervals_from,
+    least_samples,
+    read_nodes,
+    read_pods,
+)
 from equipoise.collector.sources import MetricSource
-
-RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
+from equipoise.collector.turns import aside
+from equipoise.contracts.messages import Resources
 
 LAST_STEPS = 20
 """Into how many steps the past is cut to find the last sample of a series that ended."""
@@ -24,12 +34,6 @@ SAMPLES_PER_STEP = 4
 
 SPACING_FACTORS = (1.0, 4.0)
 """Over how many times the shortest window two raw samples of a series are looked for."""
-
-PODS_AT_ONCE = 5_000
-"""Of more, the readings are made in a thread: of 150,000 they take a second, and nothing else would run meanwhile."""
-
-PodName = tuple[str, str]
-"""Namespace and name."""
 
 
 class NodesRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +46,12 @@ class NodesRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodsRound(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean usage by resource and pod. A resource with a failed question is in `failed` only."""
+    """Mean usage by pod. A resource that was not measured is unknown; where a question failed, `failed` says why."""
 
-    usage: Mapping[Resource, Mapping[PodName, float]]
+    usage: Mapping[PodName, Resources]
     failed: Mapping[Resource, str]
+    asked: bool = True
+    """False: the source never tells of pods."""
 
 
 async def measure_nodes(
@@ -70,7 +76,7 @@ async def measure_nodes(
         for resource, found in ended.items():
             answers[resource] |= found
     readings = {
-        resource: read_nodes(known, resource, found, intervals, criteria)
+        resource: await aside(len(known), read_nodes, known, resource, found, intervals, criteria)
         for resource, found in answers.items()
         if resource not in failed
     }
@@ -86,14 +92,31 @@ async def measure_pods(
     """Ask for every pod's mean usage in one window."""
     dumb = _unanswered(source, "pod", ("mean", "count"), criteria)
     resources = [resource for resource in RESOURCES if resource not in dumb]
-    answers, failed = await _ask(source, "pod", resources, ["mean", "count"], criteria.length, criteria.at)
-    usage = {}
-    for resource, found in answers.items():
-        if len(known) <= PODS_AT_ONCE:
-            usage[resource] = read_pods(known, resource, found, intervals, criteria)
-        else:
-            usage[resource] = await asyncio.to_thread(read_pods, known, resource, found, intervals, criteria)
-    return PodsRound(usage=usage, failed=failed)
+    enough = {least_samples(criteria, interval) for interval in intervals.all}
+    wanted: list[What] = ["mean"] if len(enough) == 1 else ["mean", "count"]
+    answers, failed = await _ask(
+        source, "pod", resources, wanted, criteria.length, criteria.at, least=min(enough, default=0.0)
+    )
+    usage = await aside(len(known), _read_pods, known, answers, intervals, criteria)
+    return PodsRound(usage=usage, failed=failed, asked=bool(resources))
+
+
+def _read_pods(
+    known: Mapping[PodName, Known],
+    answers: dict[Resource, dict[What, list[Sample]]],
+    intervals: Intervals,
+    criteria: Criteria,
+) -> dict[PodName, Resources]:
+    # Each answer is let go as soon as it is read: together they are the most that this process ever holds.
+    cpu, memory = (
+        read_pods(known, resource, answers.pop(resource), intervals, criteria) if resource in answers else {}
+        for resource in RESOURCES
+    )
+    usage = {name: Resources(cpu=used, memory=memory.get(name)) for name, used in cpu.items()}
+    for name, used in memory.items():
+        if name not in cpu:
+            usage[name] = Resources(memory=used)
+    return usage
 
 
 async def find_intervals(source: MetricSource, shortest: float, at: float, subject: Subject = "node") -> Intervals:
@@ -143,6 +166,7 @@ async def _ask(
     length: float,
     at: float,
     step: float = 0.0,
+    least: float = 0.0,
 ) -> tuple[dict[Resource, dict[What, list[Sample]]], dict[Resource, str]]:
     """Answers by resource, and why there are none of the others."""
     answers: dict[Resource, dict[What, list[Sample]]] = {resource: {} for resource in resources}
@@ -157,7 +181,10 @@ async def _ask(
     async with asyncio.TaskGroup() as tasks:
         for resource in resources:
             for what in wanted:
-                question = Ask(subject=subject, resource=resource, what=what, length=length, at=at, step=step)
+                question = Ask(
+                    subject=subject, resource=resource, what=what, length=length, at=at, step=step,
+                    least=least if what == "mean" else 0.0,
+                )  # fmt: skip
                 if not source.cannot(question):
                     tasks.create_task(ask(question))
     return {resource: found for resource, found in answers.items() if resource not in failed}, failed
@@ -167,4 +194,4 @@ def _strangers(known: Mapping[str, Known], answers: Mapping[Resource, Mapping[Wh
     samples = [sample for found in answers.values() for sample in found["newest"]]
     if not samples or not known or any(sample.node in known for sample in samples):
         return ""
-    return ", ".join(f'{name}="{value}"' for name, value in sorted(samples[0].series))
+    return samples[0].series

@@ -9,7 +9,6 @@ import asyncio
 import math
 import random
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -20,10 +19,14 @@ from equipoise.collector.measuring import Measuring
 from equipoise.collector.past import Past, ToldPlacement
 from equipoise.collector.placement import Fleet
 from equipoise.collector.pods import trimmed, trimmed_owner
+from equipoise.collector.readings import Doubt
+from equipoise.collector.recollecting import recollect
 from equipoise.collector.settings import WHOLE, CollectorSettings
 from equipoise.collector.shards import dissolved, lease_name
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.telemetry import Telemetry
+from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE, in_turns
+from equipoise.collector.utilization import summed_up
 from equipoise.collector.voices import Voice, Voices
 from equipoise.contracts import subjects
 from equipoise.contracts.messages import Heartbeat, LeaseEpoch, NodePlacement, UtilizationCycle
@@ -56,6 +59,7 @@ class Health(Protocol):
     """Where the collector shows how it fares."""
 
     leading: bool | None
+    part: str
 
     def problem(self, key: str, text: str | None) -> None: ...
 
@@ -95,6 +99,7 @@ class Collector:
         self._bus = bus
         self._clock = clock
         self._health = health
+        health.part = settings.shard
         self._telemetry = Telemetry(metrics)
         self._fleet = Fleet(
             windows=[window.length for window in load.windows],
@@ -140,6 +145,7 @@ class Collector:
                     tasks.create_task(reflector.run())
                 tasks.create_task(self._source.run())
                 tasks.create_task(self._look_at_watches())
+                tasks.create_task(self._forget_for_ever())
                 tasks.create_task(self._speak())
         finally:
             self._source.close()
@@ -160,7 +166,8 @@ class Collector:
         self._past.on_cycle(delivery.message)
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        self._voices.hear(delivery.message.id, self._clock.monotonic())
+        if delivery.message.part == self._settings.shard:
+            self._voices.hear(delivery.message.id, self._clock.monotonic())
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         """A watched node changed."""
@@ -182,6 +189,15 @@ class Collector:
             await self._clock.sleep(LOOK_PERIOD)
             for plural, reflector in self._reflectors.items():
                 self._health.problem(f"watch {plural}", reflector.problem and f"{plural}: {reflector.problem}")
+
+    async def _forget_for_ever(self) -> NoReturn:
+        """On standbys too: they watch as long."""
+        while True:
+            await self._clock.sleep(self._settings.placement_period)
+            self._fleet.forget(self._clock.now())
+            async for nodes in in_turns(self._fleet.left_from, NODES_AT_ONCE):
+                for node in nodes:
+                    self._fleet.forget_gone(node, self._clock.now())
 
     def _look_at_line(self, now: float) -> None:
         if self._bus.connected:
@@ -262,6 +278,7 @@ class Collector:
                 tasks.create_task(self._measure(window))
             if self._settings.profile.enabled:
                 tasks.create_task(self._measure_days())
+                tasks.create_task(recollect(self._kube, self._clock, self._measuring.days, self._health))
         raise AssertionError("none of these ends")
 
     # Placement
@@ -275,19 +292,22 @@ class Collector:
         self._news.set()
 
     async def _tell_news(self) -> None:
+        pause = LOOK_PERIOD
         while True:
             await self._news.wait()
             await self._clock.sleep(self._settings.placement_gathering)
             self._news.clear()
             names = frozenset(self._fleet.news)
             self._fleet.news.clear()
-            changed = {
-                name: placement
-                for name in names
-                if self._voices.of(name) is not None
-                and (placement := self._fleet.placement(name)) is not None
-                and placement != self._told.get(name)
-            }
+            changed: dict[str, NodePlacement] = {}
+            async for some in in_turns(names, NODES_AT_ONCE):
+                changed |= {
+                    name: placement
+                    for name in some
+                    if self._voices.of(name) is not None
+                    and (placement := self._fleet.placement(name)) is not None
+                    and placement != self._told.get(name)
+                }
             if not changed:
                 continue
             said = await self._say(
@@ -301,16 +321,17 @@ class Collector:
             if said:
                 self._told.update(changed)
                 self._telemetry.placements.inc(len(changed))
+                pause = LOOK_PERIOD
             else:
-                # Which ones were kept is not known: all of them once more.
+                # Which ones were kept is not known: all of them once more; less and less often, as one may never be.
                 self._fleet.news.update(changed)
-                await self._clock.sleep(LOOK_PERIOD)
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, self._settings.placement_period)
                 self._news.set()
 
     async def _tell_again(self) -> None:
         while True:
             await self._clock.sleep(self._settings.placement_period)
-            self._fleet.forget(self._clock.now())
             self._tell_all_placements()
 
     async def _look_around(self) -> None:
@@ -343,7 +364,8 @@ class Collector:
             self._telemetry.round_seconds.labels(window.name).observe(took)
             self._health.problem(self._settings.source, self._measuring.problem or None)
             self._health.problem("clock", self._measuring.clock_warning)
-            await self._tell_utilization(self._voices, workloads=window.length <= self._settings.pods_limit)
+            self._health.problem("pods", self._measuring.no_pods or None)
+            await self._tell_utilization(self._voices, workloads=window == self._load.shortest)
             # A long window must not wait for half an hour because the source was away for a moment.
             period = window.refresh_period if whole else min(window.refresh_period, self._load.shortest.refresh_period)
             spread = self._settings.jitter * random.uniform(-1.0, 1.0)
@@ -351,11 +373,13 @@ class Collector:
 
     async def _measure_days(self) -> None:
         """The slots of each workload's day: those of the past day first, newest first, then each as it ends."""
-        length, pause = self._measuring.slot_length, self._settings.profile.pause
+        length, pause = self._measuring.days.slot_length, float(self._settings.profile.pause)
         while True:
-            slot = self._measuring.next_slot()
+            slot = self._measuring.days.next_slot()
             if slot is not None:
-                self._health.problem("profile", await self._measuring.measure_slot(slot) or None)
+                problem = await self._measuring.days.measure(slot)
+                self._health.problem("profile", problem or None)
+                pause = min(2 * pause, length) if problem else float(self._settings.profile.pause)
                 await self._clock.sleep(pause)
                 continue
             now = self._measuring.source_now()
@@ -364,34 +388,27 @@ class Collector:
     async def _tell_utilization(self, voices: Iterable[Voice], *, workloads: bool) -> None:
         """The end of a round of each of these shards."""
         told: list[UtilizationCycle] = []
-        whole = voices is self._voices
-        if whole:
-            self._measuring.unknown.clear()
+        unknown: dict[str, Doubt] = {}
         for voice in voices:
             names = self._voices.mine(voice, self._fleet.nodes)
             order = {"epoch": voice.epoch, "sequence": voice.next()}
-            said: list[tuple[str, msgspec.Struct]] = [
-                (subjects.node_utilization(message.node), message)
-                for message in self._measuring.node_messages(names, **order)
-            ]
-            if workloads:
-                said += [
-                    (subjects.workload_utilization(message.workload), message)
-                    for message in self._measuring.workload_messages(partial(self._tells_of, voice), **order)
-                ]
+            async for some in in_turns(names, NODES_AT_ONCE):
+                nodes = self._measuring.node_messages(some, **order)
+                await self._say([(subjects.node_utilization(message.node), message) for message in nodes])
+            async for seen in in_turns(self._measuring.workloads if workloads else (), WORKLOADS_AT_ONCE):
+                mine = [workload for workload in seen if self._voices.mine(voice, [str(workload)])]
+                usages = self._measuring.workload_messages(mine, **order)
+                await self._say([(subjects.workload_utilization(message.workload), message) for message in usages])
             voice.cycle += 1
-            cycle = self._measuring.cycle(names, shard=voice.name, number=voice.cycle)
+            cycle, doubts = await self._measuring.cycle(names, shard=voice.name, number=voice.cycle)
             told.append(cycle)
+            unknown |= doubts
             # The cycle ends the round: it must not arrive before what it counts.
-            await self._say(said)
             await self._say([(subjects.utilization_cycle(voice.name), msgspec.structs.replace(cycle, **order))])
-        if whole:
+        if voices is self._voices:
             self._telemetry.on_cycle(told)
-            self._health.problem("nodes", self._measuring.unknown_nodes or None)
+            self._health.problem("nodes", summed_up(unknown) or None)
         await self._dissolve()
-
-    def _tells_of(self, voice: Voice, workload: Workload) -> bool:
-        return bool(self._voices.mine(voice, [str(workload)]))
 
     async def _dissolve(self) -> None:
         """Shards of an earlier division expect no nodes any more: readers would wait for their word."""

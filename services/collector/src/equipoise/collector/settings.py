@@ -212,7 +212,8 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     """Longer windows have only a mean: quantiles over a day of raw samples are dear."""
 
     pods_limit: Duration = Duration(3_600)
-    """Longer windows are not asked for pods; a workload's day comes from its hourly slots."""
+    """Up to here a workload's windows are made of what the shortest one said lately; longer ones come from its hourly
+    slots. Pods themselves are asked for in the shortest window only."""
 
     jitter: Share = 0.1
     """Share of a refresh period by which rounds are moved about, so that replicas do not ask in step."""

@@ -10,7 +10,7 @@ PATIENCE = 5.0
 its life of 15, a lost share is taken over within 30."""
 
 
-@lru_cache(maxsize=2**18)
+@lru_cache(maxsize=2**16)
 def shard_of(name: str, shards: int) -> int:
     """The shard (0..shards − 1) that tells of this node or workload: a function of the two and nothing else.
 

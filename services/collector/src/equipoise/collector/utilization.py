@@ -4,13 +4,13 @@ A question that failed leaves the reading of before in place: older, and its age
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Literal
 
 import msgspec
 
-from equipoise.collector.questions import Resource
+from equipoise.collector.questions import RESOURCES, Resource
 from equipoise.collector.readings import STATISTICS, Doubt, Reading, Reason
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Window
@@ -20,8 +20,6 @@ MISSING_LIMIT = 20
 
 NAMED = 3
 """Nodes that a summary names for each reason."""
-
-RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
 
 NOT_MEASURED: Doubt = ("not answered", "not measured yet")
 
@@ -44,17 +42,13 @@ class Utilization:
 
     def __init__(self, load: LoadSettings) -> None:
         self._load = load
+        self._lives = [(window.name, load.life(window)) for window in load.windows]
         self._readings: dict[str, dict[tuple[str, Resource], Reading]] = {}
         self._pods: Mapping[str, Resources] = {}
-        self._pods_at = 0.0
+        self._pods_at = dict.fromkeys(RESOURCES, 0.0)
         self._systems: dict[str, tuple[float, Resources]] = {}
         self.queried_at = 0.0
         """When was last asked, on the source's clock."""
-
-    @property
-    def pods(self) -> Mapping[str, Resources]:
-        """By pod UID what it used in the shortest window, when last asked."""
-        return self._pods
 
     def record(self, window: Window, resource: Resource, readings: Mapping[str, Reading], at: float) -> None:
         """Readings by node UID from a query at `at`. One without a sample keeps the time of the last one."""
@@ -66,8 +60,21 @@ class Utilization:
                 reading = msgspec.structs.replace(reading, sampled_at=before.sampled_at)  # noqa: PLW2901
             known[(window.name, resource)] = reading
 
-    def record_pods(self, usage: Mapping[str, Resources], at: float) -> None:
-        self._pods, self._pods_at = usage, at
+    def record_pods(
+        self, usage: Mapping[str, Resources], at: float, failed: Collection[Resource] = ()
+    ) -> Mapping[str, Resources]:
+        """By pod UID what it used in the shortest window; of what could not be asked the older value stays.
+
+        Returns what is known now.
+        """
+        self._pods_at |= {resource: at for resource in RESOURCES if resource not in failed}
+        for resource in failed:
+            usage = {
+                uid: msgspec.structs.replace(used, **{resource: getattr(self._pods.get(uid), resource, None)})
+                for uid, used in usage.items()
+            }
+        self._pods = usage
+        return usage
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forget every node but these."""
@@ -77,21 +84,19 @@ class Utilization:
 
     def windows(self, uid: str, now: float) -> dict[str, WindowUsage]:
         """The windows of a node that are known at `now` (source's clock)."""
+        return {name: _window_usage(known) for name, known in self._living(uid, now)}
+
+    def _living(self, uid: str, now: float) -> Iterator[tuple[str, dict[Resource, Reading]]]:
+        """The windows of a node with what is known of each."""
         readings = self._readings.get(uid, {})
-        found: dict[str, WindowUsage] = {}
-        for window in self._load.windows:
+        for window, life in self._lives:
             known: dict[Resource, Reading] = {}
-            for resource in ("cpu", "memory"):
-                reading = readings.get((window.name, resource))
-                if (
-                    reading
-                    and reading.mean is not None
-                    and now - (reading.sampled_at or 0.0) <= self._load.life(window)
-                ):
+            for resource in RESOURCES:
+                reading = readings.get((window, resource))
+                if reading and reading.mean is not None and now - (reading.sampled_at or 0.0) <= life:
                     known[resource] = reading
             if known:
-                found[window.name] = _window_usage(known)
-        return found
+                yield window, known
 
     def sampled_at(self, uid: str) -> float | None:
         """The newest raw sample of a node; None when it never had one."""
@@ -104,8 +109,7 @@ class Utilization:
         if sampled_at is None:
             return None
         windows = self.windows(node.uid, now)
-        fresh = now - self._pods_at <= self._load.life(self._load.shortest)
-        pods = {uid: self._pods[uid] for uid in node.pods if fresh and uid in self._pods}
+        pods = self._fresh_pods(node, now)
         return NodeUtilization(
             node=node.name,
             uid=node.uid,
@@ -120,12 +124,20 @@ class Utilization:
             sequence=sequence,
         )
 
+    def _fresh_pods(self, node: MeasuredNode, now: float) -> dict[str, Resources]:
+        life = self._load.life(self._load.shortest)
+        old = {resource: None for resource, at in self._pods_at.items() if now - at > life}
+        if len(old) == len(RESOURCES):
+            return {}
+        pods = {uid: used for uid in node.pods if (used := self._pods.get(uid)) is not None}
+        return {uid: msgspec.structs.replace(used, **old) for uid, used in pods.items()} if old else pods
+
     def _system(self, node: MeasuredNode, shortest: WindowUsage | None, pods: Mapping[str, Resources]) -> Resources:
         """Node − Σ pods; the last known one while a pod that ran through the window is not measured."""
         if shortest is not None and node.settled_pods <= pods.keys():
             rest = {
                 resource: _rest(getattr(shortest.mean, resource), [getattr(used, resource) for used in pods.values()])
-                for resource in ("cpu", "memory")
+                for resource in RESOURCES
             }
             self._systems[node.uid] = (shortest.sampled_at, Resources(**rest))
         at, system = self._systems.get(node.uid, (0.0, Resources()))
@@ -134,7 +146,7 @@ class Utilization:
     def doubt(self, uid: str, now: float) -> Doubt | None:
         """Why a node has no fresh load, as its shortest window says it; None when it has."""
         limit = self._load.freshness.score
-        if any(now - usage.sampled_at <= limit for usage in self.windows(uid, now).values()):
+        if any(now - _oldest(known) <= limit for _, known in self._living(uid, now)):
             return None
         sampled_at = self.sampled_at(uid)
         if sampled_at is not None and now - sampled_at > limit:
@@ -143,10 +155,6 @@ class Utilization:
         keys = ((window.name, resource) for window in self._load.windows for resource in RESOURCES)
         found = (reading for key in keys if (reading := readings.get(key)) is not None and reading.reason is not None)
         return next(((reading.reason, reading.why) for reading in found if reading.reason), NOT_MEASURED)
-
-    def unknown(self, expected: Mapping[str, str], now: float) -> dict[str, Doubt]:
-        """Of these nodes (UIDs by name) those without a fresh load, in order of their names."""
-        return {name: doubt for name, uid in sorted(expected.items()) if (doubt := self.doubt(uid, now))}
 
     def cycle(
         self, expected: int, unknown: Mapping[str, Doubt], *, shard: str, cycle: int, skew: float, problem: str
@@ -178,14 +186,19 @@ def summed_up(unknown: Mapping[str, Doubt]) -> str:
     return f"unknown load: {', '.join(parts)}" if parts else ""
 
 
+def _oldest(known: Mapping[Resource, Reading]) -> float:
+    """The older sample stands for both resources."""
+    return min(reading.sampled_at or 0.0 for reading in known.values())
+
+
 def _window_usage(known: Mapping[Resource, Reading]) -> WindowUsage:
-    """The readings of one window; the older sample stands for both."""
+    """The readings of one window."""
 
     def each(what: Literal["p95", "max", "deviation"]) -> Resources:
         return Resources(**{resource: reading.statistics.get(what) for resource, reading in known.items()})
 
     return WindowUsage(
-        sampled_at=min(reading.sampled_at or 0.0 for reading in known.values()),
+        sampled_at=_oldest(known),
         mean=Resources(**{resource: reading.mean for resource, reading in known.items()}),
         **{what: each(what) for what in STATISTICS},
     )

@@ -89,13 +89,13 @@ class Voices:
     # Who else is there
 
     def hear(self, identity: str, now: float) -> None:
-        """Another collector lives. One that was not there before may take what nobody took."""
+        """A collector of our family lives. One that was not there before may take what nobody took."""
         if now - self._heard.get(identity, -math.inf) > ALIVE_SECONDS:
             self._given.clear()
         self._heard[identity] = now
 
     def replicas(self, now: float) -> int:
-        """How many collectors there are to hold shards, this one among them."""
+        """How many collectors there are to hold our family's shards, this one among them."""
         self._heard = {identity: at for identity, at in self._heard.items() if now - at <= ALIVE_SECONDS}
         return len(self._heard.keys() | {self._identity})
 

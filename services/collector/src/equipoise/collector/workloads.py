@@ -1,61 +1,21 @@
 """Usage per replica of every workload: pods folded by workload, and the typical day in 24 slots.
 
-Each slot is asked for when it has ended, with a window of exactly its length; over days it is smoothed. Windows too
-long to be asked for pod by pod are means over the slots of the past.
+Each slot is asked for when it has ended, with a window of exactly its length; over days it is smoothed. Windows that
+are longer than what is remembered of the shortest one are means over the slots of the past.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from equipoise.collector.folding import Fold, mean_of
+from equipoise.collector.questions import RESOURCES
+from equipoise.collector.recent import Recent
 from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
-from equipoise.contracts.settings import Window
+from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 
 SLOTS = 24
-
-
-class MeasuredPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's usage in one window."""
-
-    workload: Workload
-    usage: Resources
-    sampled_at: float
-    """Newest raw sample of its node."""
-
-
-class Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of one workload in one window."""
-
-    usage: Resources
-    """Per replica."""
-
-    replicas: int
-    sampled_at: float
-    """The oldest of the pods' newest samples."""
-
-
-def fold(pods: Iterable[MeasuredPod]) -> dict[Workload, Fold]:
-    """Mean usage per measured replica; a resource that no replica was measured in is unknown."""
-    groups: dict[Workload, list[MeasuredPod]] = {}
-    for pod in pods:
-        groups.setdefault(pod.workload, []).append(pod)
-    return {
-        workload: Fold(
-            usage=mean_of([pod.usage for pod in group]),
-            replicas=len(group),
-            sampled_at=min(pod.sampled_at for pod in group),
-        )
-        for workload, group in groups.items()
-    }
-
-
-def mean_of(amounts: Sequence[Resources]) -> Resources:
-    """Per resource the mean of those that are known."""
-    cpu = [amount.cpu for amount in amounts if amount.cpu is not None]
-    memory = [amount.memory for amount in amounts if amount.memory is not None]
-    return Resources(cpu=fmean(cpu) if cpu else None, memory=fmean(memory) if memory else None)
 
 
 def slot_of(ended_at: float, length: float) -> int:
@@ -79,18 +39,28 @@ class Profile:
         newest = max(self._past)
         self._past = {at: value for at, value in self._past.items() if at > newest - SLOTS}
 
+    def restore(self, day: Sequence[Resources]) -> None:
+        """A remembered day, for slots that nothing was measured in. It is no measurement: no window is made of it."""
+        self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, day, strict=True)]
+
     def has(self, ended_at: float, length: float) -> bool:
         return round(ended_at / length) in self._past
 
     def window(self, length: float, slot: float, now: float, coverage: float) -> WindowUsage | None:
-        """The mean over a window that ends with the newest full slot; None when too few slots of it are known."""
-        count = min(SLOTS, round(length / slot))
-        last = int(now // slot)
-        past = [value for number, value in self._past.items() if last - count < number <= last]
-        if count < 1 or len(past) < coverage * count:
+        """The mean over a window that ends with the newest full slot.
+
+        A resource that is known in too few of its slots is unknown; None when both are, and for a window that holds
+        more slots than are remembered.
+        """
+        count, last = round(length / slot), int(now // slot)
+        past = {number: value for number, value in self._past.items() if last - count < number <= last}
+        if not 1 <= count <= SLOTS or not past:
             return None
-        newest = max(number for number in self._past if number <= last)
-        return WindowUsage(sampled_at=newest * slot, mean=mean_of(past))
+        mean = mean_of([*past.values()])
+        for resource in RESOURCES:
+            if sum(getattr(value, resource) is not None for value in past.values()) < coverage * count:
+                mean = msgspec.structs.replace(mean, **{resource: None})
+        return None if mean == Resources() else WindowUsage(sampled_at=max(past) * slot, mean=mean)
 
     def told(self) -> dict[str, list[float | None]]:
         """By resource, as messages tell it; empty when no slot is known."""
@@ -108,57 +78,80 @@ def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
     return Resources(cpu=each(before.cpu, usage.cpu), memory=each(before.memory, usage.memory))
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rounds of the shortest window have told."""
+
+    recent: Recent
+    means: Mapping[str, Mapping[Workload, Resources]]
+    """By window, of those that are remembered."""
+
+
 class Workloads:
     """What is known of every workload; one without pods for a day is forgotten."""
 
-    def __init__(self, *, slot: float, weight: float, coverage: float) -> None:
-        """`slot` is the length of a slot in seconds."""
+    def __init__(self, *, load: LoadSettings, slot: float, weight: float, remembered: float) -> None:
+        """`slot` is the length of a slot; longer windows than `remembered` are made of slots. Seconds."""
+        self._load = load
         self._slot = slot
         self._weight = weight
-        self._coverage = coverage
-        self._windows: dict[str, tuple[float, Mapping[Workload, Fold]]] = {}
+        self._remembered = remembered
+        self._heard = Heard(recent=Recent(length=load.shortest.length, horizon=remembered), means={})
         self._profiles: dict[Workload, Profile] = {}
 
-    def record(self, window: str, pods: Iterable[MeasuredPod], at: float) -> None:
-        """The pods of one window, from a query at `at`."""
-        self._windows[window] = (at, fold(pods))
+    def heard(self, folds: Mapping[Workload, Fold], at: float) -> "Heard":
+        """What is known with the shortest window of a query at `at`. It is told of once it is recorded."""
+        recent, coverage = self._heard.recent.after(at, folds), self._load.coverage.window
+        shortest = {workload: folded.usage for workload, folded in folds.items()}
+        longer = {
+            window.name: recent.means(window.length, coverage)
+            for window in self._load.windows[1:]
+            if window.length <= self._remembered
+        }
+        return Heard(recent=recent, means={self._load.shortest.name: shortest} | longer)
 
-    def record_slot(self, ended_at: float, pods: Iterable[MeasuredPod]) -> None:
-        for workload, folded in fold(pods).items():
+    def record(self, heard: "Heard") -> None:
+        """A round has ended."""
+        self._heard = heard
+
+    def record_slot(self, ended_at: float, usage: Mapping[Workload, Resources]) -> None:
+        """What a replica used over the slot that ended then."""
+        for workload, used in usage.items():
             profile = self._profiles.setdefault(workload, Profile())
             if not profile.has(ended_at, self._slot):
-                profile.add(ended_at, self._slot, folded.usage, self._weight)
+                profile.add(ended_at, self._slot, used, self._weight)
+
+    def restore(self, workload: Workload, day: Sequence[Resources]) -> None:
+        """What is remembered of a workload's day, slot by slot."""
+        self._profiles.setdefault(workload, Profile()).restore(day)
 
     def forget(self, present: Iterable[Workload]) -> None:
         """Keep the profiles of these workloads only."""
         kept = set(present)
         self._profiles = {workload: profile for workload, profile in self._profiles.items() if workload in kept}
 
+    @property
+    def seen(self) -> Collection[Workload]:
+        """Those that were measured in the last round."""
+        return self._heard.recent.newest.folds.keys()
+
     def messages(
-        self,
-        windows: Sequence[Window],
-        lives: Mapping[str, float],
-        now: float,
-        *,
-        epoch: int,
-        sequence: int,
-        mine: Callable[[Workload], bool] = lambda _: True,
+        self, workloads: Iterable[Workload], now: float, *, epoch: int, sequence: int
     ) -> list[WorkloadUtilization]:
-        """One message per workload that is known now and `mine`; `lives`: for how long each window's value holds."""
-        live = {name: found for name, (_, found) in self._windows.items() if name in lives}
-        seen = {workload for found in live.values() for workload in found if mine(workload)}
+        """A message for each of these that is known now."""
+        newest = self._heard.recent.newest
+        lives = {window.name: self._load.life(window) for window in self._load.windows}
         told = []
-        for workload in sorted(seen):
-            usages = dict(self._usages(workload, windows, lives, now))
-            if usages:
-                first = next(found[workload] for found in live.values() if workload in found)
+        for workload in workloads:
+            folded = newest.folds.get(workload)
+            usages = {} if folded is None else dict(self._usages(workload, folded, lives, now))
+            if folded is not None and usages:
                 profile = self._profiles.get(workload)
                 told.append(
                     WorkloadUtilization(
                         workload=workload,
-                        replicas=first.replicas,
+                        replicas=folded.replicas,
                         sampled_at=max(usage.sampled_at for usage in usages.values()),
-                        queried_at=max(at for at, _ in self._windows.values()),
+                        queried_at=newest.at,
                         windows=usages,
                         profile=profile.told() if profile else {},
                         epoch=epoch,
@@ -168,14 +161,14 @@ class Workloads:
         return told
 
     def _usages(
-        self, workload: Workload, windows: Sequence[Window], lives: Mapping[str, float], now: float
+        self, workload: Workload, folded: Fold, lives: Mapping[str, float], now: float
     ) -> Iterable[tuple[str, WindowUsage]]:
-        for window in windows:
+        for window in self._load.windows:
             usage: WindowUsage | None = None
-            if window.name in self._windows:
-                if (folded := self._windows[window.name][1].get(workload)) is not None:
-                    usage = WindowUsage(sampled_at=folded.sampled_at, mean=folded.usage)
+            if window.name in self._heard.means:
+                if (mean := self._heard.means[window.name].get(workload)) is not None:
+                    usage = WindowUsage(sampled_at=folded.sampled_at, mean=mean)
             elif workload in self._profiles:
-                usage = self._profiles[workload].window(window.length, self._slot, now, self._coverage)
+                usage = self._profiles[workload].window(window.length, self._slot, now, self._load.coverage.window)
             if usage is not None and now - usage.sampled_at <= lives[window.name]:
                 yield window.name, usage

@@ -44,6 +44,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     hot: Sequence[Resource]
     """The resources in which it is over its mark."""
 
+    overloaded: bool
+    """Over a mark that was not lowered; else it is hot because idle nodes are to be filled."""
+
     reason: str
 
 
@@ -56,8 +59,9 @@ class Cooling:
         self._terms = terms
         self._weights: Mapping[Resource, float] = pool.weights()
         self._targets = targets_of(
-            pool.members.nodes, draft.projection, pool.levels, pool.production, target_mark=terms.target_mark / 100
-        )
+            pool.members.nodes, draft.projection, pool.levels, pool.production,
+            target_mark=terms.target_mark / 100, levelling=pool.members.deviation is not None,
+        )  # fmt: skip
 
         self._hopeless: dict[bool, list[tuple[Array, str]]] = {False: [], True: []}
         """By whether they are production: the least amounts that found no target since the last move, and why."""
@@ -82,8 +86,21 @@ class Cooling:
         return sorted(self._pool.sources(scope, abnormal), key=lambda entry: self._order(entry[1], scope))
 
     def _source(self, place: int, node: FleetNode, scope: Scope) -> Source:
+        hot = self._pool.hot(scope, place)
         return Source(
-            node=node, scope=scope, hot=self._pool.hot(scope, place), reason=self._pool.texts.of(scope, place)
+            node=node,
+            scope=scope,
+            hot=hot,
+            overloaded=self._is_overloaded(node, scope, hot, margin=0.0),
+            reason=self._pool.texts.of(scope, place),
+        )
+
+    def _is_overloaded(self, node: FleetNode, scope: Scope, hot: Sequence[Resource], *, margin: float) -> bool:
+        """Is it, less the margin (0..1), over a mark as it stood before any was lowered?"""
+        load, levels = self._load(node, scope), self._levels(scope)
+        return any(
+            levels.hot[name] >= levels.ceiling[name] or load.get(name, 0.0) > levels.ceiling[name] - margin + TOLERANCE
+            for name in hot
         )
 
     def _order(self, node: FleetNode, scope: Scope) -> tuple[float, float, str]:
@@ -167,6 +184,9 @@ class Cooling:
         for least, why in self._hopeless[pod.production]:
             if (least <= amount).all():
                 return Found(why=why)
+        margin = self._terms.margin / 100
+        until = margin if source.overloaded else 0.0
+        overloaded = self._is_overloaded(source.node, source.scope, source.hot, margin=until)
         found = best_target(
             pod,
             source.node,
@@ -175,6 +195,7 @@ class Cooling:
             hot=hot,
             weights=self._weights,
             production=source.scope == "prod",
+            least=None if overloaded else margin,
         )
         if found.too_big:
             smaller = [entry for entry in self._hopeless[pod.production] if not (amount <= entry[0]).all()]

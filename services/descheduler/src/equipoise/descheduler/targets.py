@@ -39,6 +39,9 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     limits: Array
     """Nodes × resources: load (0..1) that must not be exceeded; infinite where none is set."""
 
+    widest: Array
+    """As `limits`, for what leaves a node that stays hotter than the target becomes."""
+
     production: Array
     """As `limits`, of what production pods use there."""
 
@@ -54,6 +57,7 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
             nodes=[node for node, flag in zip(self.nodes, chosen, strict=True) if flag],
             places=self.places[chosen],
             limits=self.limits[chosen],
+            widest=self.widest[chosen],
             production=self.production[chosen],
             idle=self.idle[chosen],
         )
@@ -74,10 +78,12 @@ def targets_of(
     production: Levels | None = None,
     *,
     target_mark: float,
+    levelling: bool = False,
 ) -> Targets:
     """The nodes of known load that are open to pods.
 
     Idle ones may be filled up to the ceiling; the others only to `target_mark` (0..1) of the way from idle to there.
+    `levelling`: these too up to the ceiling, by nodes that stay hotter than they become.
     """
     ordered = sorted(nodes, key=lambda node: node.name)
     rows = [projection.positions[node.name] for node in ordered]
@@ -86,6 +92,7 @@ def targets_of(
     counted = [resource in levels.ceiling for resource in MEASURED]
     open_to &= ~np.isnan(load[:, counted]).any(axis=1)
     limits, idle = _limits(load, levels, target_mark)
+    widest, _ = _limits(load, levels, 1.0) if levelling and target_mark else (limits, idle)
     caps = np.full(load.shape, np.inf)
     if production is not None:
         used = projection.production[rows] / projection.base[rows]
@@ -93,7 +100,8 @@ def targets_of(
         caps[~projection.production_whole[rows]] = -np.inf
         idle = idle | (prod_idle & projection.production_whole[rows])
     places = np.array(rows, dtype=np.int64)
-    return Targets(nodes=ordered, places=places, limits=limits, production=caps, idle=idle).of(open_to)
+    found = Targets(nodes=ordered, places=places, limits=limits, widest=widest, production=caps, idle=idle)
+    return found.of(open_to)
 
 
 def _limits(load: Array, levels: Levels, target_mark: float) -> tuple[Array, Flags]:
@@ -114,23 +122,39 @@ def best_target(
     hot: Collection[Resource],
     weights: Mapping[Resource, float],
     production: bool = False,
+    least: float | None = None,
 ) -> Found:
     """The node that is least loaded with the pod on it, of those it fits on and that stay within their limits.
 
     `hot`: the resources the source has too much of. They decide first: memory must not choose where CPU is levelled.
-    `production`: they are those of its production pods.
+    `production`: they are those of its production pods. `least`: the source gives to idle nodes; to others only a pod
+    that takes so much load (0..1) off it, and while it stays hotter than they become.
     """
     columns = [MEASURED.index(resource) for resource in hot]
     here = projection.positions[source.name]
     refusals: Counter[str] = Counter()
-    candidates, after, used = _below_limits(pod, here, targets, projection, refusals)
+    candidates, after, used = _below_limits(pod, here, targets, targets.widest, projection, refusals)
     if not candidates.any():
         return Found(why=summary(refusals), too_big=True)
     candidates &= targets.places != here
     compared, before = (used, projection.production) if production and used is not None else (after, projection.amounts)
-    hotter = (compared[:, columns] >= (before[here] / projection.base[here])[columns]).any(axis=1)
-    refusals["the target would be hotter than the source is"] += int((candidates & hotter).sum())
-    candidates &= ~hotter
+    load = before[here, columns] / projection.base[here, columns]
+    left = load - amount_of(pod)[columns] / projection.base[here, columns]
+    hotter = (compared[:, columns] >= load).any(axis=1)
+    above = (compared[:, columns] > left + TOLERANCE).any(axis=1)
+    beyond = after > targets.limits + TOLERANCE
+    # Only what the source has too much of is levelled: nothing else is a reason to fill a target further.
+    too_far = (beyond[:, columns].any(axis=1) & (above | production)) | np.delete(beyond, columns, axis=1).any(axis=1)
+    closed = [
+        (hotter, "the target would be hotter than the source is"),
+        (too_far, "it would come above the mark for targets that are not idle"),
+    ]
+    if least is not None:
+        crumb = bool((load - left < least - TOLERANCE).any())
+        closed.append((~targets.idle & (above | crumb), "it is not idle, and would level too little"))
+    for mask, why in closed:
+        refusals[why] += int((candidates & mask).sum())
+        candidates &= ~mask
     if not candidates.any():
         return Found(why=summary(refusals))
     weight = row(weights, missing=1.0)
@@ -147,7 +171,7 @@ def fullest_target(
     """The node that is fullest with the pod on it, by what is used and by what is requested, within its limits."""
     refusals: Counter[str] = Counter()
     here = projection.positions[source.name]
-    candidates, after, _ = _below_limits(pod, here, targets, projection, refusals)
+    candidates, after, _ = _below_limits(pod, here, targets, targets.limits, projection, refusals)
     candidates &= targets.places != here
     if not candidates.any():
         return Found(why=summary(refusals))
@@ -159,9 +183,9 @@ def fullest_target(
 
 
 def _below_limits(
-    pod: MovablePod, here: int, targets: Targets, projection: Projection, refusals: Counter[str]
+    pod: MovablePod, here: int, targets: Targets, limits: Array, projection: Projection, refusals: Counter[str]
 ) -> tuple[Flags, Array, Array | None]:
-    """Which targets, its own node among them, stay within their limits with the pod, and the loads they would have.
+    """Which targets, its own node among them, stay within these limits with the pod, and the loads they would have.
 
     As a whole, and by their production pods if this is one.
     """
@@ -171,24 +195,23 @@ def _below_limits(
     used: Array | None = (projection.production[targets.places] + amount) / base if pod.production else None
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
     elsewhere = targets.places != here
-    for mask, why in _over(after, used, targets):
+    for mask, why in _over(after, used, limits, targets.production):
         refusals[why] += int((candidates & elsewhere & mask).sum())
         candidates &= ~mask
     return candidates, after, used
 
 
-def _over(after: Array, production: Array | None, targets: Targets) -> list[tuple[Flags, str]]:
+def _over(after: Array, production: Array | None, limits: Array, caps: Array) -> list[tuple[Flags, str]]:
     """Per resource: the targets that would come above a limit with the pod."""
     found = [
-        (after[:, column] > targets.limits[:, column] + TOLERANCE, f"{resource} would come above the target's mark")
+        (after[:, column] > limits[:, column] + TOLERANCE, f"{resource} would come above the target's mark")
         for column, resource in enumerate(MEASURED)
     ]
     if production is not None:
         # Unknown production use is limited by −∞: it must not compare as fine.
         found += [
             (
-                ~(production[:, column] <= targets.production[:, column] + TOLERANCE)
-                & ~np.isposinf(targets.production[:, column]),
+                ~(production[:, column] <= caps[:, column] + TOLERANCE) & ~np.isposinf(caps[:, column]),
                 f"production's {resource} would come above the target's mark",
             )
             for column, resource in enumerate(MEASURED)

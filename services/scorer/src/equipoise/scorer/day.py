@@ -2,11 +2,12 @@
 
 import copy
 
+import msgspec
 import numpy as np
 
 from equipoise.contracts.day import SLOTS, beyond_pods, workload_day
 from equipoise.contracts.load import RESOURCES, amounts
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, Resources, WorkloadUtilization
+from equipoise.contracts.messages import NodePlacement, NodeUtilization, PlacedPod, Resources, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.hotspot import UsageOf
 from equipoise.scorer.loads import Array, Days, Rows
@@ -15,11 +16,27 @@ _MEAN_LIFE = 1.0
 """Seconds for which the fleet's mean day is used again: it moves slowly, and questions come by the hundred."""
 
 
+class _PodDays(msgspec.Struct, frozen=True, gc=False):
+    """What the days of a node's pods add up to: a new measurement of the node changes nothing of it."""
+
+    placement: NodePlacement
+    changes: int
+    """How many days of workloads had changed by then."""
+
+    day: Array
+    """resources × slots."""
+
+    without: list[PlacedPod]
+    """Pods that have no day."""
+
+
 class FleetDays:
     """Every node's day, one row each as in the fleet."""
 
     def __init__(self) -> None:
         self._workloads: dict[Workload, Array] = {}
+        self._changes = 0
+        self._pods: dict[int, _PodDays] = {}
         self._share: Array = np.full((len(RESOURCES), 0, SLOTS), np.nan)
         self._peak: Array = np.full((len(RESOURCES), 0), np.nan)
         self._base: Array = np.full((len(RESOURCES), 0), np.nan)
@@ -30,12 +47,16 @@ class FleetDays:
         """A workload's day; nodes use it from their next message on."""
         day = workload_day(workload)
         if day is None:
-            self._workloads.pop(workload.workload, None)
-        else:
+            self.forget(workload.workload)
+            return
+        known = self._workloads.get(workload.workload)
+        if known is None or not np.array_equal(known, day):  # a slot is added once an hour
             self._workloads[workload.workload] = day
+            self._changes += 1
 
     def forget(self, workload: Workload) -> None:
-        self._workloads.pop(workload, None)
+        if self._workloads.pop(workload, None) is not None:
+            self._changes += 1
 
     def take(
         self, row: int, utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, base: Array
@@ -45,21 +66,32 @@ class FleetDays:
         What the node uses beyond its pods it uses all day. What pods use now beside their days does not count: on a
         trace of 20 days (Bitbrains) to carry a part of it over to the other hours made every figure worse.
         """
-        day = np.zeros((len(RESOURCES), SLOTS))
+        pods = self._pods.get(row)
+        if pods is None or pods.placement is not placement or pods.changes != self._changes:
+            pods = self._pods[row] = self._add_up(placement)
         flat = beyond_pods(utilization)
-        for pod in placement.pods:
-            if pod.terminating:
-                continue
-            known = self._workloads.get(pod.workload) if pod.workload is not None else None
-            if known is not None:
-                day += known
-            else:
-                flat += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
+        for pod in pods.without:
+            flat += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
+        day = pods.day
         self._share[:, row] = (day + flat[:, np.newaxis]) / base[:, np.newaxis]
         self._peak[:, row] = self._share[:, row].max(axis=1)
         self._base[:, row] = base
 
+    def _add_up(self, placement: NodePlacement) -> _PodDays:
+        day = np.zeros((len(RESOURCES), SLOTS))
+        without = []
+        for pod in placement.pods:
+            if pod.terminating:
+                continue
+            known = self._workloads.get(pod.workload) if pod.workload is not None else None
+            if known is None:
+                without.append(pod)
+            else:
+                day += known
+        return _PodDays(placement, self._changes, day, without)
+
     def drop(self, row: int) -> None:
+        self._pods.pop(row, None)
         self._share[:, row], self._peak[:, row], self._base[:, row] = np.nan, np.nan, np.nan
 
     def grow(self, rows: int) -> None:
@@ -71,6 +103,7 @@ class FleetDays:
     def own_copy(self) -> "FleetDays":
         """The same days, to be changed for one question."""
         other = copy.copy(self)
+        other._pods = {}
         other._share, other._peak, other._base = self._share.copy(), self._peak.copy(), self._base.copy()
         other._mean = None
         return other

@@ -196,6 +196,8 @@ def _notes(policy: ScoringPolicy, asked: Asked, load: LoadSettings) -> list[str]
             "these are the nodes that are ready, neither cordoned nor tainted, and have room by requests: "
             "kube-scheduler may have asked about others, as it knows tolerations and affinities"
         )
+    if missing := [name for name in policy.windows if load.window(name) is None]:
+        notes.append(f"the policy looks at {', '.join(missing)}, which load.windows does not have: unknown everywhere")
     if policy.looks_at_days:
         notes.append("the policy looks at the coming day of every node, its windows are only shown beside")
     if load.compensation != "proportional":

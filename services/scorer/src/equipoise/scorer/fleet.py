@@ -5,6 +5,7 @@ worked out when it comes, so that a question costs array operations only.
 """
 
 import copy
+import math
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Protocol
@@ -78,6 +79,7 @@ class Fleet:
         self._arrivals = Arrivals(counted_within, also_counted_within)
         self._days = FleetDays() if days else None
         self._windows = tuple(window.name for window in load.windows)
+        self._lives = [(window, load.life(window)) for window in load.windows]
         self._utilizations: dict[str, NodeUtilization] = {}
         self._placements: dict[str, NodePlacement] = {}
         self._removed_at: dict[str, float] = {}
@@ -340,16 +342,14 @@ class Fleet:
         if self._days is not None:
             usage_of = pod_usage(self._workloads, load=self._settings, chain=self._chain, now=now)
             self._days.take(row, utilization, placement, usage_of, table.base[row])
-        for index, window in enumerate(self._settings.windows):
+        means, newest = rows[0].tolist(), utilization.sampled_at + self._settings.freshness.score
+        for index, (window, life) in enumerate(self._lives):
             value = utilization.windows.get(window.name)
-            if value is None or np.isnan(rows[0, index]).all():
-                table.since[row, index], table.until[row, index] = np.inf, -np.inf
+            if value is None or all(map(math.isnan, means[index])):
+                table.since[row, index], table.until[row, index] = math.inf, -math.inf
                 continue
             table.since[row, index] = max(value.sampled_at, utilization.sampled_at) - FUTURE_TOLERANCE
-            table.until[row, index] = min(
-                value.sampled_at + self._settings.life(window),
-                utilization.sampled_at + self._settings.freshness.score,
-            )
+            table.until[row, index] = min(value.sampled_at + life, newest)
 
     def _count(self, row: int, pods: Sequence[PlacedPod], now: float) -> None:
         for pod in pods:

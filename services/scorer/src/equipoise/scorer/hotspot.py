@@ -57,17 +57,13 @@ def compensated_load(
         if value is None:
             continue
 
-        def corrected(usage: Resources, stays: Sequence[Stay], length: float, sampled_at: float) -> Resources:
-            return compensated(
-                Resources(cpu=known(usage.cpu), memory=known(usage.memory)),
-                stays,
-                sampled_at=sampled_at,
-                length=length,
-                mode=load.compensation,
-                start_limit=load.start_limit,
-            )
+        def corrected(usage: Resources, stays: Sequence[Stay], length: float, sampled_at: float) -> list[float]:
+            if stays:
+                mode, limit = load.compensation, load.start_limit
+                usage = compensated(usage, stays, sampled_at=sampled_at, length=length, mode=mode, start_limit=limit)
+            return amounts(usage)
 
-        rows[0, index] = amounts(corrected(value.mean, stays, window.length, value.sampled_at))
+        rows[0, index] = corrected(value.mean, stays, window.length, value.sampled_at)
         for position, statistic in enumerate(statistics, 1):
             match statistic:
                 case "p95":
@@ -75,20 +71,19 @@ def compensated_load(
                 case "max":
                     found = corrected(value.max, present, _ramp("max", window.length), value.sampled_at)
                 case "deviation":
-                    found = Resources(cpu=known(value.deviation.cpu), memory=known(value.deviation.memory))
+                    found = amounts(value.deviation)
                 case "production":
-                    found = production
+                    found = amounts(production)
                 case "system":
-                    found = Resources(cpu=known(utilization.system.cpu), memory=known(utilization.system.memory))
-            rows[position, index] = amounts(found)
+                    found = amounts(utilization.system)
+            rows[position, index] = found
     shares: Array = rows / base_of(utilization)
     return shares
 
 
 def base_of(utilization: NodeUtilization) -> Array:
     """Cores and bytes that load refers to; NaN where there are none."""
-    base = utilization.base
-    return np.array(amounts(Resources(cpu=known(base.cpu) or None, memory=known(base.memory) or None)))
+    return np.array([value or math.nan for value in amounts(utilization.base)])
 
 
 def requested_and_limited(placement: NodePlacement) -> Array:

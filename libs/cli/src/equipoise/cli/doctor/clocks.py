@@ -1,4 +1,4 @@
-"""Clocks: this machine's, the API server's, Prometheus'. Ages of samples are differences between them."""
+"""Clocks: this machine's, the API server's, that of the source. Ages of samples are differences between them."""
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
@@ -16,18 +16,23 @@ _ANSWERS = 3
 
 async def clocks(around: Surroundings) -> list[Finding]:
     freshness = around.configured.shared.load.freshness
-    prometheus = await _of_prometheus(around)
     server = await _of_api_server(around)
-    findings = [
-        Finding(state="unknown", where=name, what=f"its clock is not known: {found}")
-        if isinstance(found, str)
-        else judged(f"{name} and this machine", found, freshness)
-        for name, found in (("Prometheus", prometheus), ("API server", server))
-    ]
-    if not isinstance(prometheus, str) and not isinstance(server, str):
-        apart = prometheus[0] - server[1], prometheus[1] - server[0]
-        findings.append(judged("Prometheus and API server", apart, freshness))
+    findings = [_told("API server", server, freshness)]
+    if around.configured.collector.source == "metrics-server":
+        return findings  # it goes by the API server's clock
+    name = "Prometheus" if around.configured.collector.source == "prometheus" else around.configured.collector.source
+    source = await _of_source(around)
+    findings.insert(0, _told(name, source, freshness))
+    if not isinstance(source, str) and not isinstance(server, str):
+        apart = source[0] - server[1], source[1] - server[0]
+        findings.append(judged(f"{name} and API server", apart, freshness))
     return findings
+
+
+def _told(name: str, found: Bounds | str, freshness: Freshness) -> Finding:
+    if isinstance(found, str):
+        return Finding(state="unknown", where=name, what=f"its clock is not known: {found}")
+    return judged(f"{name} and this machine", found, freshness)
 
 
 def judged(where: str, ahead: Bounds, freshness: Freshness) -> Finding:
@@ -50,19 +55,15 @@ def judged(where: str, ahead: Bounds, freshness: Freshness) -> Finding:
     )
 
 
-async def _of_prometheus(around: Surroundings) -> Bounds | str:
+async def _of_source(around: Surroundings) -> Bounds | str:
+    cut_off = 1.0 if around.configured.collector.source == "load-watcher" else 0.0  # it dates to the second
     try:
-        source = around.open_source()
-    except (ConfigurationError, KubeError) as error:
+        async with around.open_source() as source:
+            asked = around.clock.now()
+            told = await source.time()
+            return told - around.clock.now(), told - asked + cut_off
+    except (ConfigurationError, KubeError, SourceError) as error:
         return str(error)
-    try:
-        asked = around.clock.now()
-        told = await source.time()
-        return told - around.clock.now(), told - asked
-    except SourceError as error:
-        return str(error)
-    finally:
-        source.close()
 
 
 async def _of_api_server(around: Surroundings) -> Bounds | str:

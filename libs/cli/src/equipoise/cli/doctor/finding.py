@@ -1,14 +1,11 @@
 """What a check has found."""
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 State = Literal["ok", "warning", "error", "unknown"]
 """unknown: it could not be looked at, which says nothing of how it is."""
-
-WORST: tuple[State, ...] = ("error", "warning", "unknown", "ok")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +28,3 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     def well(self) -> bool:
         """Is nothing wrong? A warning can wait, and what is unknown is not wrong for that."""
         return all(finding.state != "error" for finding in self.findings)
-
-
-def worst(findings: Iterable[Finding]) -> State:
-    states = {finding.state for finding in findings}
-    return next((state for state in WORST if state in states), "ok")

@@ -9,7 +9,7 @@ from equipoise.cli.doctor.surroundings import Surroundings
 from equipoise.collector.expected import not_yet_expected, unmeasurable
 from equipoise.collector.measuring import criteria_of, known_node
 from equipoise.collector.plausibility import Readings
-from equipoise.collector.questions import SourceError
+from equipoise.collector.questions import Ask, SourceError
 from equipoise.collector.readings import Doubt, Intervals, Reading, Reason
 from equipoise.collector.rounds import find_intervals, measure_nodes
 from equipoise.collector.settings import CollectorSettings
@@ -39,6 +39,12 @@ TO_DO: Mapping[Reason, str] = {
 }
 
 
+TO_DO_POLLED = "does {source} tell of this node? Ask it, and look at its log"
+
+_NOW_ONLY = "{source} tells of this moment only: what is known of a window only the collector can tell"
+_ASK_COLLECTOR = "look at its /readyz and at equipoise_collector_nodes_unknown"
+
+
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     """A node of which something is not known in the shortest window."""
 
@@ -52,18 +58,16 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 async def nodes(around: Surroundings) -> list[Finding]:
     settings, load = around.configured.collector, around.configured.shared.load
     try:
-        every = await around.nodes()
-        source = around.open_source()
-    except (KubeError, ConfigurationError) as error:
+        mine, others = selected(await around.nodes(), settings)
+        async with around.open_source() as source:
+            at = await source.time()
+            if settings.source != "prometheus":  # without a memory: what it told before only the collector has
+                unknown = await _untold(source, settings.source, mine, at, load.coverage.node_settling)
+                told_now = _told_now(settings.source, len(mine), unknown, load)
+                return [*told_now, *_never(source, load, at), *filtered(others, settings)]
+            readings = await _read(source, mine, settings, load, at)
+    except (KubeError, ConfigurationError, SourceError) as error:
         return [Finding(state="unknown", where="nodes", what=f"not looked at: {error}")]
-    mine, others = selected(every, settings)
-    try:
-        at = await source.time()
-        readings = await _read(source, mine, settings, load, at)
-    except SourceError as error:
-        return [Finding(state="unknown", where="nodes", what=f"not looked at: {error}")]
-    finally:
-        source.close()
     measured = Utilization(load)
     for window in load.windows:
         for resource, found in readings[window.name].items():
@@ -104,6 +108,37 @@ async def _read(
     return found
 
 
+async def _untold(source: MetricSource, name: str, mine: Sequence[Node], at: float, settling: float) -> list[Unknown]:
+    """The nodes of which the source tells nothing at this moment."""
+    newest = await source.ask(Ask(subject="node", resource="cpu", what="newest", length=0.0, at=at))
+    heard = {sample.node for sample in newest}
+    left_out = [node for node in mine if node.metadata.name not in heard]
+    nothing = Reading(why=f"{name} does not tell of it", reason="no sample")
+    return find_unknown(left_out, {"cpu": {node.metadata.name: nothing for node in left_out}}, at, settling)
+
+
+def _told_now(source: str, count: int, unknown: Sequence[Unknown], load: LoadSettings) -> list[Finding]:
+    """What can be said of a source without a memory."""
+    return [
+        *(told(each, TO_DO_POLLED.format(source=source)) for each in unknown),
+        *coverage(count, unknown, load),
+        Finding(state="unknown", where="windows", what=_NOW_ONLY.format(source=source), to_do=_ASK_COLLECTOR),
+    ]
+
+
+def _never(source: MetricSource, load: LoadSettings, at: float) -> list[Finding]:
+    """The windows that it can never know."""
+    asks = {
+        window.name: Ask(subject="node", resource="cpu", what="mean", length=window.length, at=at)
+        for window in load.windows
+    }
+    return [
+        Finding(state="warning", where=f"window {name}", what=reason, to_do="give load.windows that it knows")
+        for name, ask in asks.items()
+        if (reason := source.cannot(ask))
+    ]
+
+
 def _doubt(node: str, readings: Readings) -> Doubt | None:
     """Why a resource of the node is not known; None when all are."""
     found = (by_node[node] for by_node in readings.values())
@@ -124,11 +159,11 @@ def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: 
     ]
 
 
-def told(unknown: Unknown) -> Finding:
+def told(unknown: Unknown, to_do: str = "") -> Finding:
     where = f"node {unknown.node}"
     if unknown.excuse:
         return Finding(state="ok", where=where, what=f"{unknown.why}; none is expected: {unknown.excuse}")
-    return Finding(state="warning", where=where, what=unknown.why, to_do=TO_DO[unknown.reason])
+    return Finding(state="warning", where=where, what=unknown.why, to_do=to_do or TO_DO[unknown.reason])
 
 
 def coverage(count: int, unknown: Sequence[Unknown], load: LoadSettings) -> list[Finding]:

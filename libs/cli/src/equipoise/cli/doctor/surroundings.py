@@ -1,6 +1,8 @@
 """What the checks look at, and as whom."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,12 +44,26 @@ class Surroundings:
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    def open_source(self, settings: CollectorSettings | None = None, load: LoadSettings | None = None) -> MetricSource:
-        """Where usage is measured, as configured or as told. Raises ConfigurationError, KubeError."""
+    @asynccontextmanager
+    async def open_source(
+        self, settings: CollectorSettings | None = None, load: LoadSettings | None = None
+    ) -> AsyncIterator[MetricSource]:
+        """Where usage is measured, as configured or as told. Raises ConfigurationError, KubeError.
+
+        One that must be polled is polled meanwhile: it answers nothing before its first poll.
+        """
         settings, load = settings or self.configured.collector, load or self.configured.shared.load
         # Only one source asks the API server: without one the others can be looked at all the same.
         kube: Any = self.api() if settings.source == "metrics-server" else self.kube
-        return SOURCES[settings.source](settings, load, self.clock, kube)
+        source = SOURCES[settings.source](settings, load, self.clock, kube)
+        polling = asyncio.create_task(source.run(), name="poll the source")
+        try:
+            yield source
+        finally:
+            polling.cancel()
+            with suppress(asyncio.CancelledError):
+                await polling
+            source.close()
 
     def api(self) -> Kube:
         """Raises KubeError."""

@@ -22,6 +22,9 @@ log = structlog.get_logger()
 
 R = TypeVar("R")
 
+SETUP = "has `equipoise setup` (in the cluster the Job equipoise-setup) been run?"
+"""What to ask where a stream is missing."""
+
 ANSWER_TIMEOUT = 5.0
 """Seconds that the server has to say that it took a message."""
 
@@ -165,8 +168,7 @@ class Link:
         if isinstance(error, nats.errors.MaxPayloadError):
             return TooLarge(f"{subject}: the message is larger than the bus takes ({self.client.max_payload} bytes)")
         if isinstance(error, APIError):
-            missing = "nothing answers there: has `python -m equipoise.runtime.streams` been run?"
-            return BusUnavailable(f"{subject}: {error.description or missing}")
+            return BusUnavailable(f"{subject}: {error.description or f'nothing answers there: {SETUP}'}")
         if isinstance(error, TimeoutError):
             return BusUnavailable(f"{subject}: the bus did not answer within {ANSWER_TIMEOUT:g} s")
         return BusUnavailable(f"{subject}: {error}")

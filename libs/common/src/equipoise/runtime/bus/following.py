@@ -143,8 +143,11 @@ class Follower(Generic[T]):
 
     async def _next(self) -> Msg:
         try:
-            async with asyncio.timeout(2.5 * self._heartbeat):
-                message = await self._arrived.get()
+            if self._arrived.empty():  # else a timeout would cost as much as the message itself
+                async with asyncio.timeout(2.5 * self._heartbeat):
+                    message = await self._arrived.get()
+            else:
+                message = self._arrived.get_nowait()
         except TimeoutError:
             self._link.troubles.count("stalled", self._pattern, "silence instead of heartbeats")
             raise BusUnavailable("the consumer fell silent") from None

@@ -26,12 +26,13 @@ from equipoise.runtime.bus import (
     Refused,
     Stop,
     T,
+    TooLarge,
     Worker,
 )
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, Link
 from equipoise.runtime.bus.following import Follower
 from equipoise.runtime.bus.headers import Envelope, in_hand
-from equipoise.runtime.bus.publishing import Publisher
+from equipoise.runtime.bus.publishing import Publisher, answers_by
 from equipoise.runtime.bus.reading import Reader, Unreadable, answer, encode, read_answer
 from equipoise.runtime.bus.troubles import Troubles
 from equipoise.runtime.bus.working import WorkQueue
@@ -74,7 +75,8 @@ class NatsBus:
             await self._link.answered(subject, self._link.client.publish(subject, payload, headers=headers))
             await self._link.permitted(subject)
             return Receipt()
-        return await self._publisher.kept(subject, await self._publisher.send(subject, payload, headers))
+        sent = await self._publisher.send(subject, payload, headers)
+        return await self._publisher.kept(subject, sent, answers_by())
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
         failures: list[BusError] = []
@@ -98,9 +100,10 @@ class NatsBus:
                     sent.append((subject, await self._publisher.send(subject, payload, headers)))
             except BusError as error:
                 failures.append(error)
+        deadline = answers_by()  # one for all: they were sent together
         for subject, acknowledgement in sent:
             try:
-                await self._publisher.kept(subject, acknowledgement)
+                await self._publisher.kept(subject, acknowledgement, deadline)
             except Refused as error:
                 failures.append(error)
             except BusError as error:
@@ -185,7 +188,12 @@ class NatsBus:
     def _encode(self, subject: str, message: msgspec.Struct) -> bytes:
         if not self.connected:
             raise BusUnavailable(f"{subject}: not connected to the bus")
-        return encode(subject, message, self._link.client.max_payload)
+        try:
+            return encode(subject, message, self._link.client.max_payload)
+        except TooLarge as error:
+            self.troubles.count("too_large", subject, error)
+            self.troubles.problem("size", str(error))
+            raise
 
 
 @asynccontextmanager

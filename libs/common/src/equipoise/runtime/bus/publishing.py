@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from equipoise.contracts.subjects import stream_of
 from equipoise.runtime.bus import BusError, BusUnavailable, Receipt, Refused
-from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
+from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, SETUP, Link
 from equipoise.runtime.bus.headers import Headers
 
 _STORE_FAILED = 10077
@@ -28,6 +28,11 @@ class _Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     duplicate: bool = False
     error: _Error | None = None
+
+
+def answers_by() -> float:
+    """When what was sent by now must be acknowledged, on the event loop's clock."""
+    return asyncio.get_running_loop().time() + ANSWER_TIMEOUT
 
 
 class Publisher:
@@ -57,12 +62,15 @@ class Publisher:
             raise self._link.meaning(subject, error) from error
         return answer
 
-    async def kept(self, subject: str, answer: asyncio.Future[Msg]) -> Receipt:
-        """Wait until the stream has taken the message. Raises BusUnavailable, NotPermitted and Refused."""
+    async def kept(self, subject: str, answer: asyncio.Future[Msg], deadline: float) -> Receipt:
+        """Wait until the stream has taken the message, no longer than until `deadline` (the event loop's time).
+
+        Raises BusUnavailable, NotPermitted and Refused.
+        """
         stream = stream_of(subject)
         assert stream is not None, f"no stream keeps {subject}"
         try:
-            receipt = await self._receipt(subject, answer)
+            receipt = await self._receipt(subject, answer, deadline)
         except BusUnavailable as error:
             self._link.troubles.count("stream", stream.name, error)
             self._link.troubles.problem(f"stream {stream.name}", f"{stream.name} does not take messages: {error}")
@@ -70,14 +78,14 @@ class Publisher:
         self._link.troubles.problem(f"stream {stream.name}", None)
         return receipt
 
-    async def _receipt(self, subject: str, answer: asyncio.Future[Msg]) -> Receipt:
+    async def _receipt(self, subject: str, answer: asyncio.Future[Msg], deadline: float) -> Receipt:
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT):
+            async with asyncio.timeout_at(deadline):
                 message = await answer
         except TimeoutError as error:
             raise self._link.meaning(subject, error) from error
         if not message.data:  # the server's "no responders"
-            raise BusUnavailable(f"no stream keeps {subject}: has `python -m equipoise.runtime.streams` been run?")
+            raise BusUnavailable(f"no stream keeps {subject}: {SETUP}")
         try:
             said = msgspec.json.decode(message.data, type=_Acknowledgement)
         except msgspec.MsgspecError as error:

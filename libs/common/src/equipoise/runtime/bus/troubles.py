@@ -14,7 +14,7 @@ log = structlog.get_logger()
 _PROBLEM_LIFE = 300.0
 """Seconds that a problem without a known end stays in sight after it was last seen."""
 
-KINDS = ("connection", "permission", "stream", "follow", "work", "slow")
+KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size")
 """First words of the keys of problems."""
 
 _LOG_PAUSE = 60.0

@@ -5,7 +5,7 @@ What a test does to it (`put`, `remove`, `expire`, `fail_next`, ...) is a plain 
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast
 
@@ -158,6 +158,10 @@ class MemoryKube:
             and matches_label(value.metadata.labels, label_selector)
         ]
 
+    async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
+        await self._receive("list", resource, "")
+        yield self.stored(resource)
+
     async def watch(
         self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
     ) -> AsyncGenerator[Change[T], None]:
@@ -236,6 +240,7 @@ class MemoryKube:
         namespace: str = "",
         uid: str = "",
         version: str = "",
+        standing: Mapping[str, str] | None = None,
     ) -> None:
         lost = await self._receive("annotate", resource, namespace, name)
         value = self._find(resource, namespace, name)
@@ -243,6 +248,8 @@ class MemoryKube:
             raise error_of(409, "Conflict", f'{resource.plural} "{name}": UID in precondition: {uid}')
         if version and version != value.metadata.resource_version:
             raise error_of(409, "Conflict", f'{resource.plural} "{name}": the object has been modified')
+        if standing and not standing.items() <= value.metadata.annotations.items():
+            raise error_of(409, "Conflict", f'{resource.plural} "{name}": an annotation says something else')
         merged = {key: text for key, text in {**value.metadata.annotations, **annotations}.items() if text is not None}
         if merged != value.metadata.annotations:
             self._write(resource, _with_metadata(value, annotations=merged))

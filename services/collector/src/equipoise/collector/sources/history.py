@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, median, pstdev
 
-from equipoise.collector.questions import Ask, Sample
+from equipoise.collector.questions import Ask, Sample, series_of
 
 Names = tuple[str, str, str]
 """Node, namespace and pod: of a node the first one only, of a pod possibly the last two."""
@@ -63,7 +63,7 @@ class History:
                 continue
             value = _answer(question, series.times, series.columns[_COLUMN[question.resource]])
             if value is not None:
-                told = frozenset({"node": node, "namespace": namespace, "pod": pod}.items())
+                told = series_of({"node": node, "namespace": namespace, "pod": pod} if pod else {"node": node})
                 samples.append(Sample(node=node, namespace=namespace, pod=pod, series=told, value=value))
         return samples
 
@@ -78,7 +78,7 @@ def _answer(question: Ask, times: Sequence[float], values: Sequence[float]) -> f
     inside = values[begin:end]
     match question.what:
         case "mean":
-            return fmean(inside)
+            return fmean(inside) if end - begin >= question.least else None
         case "count":
             return float(end - begin)
         case "last":

@@ -14,7 +14,7 @@ from typing import Literal
 import aiohttp
 import msgspec
 
-from equipoise.collector.questions import Ask, Resource, Sample, SourceError
+from equipoise.collector.questions import Ask, Resource, Sample, SourceError, series_of
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.sources.history import History
 from equipoise.collector.sources.polled import Polled
@@ -112,7 +112,9 @@ class LoadWatcherSource:
             return [msgspec.structs.replace(sample, of_capacity=True) for sample in told]
         operator = "AVG" if question.what == "mean" else "STD"
         return [
-            Sample(node=node, series=_series(node), value=values[question.resource, operator], of_capacity=True)
+            Sample(
+                node=node, series=series_of({"node": node}), value=values[question.resource, operator], of_capacity=True
+            )
             for node, values in self._means.get(question.length, {}).items()
             if (question.resource, operator) in values
         ]
@@ -175,10 +177,6 @@ class LoadWatcherSource:
 _DECODER = msgspec.json.Decoder(Watched)
 
 _MEANING = {500: "it has no metrics yet, or its own source is away", 503: "its own source is away"}
-
-
-def _series(node: str) -> frozenset[tuple[str, str]]:
-    return frozenset({"node": node, "namespace": "", "pod": ""}.items())
 
 
 def _either(values: Mapping[tuple[Resource, str], float], resource: Resource) -> float:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.collector.questions import Sample
-from equipoise.collector.sources.samples import labels_of
+from equipoise.collector.questions import Sample, series_of
+from equipoise.collector.sources.samples import elements, labels_of
 
 UNCLEAR = ""
 """Instead of a name: two nodes had the address."""
@@ -19,8 +19,8 @@ UNCLEAR = ""
 def addresses(answer: Any) -> dict[str, str]:
     """Names of nodes by address, from an instant vector of kube_node_info; UNCLEAR for an address of two nodes."""
     names: dict[str, str] = {}
-    for element in answer if isinstance(answer, list) else []:
-        labels = labels_of(element) if isinstance(element, Mapping) else None
+    for element in elements(answer):
+        labels = labels_of(element)
         if not isinstance(labels, Mapping):
             continue
         node, address = labels.get("node"), labels.get("internal_ip")
@@ -44,7 +44,7 @@ def by_name(samples: Iterable[Sample]) -> list[Sample]:
     return [
         msgspec.structs.replace(
             sample,
-            series=frozenset({"node": sample.node, "namespace": sample.namespace, "pod": sample.pod}.items()),
+            series=series_of({"node": sample.node, "namespace": sample.namespace, "pod": sample.pod}),
         )
         for sample in samples
     ]

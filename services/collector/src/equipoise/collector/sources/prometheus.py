@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
@@ -17,7 +18,7 @@ from equipoise.collector.sources.names import addresses, by_name, of_nodes
 from equipoise.collector.sources.profiles import PROFILES
 from equipoise.collector.sources.profiles.profile import MemoryKind
 from equipoise.collector.sources.queries import milliseconds, selector
-from equipoise.collector.sources.samples import moment, result, spacings, vector
+from equipoise.collector.sources.samples import Labels, moment, result, spacings, vector
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.settings import ConfigurationError
 
@@ -43,6 +44,8 @@ class PrometheusSource:
                 f"its metrics know {known} only"
             )
         self._usage = {"cpu": self._profile.cpu, "memory": self._profile.memory[memory]}
+        self._clock = clock
+        self._labels = Labels(settings.node_labels)
         self._names: dict[float, dict[str, str]] = {}
         self._names_lock = asyncio.Lock()
         # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
@@ -77,12 +80,13 @@ class PrometheusSource:
         text = self._text(question)
         if text is None:
             raise SourceError(self.cannot(question))
+        self._labels.turn(self._clock.monotonic())
         names = await self._node_names(question.at)
         parse, kind = (spacings, "matrix") if question.what == "spacing" else (vector, "vector")
 
         # In the thread, as all of it is: 150,000 samples would hold everything else up.
         def read(document: Any) -> list[Sample]:
-            samples = parse(result(document, kind), question.subject, self._settings.node_labels)
+            samples = parse(result(document, kind), question.subject, self._labels)
             samples = of_nodes(samples, names) if names else samples
             return by_name(samples) if self._profile.names_only else samples
 
@@ -91,7 +95,14 @@ class PrometheusSource:
 
     def _text(self, question: Ask) -> str | None:
         usage = self._usage[question.resource].get(question.subject)
-        return None if usage is None else usage.query(question, self._settings.matchers)
+        if usage is None:
+            return None
+        text = usage.query(question, self._settings.matchers)
+        if text is None or not question.least:
+            return text
+        count = usage.query(msgspec.structs.replace(question, what="count", least=0.0), self._settings.matchers)
+        alike = " on (namespace, pod)" if self._profile.names_only else ""
+        return f"({text}) and{alike} ({count}) >= {question.least:g}"
 
     async def _node_names(self, at: float) -> dict[str, str]:
         """By address the node that had it at that time; asked once for all questions about one moment."""

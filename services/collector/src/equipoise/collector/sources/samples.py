@@ -6,33 +6,42 @@ A fault of one element makes that element's value NaN, so that it is seen and ju
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any, TypedDict
 
 import msgspec
 
-from equipoise.collector.questions import Sample, SourceError, Subject
+from equipoise.collector.questions import Sample, SourceError, Subject, series_of
 
-# What Prometheus writes, and no more: float() also reads "1_0", blanks and digits of other scripts.
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-SERIES = 400_000
-"""How many series are remembered by their labels: those of 150,000 pods and 5,000 nodes, with and without a name."""
+_NUMBER = "0123456789+-.eE"
+"""What Prometheus writes numbers with: float() also reads "1_0", blanks, words and digits of other scripts."""
+
+REMEMBERED = 600.0
+"""Seconds for which labels that no answer has had since are remembered, and up to as many more."""
 
 _PORT = re.compile(r":\d{1,5}", re.ASCII)
 
 
-class _Element(TypedDict, total=False):
-    metric: msgspec.Raw
-    value: Any
-    values: Any
+class Element(msgspec.Struct, kw_only=True, gc=False):
+    """A series in an answer. Of a big answer labels and value are still text: to read it all in one go would hold up
+    everything else, as nothing of Python runs beside the reading of JSON."""
+
+    metric: Any = None
+    value: Any = None
+    values: Any = None
+
+
+class _Unread(Element, kw_only=True, gc=False):
+    metric: msgspec.Raw = msgspec.Raw(b"null")
+    value: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Data(TypedDict, total=False):
     resultType: Any
-    result: list[_Element]
+    result: list[_Unread]
 
 
 class _Document(TypedDict, total=False):
@@ -44,10 +53,11 @@ class _Document(TypedDict, total=False):
 
 
 _LAZY = msgspec.json.Decoder(_Document)
+_READ = msgspec.json.Decoder()
 
 
 def read_document(body: bytes) -> Any:
-    """A body as plain values, the labels of a vector's elements not read yet. Raises msgspec.DecodeError."""
+    """A body as plain values, the elements of a vector not read yet. Raises msgspec.DecodeError."""
     try:
         return _LAZY.decode(body)
     except msgspec.ValidationError:
@@ -74,9 +84,21 @@ def number(value: Any) -> float:
     """A sample's value; NaN for what is none, infinity for what is."""
     if not isinstance(value, str):
         return math.nan
-    if _NUMBER.fullmatch(value):
-        return float(value)
+    if not value.strip(_NUMBER):
+        try:
+            return float(value)
+        except ValueError:
+            return math.nan
     return {"+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}.get(value, math.nan)
+
+
+class _Series(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the labels of a series tell."""
+
+    node: str
+    namespace: str
+    pod: str
+    labels: str
 
 
 def moment(answer: Any) -> float:
@@ -84,43 +106,59 @@ def moment(answer: Any) -> float:
 
     VictoriaMetrics answers with a vector of one element without labels where Prometheus answers with a scalar.
     """
-    if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], Mapping):
-        answer = answer[0].get("value")
-    value = number(answer[1]) if isinstance(answer, list) and len(answer) == 2 else math.nan
+    if isinstance(answer, list) and len(answer) == 2:
+        value = number(answer[1])
+    else:
+        value = next(map(_instant, elements(answer)), math.nan) if isinstance(answer, list) else math.nan
     if not math.isfinite(value) or value <= 0:
         raise SourceError("the answer to time() is no time: is this the address of a Prometheus?")
     return value
 
 
-def vector(answer: Any, subject: Subject, node_labels: Sequence[str]) -> list[Sample]:
+def vector(answer: Any, subject: Subject, labels: "Labels") -> list[Sample]:
     """Samples of an instant vector. Elements without names (of node, or of namespace and pod) are left out."""
     return [
-        named
-        for element in _elements(answer)
-        if (named := _sample(element, subject, node_labels, _instant(element))) is not None
+        _sample(series, subject, _instant(element))
+        for element in elements(answer)
+        if (series := labels.named(element, subject)) is not None
     ]
 
 
-def spacings(answer: Any, subject: Subject, node_labels: Sequence[str]) -> list[Sample]:
+def spacings(answer: Any, subject: Subject, labels: "Labels") -> list[Sample]:
     """Per series of a range vector the median seconds between raw samples; series of fewer than two are left out."""
     samples = []
-    for element in _elements(answer):
-        times = _times(element.get("values"))
+    for element in elements(answer):
+        times = _times(element.values)
         gaps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
-        sample = _sample(element, subject, node_labels, median(gaps)) if gaps else None
-        if sample is not None:
-            samples.append(sample)
+        series = labels.named(element, subject)
+        if gaps and series is not None:
+            samples.append(_sample(series, subject, median(gaps)))
     return samples
 
 
-def _elements(answer: Any) -> list[Mapping[str, Any]]:
+def elements(answer: Any) -> Iterator[Element]:
+    """The series of a result; what is none is passed over."""
     if not isinstance(answer, list):
         raise SourceError("the answer's result is no list")
-    return [element for element in answer if isinstance(element, Mapping)]
+    for element in answer:
+        if isinstance(element, Element):
+            yield element
+        elif isinstance(element, Mapping):
+            yield Element(**{name: element.get(name) for name in Element.__struct_fields__})
 
 
-def _instant(element: Mapping[str, Any]) -> float:
-    pair = element.get("value")
+def _read(part: Any) -> Any:
+    """A part of an element; None for what cannot be read: one label must not cost all the others."""
+    if not isinstance(part, msgspec.Raw | bytes):
+        return part
+    try:
+        return _READ.decode(part)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _instant(element: Element) -> float:
+    pair = _read(element.value)
     return number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else math.nan
 
 
@@ -131,52 +169,60 @@ def _times(values: Any) -> list[float]:
     return [float(at) for at in moments if isinstance(at, int | float) and not isinstance(at, bool)]
 
 
-def _sample(element: Mapping[str, Any], subject: Subject, node_labels: Sequence[str], value: float) -> Sample | None:
-    metric = element.get("metric")
-    if isinstance(metric, msgspec.Raw):
-        series = _of_text(bytes(metric), tuple(node_labels))
-    elif isinstance(metric, Mapping):
-        series = _of_labels(metric, node_labels)
-    else:
-        return None
-    if series is None:
-        return None
+def _sample(series: _Series, subject: Subject, value: float) -> Sample:
     if subject == "node":
-        return Sample(node=series.node, series=series.labels, value=value) if series.node else None
-    if not series.namespace or not series.pod:
-        return None
+        return Sample(node=series.node, series=series.labels, value=value)
     return Sample(node=series.node, namespace=series.namespace, pod=series.pod, series=series.labels, value=value)
 
 
-class _Series(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the labels of a series tell."""
+class Labels:
+    """Reads the labels of series, each once: every question is about the same series."""
 
-    node: str
-    namespace: str
-    pod: str
-    labels: frozenset[tuple[str, str]]
+    def __init__(self, node_labels: Sequence[str]) -> None:
+        """`node_labels`: those that may name the node, the first one that is there counts."""
+        self._node_labels = node_labels
+        self._young: dict[bytes, _Series | None] = {}
+        self._old: dict[bytes, _Series | None] = {}
+        self._turned_at = -math.inf
+
+    def turn(self, now: float) -> None:
+        """Forget series that were in no answer of late; `now` is monotonic."""
+        if now - self._turned_at >= REMEMBERED:
+            self._old, self._young, self._turned_at = self._young, {}, now
+
+    def named(self, element: Element, subject: Subject) -> _Series | None:
+        """What its labels tell; None when they do not tell what it is about."""
+        series = self._of(element.metric)
+        if series is None:
+            return None
+        return series if (series.node if subject == "node" else series.namespace and series.pod) else None
+
+    def _of(self, metric: Any) -> _Series | None:
+        if not isinstance(metric, msgspec.Raw):
+            return _of_labels(metric, self._node_labels) if isinstance(metric, Mapping) else None
+        text = bytes(metric)
+        if text in self._young:
+            return self._young[text]
+        series = self._old.get(text)
+        if series is None:
+            labels = _read(text)
+            series = _of_labels(labels, self._node_labels) if isinstance(labels, Mapping) else None
+        self._young[text] = series
+        return series
 
 
-@lru_cache(maxsize=SERIES)
-def _of_text(text: bytes, node_labels: tuple[str, ...]) -> _Series | None:
-    """Labels as they stand in the answer. Kept: a dozen questions a round are about the same series."""
-    metric = msgspec.json.decode(text)
-    return _of_labels(metric, node_labels) if isinstance(metric, Mapping) else None
-
-
-def labels_of(element: Mapping[str, Any]) -> Any:
+def labels_of(element: Element) -> Any:
     """The labels of an element, whether they were read yet or not."""
-    metric = element.get("metric")
-    return msgspec.json.decode(metric) if isinstance(metric, msgspec.Raw) else metric
+    return _read(element.metric)
 
 
 def _of_labels(metric: Mapping[str, Any], node_labels: Sequence[str]) -> _Series:
     labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
     return _Series(
-        node=next((_host(labels[label]) for label in node_labels if labels.get(label)), ""),
-        namespace=labels.get("namespace", ""),
+        node=sys.intern(next((_host(labels[label]) for label in node_labels if labels.get(label)), "")),
+        namespace=sys.intern(labels.get("namespace", "")),
         pod=labels.get("pod", ""),
-        labels=frozenset(labels.items()),
+        labels=series_of(labels),
     )
 
 

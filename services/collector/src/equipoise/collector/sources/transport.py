@@ -6,6 +6,7 @@ so many seconds, and retries a little. The client keeps only `data.result` of an
 """
 
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +72,15 @@ class BoundedAdapter(HTTPAdapter):
             response.close()
 
     def _body(self, response: requests.Response, deadline: float) -> bytes:
-        chunks, size = [], 0
+        body = BytesIO()  # chunks in a list would be there twice once they are joined
         # read1 returns what has arrived: a body that drips byte by byte would hold iter_content for ever.
         while chunk := response.raw.read1(_CHUNK, decode_content=True):
-            size += len(chunk)
-            if size > self._body_limit:
+            if body.tell() + len(chunk) > self._body_limit:
                 raise SourceError(f"the answer is larger than prometheus.bodyLimit ({self._body_limit} bytes)")
             if self._clock.monotonic() > deadline:
                 raise SourceError(f"the answer took longer than prometheus.timeout ({self._seconds:g} s)")
-            chunks.append(chunk)
-        return b"".join(chunks)
+            body.write(chunk)
+        return body.getvalue()
 
 
 class BearerFile(AuthBase):

@@ -9,7 +9,8 @@ Planned on a trace of 100 nodes (Alibaba 2018, memory requested to 82 %) with 10
 leave 60 points of spread, chains of two 25 to 30.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, partial
 from typing import Annotated
 
 import msgspec
@@ -204,6 +205,12 @@ class _Planning:
 
         self._open = np.array([not (node.target_refusal or node.unknown) for node in fleet.nodes], dtype=np.bool_)
         self._standing: dict[tuple[object, ...], Flags] = {}
+        self._left: set[int] = set()
+        """Nodes that pods leave by this plan: what they set free is not there yet."""
+
+        self._as_it_is: Callable[[], Projection] = cache(partial(Projection, fleet, strategy.windows_of(fleet)[0]))
+        """Everybody where they are, whatever is planned; seldom asked for."""
+
         pods = max(1, _CELLS // max(1, len(fleet.nodes)))
         self._ask(hot, pods // 2 if strategy.make_room else pods)
         self._hot_rows = np.arange(len(self._table.pods))
@@ -270,7 +277,7 @@ class _Planning:
             return False
         source, target = self._home(single.pod), self._nodes[single.target]
         self._draft.take(self._table.pods[single.pod], source, target, self._text_of(single.pod))
-        self._table.move(single.pod, single.target)
+        self._move(single.pod, single.target)
         return True
 
     def _best_single(self) -> Single | None:
@@ -302,10 +309,14 @@ class _Planning:
                 makes_room_for=name,
             )
             self._draft.follow(pod, self._home(second), there, why)
-            self._table.move(first, chain.elsewhere)
-            self._table.move(second, target)
+            self._move(first, chain.elsewhere)
+            self._move(second, target)
             return True
         return False
+
+    def _move(self, row: int, target: int) -> None:
+        self._left.add(int(self._table.home[row]))
+        self._table.move(row, target)
 
     def _chains(self, least: float) -> Iterator[Chain]:
         """Those of the most hopeful pods first; the others are asked only when those find no way."""
@@ -325,7 +336,10 @@ class _Planning:
             return False
         if self._refuses(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
             return False
-        if room_refusal(self._table.pods[row].fit, self._draft.projection.fits[target]):
+        pod = self._table.pods[row]
+        if room_refusal(pod.fit, self._draft.projection.fits[target]) or (
+            target in self._left and self._as_it_is().refusal(pod, self._nodes[target], self._as_it_is().around(pod))
+        ):
             self._table.shut(row, target)
             return False
         return True

@@ -39,7 +39,11 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     """Which pods it may move: those that one of them takes. Empty: each."""
 
     deviation: Deviation | None = None
-    """Given: marks are distances from the mean of the node's pool instead of the shared thresholds."""
+    """Given: marks are distances from the mean of the node's pool instead of the shared thresholds.
+
+    Idle nodes are then filled by others that are below their mark, too: these give to idle nodes, and elsewhere only
+    pods that take at least `margin` points off them.
+    """
 
     number_of_nodes: IdleNodes | None = None
     """Move pods only while more than so many nodes are idle: with none, the cluster as a whole is busy.
@@ -57,7 +61,8 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     target_mark: Percent = 50.0
     """A node that is not idle may be filled so far on the way from the low mark (0: not at all) to the high one (100).
 
-    Between the marks a node is as it should be: it helps out, but is not brought to the edge.
+    Between the marks a node is as it should be: it helps out, but is not brought to the edge. Unless, with a deviation,
+    the node that is relieved stays hotter than it becomes: that levels both.
     """
 
     least_relief: Percent = 0.5

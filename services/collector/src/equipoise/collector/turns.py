@@ -1,0 +1,35 @@
+"""Work on a whole fleet, done so that everything else runs meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+NODES_AT_ONCE = 100
+"""With their pods; some milliseconds."""
+
+WORKLOADS_AT_ONCE = 500
+
+PROFILES_AT_ONCE = 100
+"""As they stand on workloads; ten milliseconds."""
+
+SERIES_AT_ONCE = 1_000
+"""What is made of more than these is made in a thread: of 150,000 pods it takes a second."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+async def in_turns(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
+    """The items of this moment in parts; between two of them others have their turn."""
+    every = list(items)
+    for first in range(0, len(every), size):
+        if first:
+            await asyncio.sleep(0)
+        yield every[first : first + size]
+
+
+async def aside(count: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a pure function makes of `count` series: of many in a thread."""
+    if count <= SERIES_AT_ONCE:
+        return function(*arguments, **named)
+    return await asyncio.to_thread(function, *arguments, **named)

@@ -1,0 +1,78 @@
+"""Longer windows from what the shortest one said."""
+
+import pytest
+from builders import GIB, NOW, a_workload
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.folding import Fold
+from equipoise.collector.recent import Recent
+from equipoise.contracts.messages import Resources
+
+LENGTH = 300.0
+HORIZON = 3_600.0
+
+
+def recent_of(*said: tuple[float, float | None]) -> Recent:
+    """From (time, cores)."""
+    recent = Recent(length=LENGTH, horizon=HORIZON)
+    for at, cpu in said:
+        usage = Resources(cpu=cpu, memory=GIB)
+        recent = recent.after(at, {a_workload(): Fold(usage=usage, replicas=1, sampled_at=at)})
+    return recent
+
+
+def cpu_of(recent: Recent, length: float = 900.0, coverage: float = 0.8) -> float | None:
+    mean = recent.means(length, coverage).get(a_workload())
+    return None if mean is None else mean.cpu
+
+
+def test_spells_that_join_are_a_mean() -> None:
+    """Three times five minutes are a quarter of an hour; what was before does not count."""
+    assert 2.0 == cpu_of(recent_of((NOW - 900, 99.0), (NOW - 600, 1.0), (NOW - 300, 2.0), (NOW, 3.0)))
+
+
+def test_a_spell_counts_for_the_time_that_no_newer_one_tells_of() -> None:
+    """The newest round overlaps the one that was kept before it."""
+    recent = recent_of((NOW - 700, 1.0), (NOW - 400, 2.0), (NOW - 100, 4.0), (NOW, 8.0))
+
+    assert cpu_of(recent) == pytest.approx((300 * 8.0 + 100 * 4.0 + 300 * 2.0 + 200 * 1.0) / 900)
+
+
+def test_a_time_that_was_not_measured_enough_is_unknown() -> None:
+    """After a start, and where rounds failed: never the mean of what happens to be there."""
+    assert cpu_of(recent_of((NOW - 300, 1.0), (NOW, 1.0))) is None
+    assert cpu_of(recent_of((NOW - 800, 1.0), (NOW, 1.0))) is None
+    assert cpu_of(recent_of((NOW - 600, None), (NOW - 300, 1.0), (NOW, 1.0))) is None
+    assert 1.0 == cpu_of(recent_of((NOW - 920, None), (NOW - 615, 1.0), (NOW - 310, 1.0), (NOW, 1.0)))
+
+
+def test_each_resource_is_known_by_itself() -> None:
+    """Memory stands where cpu was not measured."""
+    recent = recent_of((NOW - 600, 1.0), (NOW - 300, None), (NOW, 1.0))
+
+    assert Resources(memory=GIB) == recent.means(900.0, 0.8)[a_workload()]
+
+
+def test_a_workload_that_was_not_seen_last_is_left_out() -> None:
+    """It ended, or nobody knows."""
+    recent = recent_of((NOW - 600, 1.0), (NOW - 300, 1.0), (NOW, 1.0))
+
+    assert {} == recent.after(NOW + 15, {}).means(900.0, 0.8)
+
+
+@given(
+    gaps=st.lists(st.floats(10.0, 400.0), min_size=1, max_size=200),
+    values=st.lists(st.floats(0.0, 64.0), min_size=200, max_size=200),
+)
+def test_a_mean_lies_between_what_was_said_lately(gaps: list[float], values: list[float]) -> None:
+    """Whatever the rounds' spacing; and what is kept does not grow."""
+    times = [NOW + sum(gaps[:number]) for number in range(len(gaps) + 1)]
+    said = list(zip(times, values, strict=False))
+    recent = recent_of(*said)
+    mean = cpu_of(recent, coverage=0.1)
+    lately = [cpu for at, cpu in said if at > times[-1] - 900.0 - LENGTH]
+
+    assert mean is not None
+    assert min(lately) * 0.999_999 <= mean <= max(lately) * 1.000_001
+    assert len(recent.kept) <= HORIZON / LENGTH

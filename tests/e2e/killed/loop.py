@@ -1,0 +1,290 @@
+"""Two collectors, two annotators and a scorer as processes on a real cluster, and what is wrong with what they say."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import aiohttp
+import yaml
+from e2e.killed import configuration as told
+from e2e.killed.configuration import HOT, IDLE, NODES
+
+from equipoise.annotator.members import SELECTOR, live
+from equipoise.contracts.annotations import read_node_load, read_workload_usage
+from equipoise.contracts.messages import ExplainQuestion, Explanation, UtilizationCycle
+from equipoise.contracts.objects import Lease
+from equipoise.contracts.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
+from equipoise.runtime.bus import Bus, BusError, Delivery, connect
+from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.kube import LEASES, Kube, connect_kube
+from equipoise.runtime.settings import Kubernetes, Nats
+from equipoise.runtime.streams import setup_streams
+from equipoise.testbed.api import Api
+from equipoise.testbed.cluster import Cluster
+
+LIMIT = 60.0
+"""Seconds after a kill within which all must be right again."""
+
+LOOK_SECONDS = 0.25
+
+MEASURED = 0.01
+"""Share of a node's base by which a mean that is right may be off."""
+
+PROGRAMS: tuple[tuple[ServiceName, int], ...] = (("collector", 2), ("annotator", 2), ("scorer", 1))
+MERGE = "application/merge-patch+json"
+
+
+class Program:
+    """One process of a service."""
+
+    def __init__(self, loop: "Loop", service: ServiceName, number: int) -> None:
+        self.name = f"{service}-{number}"
+        self._cluster = loop.cluster
+        self._service: ServiceName = service
+        self._pid = 0
+        self._health = f"127.0.0.1:{loop.cluster.free_port()}"
+        addresses = {"health": self._health}
+        if service == "scorer":
+            self.url = f"http://127.0.0.1:{(port := loop.cluster.free_port())}"
+            addresses["listen"] = f"127.0.0.1:{port}"
+        self._file = loop.cluster.directory / f"{self.name}.yaml"
+        document = told.document(
+            service,
+            kubeconfig=str(loop.cluster.kubeconfig),
+            nats=loop.cluster.nats_url,
+            prometheus=loop.cluster.prometheus_url,
+            addresses=addresses,
+        )
+        self._file.write_text(yaml.safe_dump(document, sort_keys=False))
+
+    @property
+    def log(self) -> Path:
+        return self._cluster.log(self.name)
+
+    @property
+    def runs(self) -> bool:
+        return bool(self._pid) and self._cluster.guard.exit_code(self._pid) is None
+
+    @property
+    def identity(self) -> str:
+        """As its Leases call it; each start has another."""
+        starts = [line for line in self.log.read_text().splitlines() if '"identity"' in line]
+        return str(json.loads(starts[-1])["identity"]) if starts else ""
+
+    def start(self) -> None:
+        self._pid = self._cluster.guard.start(
+            [sys.executable, "-m", f"equipoise.{self._service}"],
+            log=self.log,
+            environment={"EQUIPOISE_CONFIG": str(self._file)},
+        )
+
+    def kill(self) -> None:
+        self._cluster.guard.stop(self._pid, number=SIGKILL)
+
+    async def readiness(self, http: aiohttp.ClientSession) -> dict[str, Any]:
+        """The body of /readyz; empty when there is no answer."""
+        try:
+            async with http.get(f"http://{self._health}/readyz") as answer:
+                report: dict[str, Any] = await answer.json(content_type=None)
+                return report
+        except (aiohttp.ClientError, TimeoutError):
+            return {}
+
+    def tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join([f"-- {self.name}", *lines[-6:]])
+
+
+class Loop:
+    """Made by `running`."""
+
+    def __init__(self, cluster: Cluster, clock: SystemClock) -> None:
+        self.cluster = cluster
+        self.programs = {
+            f"{service}-{number}": Program(self, service, number)
+            for service, count in PROGRAMS
+            for number in range(count)
+        }
+        self._clock = clock
+        self._cores = {node: HOT if number < len(NODES) // 2 else IDLE for number, node in enumerate(NODES)}
+        self._cycles: dict[str, UtilizationCycle] = {}
+        self.api: Api
+        self.http: aiohttp.ClientSession
+        self.kube: Kube
+        self.bus: Bus
+
+    async def on_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
+        self._cycles[delivery.message.shard] = delivery.message
+
+    # What is done to it
+
+    async def turn(self) -> None:
+        """Every hot node is idle from now on, every idle one hot."""
+        self._cores = {node: HOT if cores == IDLE else IDLE for node, cores in self._cores.items()}
+        path = f"/api/v1/namespaces/{told.NAMESPACE}/pods"
+        for pod in (await self.api.request("GET", path))["items"]:
+            change = {"metadata": {"annotations": told.usage(self._cores[pod["spec"]["nodeName"]])}}
+            await self.api.request("PATCH", f"{path}/{pod['metadata']['name']}", change, content_type=MERGE)
+
+    async def whole(self) -> None:
+        """Start what does not run; until each has its share, and all they say is right."""
+        for program in self.programs.values():
+            if not program.runs:
+                program.start()
+        await self.until(self._shared, "each collector has a shard, each annotator a seat")
+        await self.until(self.right, "all is right")
+
+    # What is seen of it
+
+    async def holders(self) -> list[str]:
+        """Of the shards' Leases; "" where nobody has it."""
+        leases = {lease.metadata.name: lease.spec.holder_identity for lease in await self.kube.list(LEASES, told.OWN)}
+        return [leases.get(f"equipoise-collector-{shard}", "") for shard in range(told.SHARDS)]
+
+    async def seats(self) -> frozenset[str]:
+        """Annotators whose seat has not run out."""
+        seats: list[Lease] = await self.kube.list(LEASES, told.OWN, SELECTOR)
+        return live(seats, datetime.fromtimestamp(self.kube.server_time(self._clock.now()), UTC))
+
+    def identities(self, service: ServiceName) -> set[str]:
+        """Of those that run."""
+        return {each.identity for name, each in self.programs.items() if name.startswith(service) and each.runs}
+
+    def program(self, identity: str | None) -> Program:
+        return next(program for program in self.programs.values() if program.identity == identity)
+
+    async def noticed(self, what: str, services: Iterable[ServiceName]) -> bool:
+        """Does /readyz of each of these processes tell of trouble with it?"""
+        reports = [
+            await program.readiness(self.http)
+            for name, program in self.programs.items()
+            if name.startswith(tuple(services)) and program.runs
+        ]
+        return all(what in json.dumps([report.get("waiting_for"), report.get("problems")]) for report in reports)
+
+    async def _shared(self) -> bool:
+        return (
+            set(await self.holders()) == self.identities("collector")
+            and await self.seats() == self.identities("annotator")
+            and len(self.identities("collector")) == len(self.identities("annotator")) == 2
+        )
+
+    async def right(self) -> bool:
+        return not await self.wrong()
+
+    async def wrong(self) -> list[str]:
+        """What annotations, cycles and scores say that is not so, or do not say."""
+        return [*await self._wrong_annotations(), *self._wrong_cycles(), *await self._wrong_scores()]
+
+    async def _wrong_annotations(self) -> list[str]:
+        found = []
+        for node in (await self.api.request("GET", "/api/v1/nodes"))["items"]:
+            name = node["metadata"]["name"]
+            load, why = read_node_load(node["metadata"].get("annotations", {}))
+            mean = None if load is None else load.windows[told.WINDOW].mean.cpu
+            if mean is None or abs(mean - self._load(name)) > told.BAND + MEASURED:
+                found.append(f"on node {name} stands {why or mean}, not {self._load(name)}")
+        path = f"/apis/apps/v1/namespaces/{told.NAMESPACE}/deployments"
+        cores = {told.workload_on(node): cores for node, cores in self._cores.items()}
+        for workload in (await self.api.request("GET", path))["items"]:
+            name = workload["metadata"]["name"]
+            usage, why = read_workload_usage(workload["metadata"].get("annotations", {}))
+            mean = None if usage is None else usage.windows[told.WINDOW].mean.cpu
+            if mean is None or abs(mean - cores[name]) > told.WORKLOAD_BAND * mean + MEASURED * told.CORES:
+                found.append(f"on workload {name} stands {why or mean}, not {cores[name]}")
+        return found
+
+    def _wrong_cycles(self) -> list[str]:
+        now = self._clock.now()
+        cycles = {shard: cycle for shard, cycle in self._cycles.items() if cycle.expected}
+        found = [
+            f"shard {shard} ended its last round {now - cycle.queried_at:.1f} s ago"
+            for shard, cycle in cycles.items()
+            if now - cycle.queried_at > 3 * told.REFRESH_SECONDS
+        ]
+        found += [f"shard {shard}: {cycle.problem}" for shard, cycle in cycles.items() if cycle.problem]
+        for what in ("expected", "fresh"):
+            count = sum(getattr(cycle, what) for cycle in cycles.values())
+            if count != len(NODES):
+                found.append(f"{count} of {len(NODES)} nodes are {what} by {len(cycles)} shards")
+        return found
+
+    async def _wrong_scores(self) -> list[str]:
+        """By the loads that the scorer goes by, and by what it tells kube-scheduler."""
+        try:
+            question = ExplainQuestion(node=NODES[0], nodes=list(NODES))
+            explained = await self.bus.request(SCORE_EXPLAIN, question, Explanation, timeout=2)
+            answer = await self._prioritize()
+        except (BusError, aiohttp.ClientError, TimeoutError) as error:
+            return [f"no answer from the scorer: {error}"]
+        loads = {node.node: node.windows[0].load.cpu for node in explained.nodes}
+        found = [explained.doubt or explained.problem] if explained.doubt or explained.problem else []
+        for node in NODES:
+            load = loads.get(node)
+            if load is None or abs(load - self._load(node)) > told.BAND + MEASURED:
+                found.append(f"to the scorer {node} is at {load}, not {self._load(node)}")
+        hottest = max(answer[node] for node, cores in self._cores.items() if cores == HOT)
+        idlest = min(answer[node] for node, cores in self._cores.items() if cores == IDLE)
+        if hottest >= idlest:
+            found.append(f"a hot node scores {hottest}, an idle one {idlest}")
+        return found
+
+    async def _prioritize(self) -> dict[str, int]:
+        """As kube-scheduler asks for a pod."""
+        container = {"name": "main", "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}}
+        metadata = {"name": "new", "namespace": told.NAMESPACE, "uid": "new"}
+        question = {"Pod": {"metadata": metadata, "spec": {"containers": [container]}}, "NodeNames": list(NODES)}
+        async with self.http.post(f"{self.programs['scorer-0'].url}/prioritize", json=question) as reply:
+            reply.raise_for_status()
+            return {each["Host"]: each["Score"] for each in await reply.json()}
+
+    def _load(self, node: str) -> float:
+        return self._cores[node] / told.CORES
+
+    # Waiting
+
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], what: str, *, since: float | None = None, limit: float = LIMIT
+    ) -> float:
+        """Seconds after `since` (monotonic; default: now) at which it came true; AssertionError after the limit."""
+        begin = time.monotonic() if since is None else since
+        while True:
+            true = await condition()
+            took = time.monotonic() - begin
+            if true and took <= limit:
+                return took
+            if took > limit:
+                tails = [program.tail() for program in self.programs.values()]
+                raise AssertionError("\n".join([f"not within {limit:g} s: {what}", *await self.wrong(), *tails]))
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[Loop]:
+    """On a cluster with NATS and nothing on it; services are ready to be started by `whole`."""
+    clock = SystemClock()
+    await cluster.add_nodes([told.objects.node(name, cpu=told.CORES) for name in NODES])
+    await cluster.apply(told.manifests())
+    await cluster.wait(
+        f"/api/v1/namespaces/{told.NAMESPACE}/pods",
+        lambda pods: sum(pod["status"].get("phase") == "Running" for pod in pods["items"]) == len(NODES),
+        what="a pod runs on each node",
+    )
+    nats, connection = Nats(url=cluster.nats_url), Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=told.OWN)
+    await setup_streams(nats, intent_life=180)
+    loop = Loop(cluster, clock)
+    async with (
+        cluster.api() as loop.api,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as loop.http,
+        connect_kube(connection, "killed", clock, environment={}) as loop.kube,
+        connect(nats, "killed", clock=clock) as loop.bus,
+    ):
+        await loop.bus.follow(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, loop.on_cycle)
+        yield loop

@@ -1,0 +1,88 @@
+"""What is sent to a stream that does not answer, on an event loop whose waiting takes no time."""
+
+import asyncio
+import random
+import selectors
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from builders import a_node_utilization
+
+from equipoise.contracts import subjects
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
+from equipoise.runtime.bus.headers import Envelope
+from equipoise.runtime.bus.nats_bus import NatsBus
+from equipoise.runtime.bus.troubles import Troubles
+from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.settings import Nats
+
+MANY = [(subjects.node_utilization(f"n{number}"), a_node_utilization(f"n{number}")) for number in range(20)]
+
+
+class Passing(selectors.SelectSelector):
+    """Lets time pass instead of waiting for it."""
+
+    passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        self.passed += 0.0 if found else timeout or 0.0
+        return found
+
+
+def run(scenario: Any) -> float:
+    """How many seconds it would have taken."""
+    selector = Passing()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.passed  # type: ignore[method-assign]
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario)
+    return selector.passed
+
+
+class Leaderless(SimpleNamespace):
+    """A client whose connection is alive; the first messages are acknowledged, the others never."""
+
+    is_connected = True
+    max_payload = 2**20
+
+    def __init__(self, acknowledged: int) -> None:
+        super().__init__(acknowledged=acknowledged)
+
+    def new_inbox(self) -> str:
+        return "_INBOX.test"
+
+    async def subscribe(self, _: str, *, cb: Any) -> None:
+        self.hear = cb
+
+    async def publish(self, _: str, __: bytes, *, reply: str, headers: dict[str, str]) -> None:
+        if self.acknowledged:
+            self.acknowledged -= 1
+            await self.hear(SimpleNamespace(subject=reply, data=b'{"stream": "EQUIPOISE_UTILIZATION", "seq": 1}'))
+
+
+async def a_bus(acknowledged: int) -> NatsBus:
+    clock = ManualClock()
+    link = Link(Nats(), "collector", Troubles(clock))
+    link.client = Leaderless(acknowledged)  # type: ignore[assignment]
+    link._up.set()
+    async with asyncio.TaskGroup() as tasks:
+        return NatsBus(link, tasks, clock, Envelope("collector", clock, random.Random(1)), 5.0)
+
+
+@pytest.mark.parametrize("acknowledged", [0, 5])
+def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
+    """A stream without a leader costs the patience for one answer, however many messages wait for theirs."""
+
+    async def say() -> None:
+        bus = await a_bus(acknowledged)
+        if acknowledged:
+            assert await bus.publish_many(MANY) == acknowledged
+        else:
+            with pytest.raises(BusUnavailable, match="within 5 s"):
+                await bus.publish_many(MANY)
+        assert bus.troubles.errors("publish") == len(MANY) - acknowledged
+
+    assert run(say()) == ANSWER_TIMEOUT
