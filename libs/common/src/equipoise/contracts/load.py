@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings, Window
 
 RESOURCES: tuple[Literal["cpu", "memory"], ...] = ("cpu", "memory")
@@ -66,6 +66,11 @@ def is_fresh(sampled_at: float, now: float, life: float, *, skew: float = 0.0, s
     """May a sample of this time be acted upon? Future samples and a Prometheus with another clock may not."""
     age = age_of(sampled_at, now)
     return -FUTURE_TOLERANCE <= age <= life and abs(skew) <= skew_limit
+
+
+def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
+    """The metric source's clock minus the collectors', in seconds: the largest of all shards, 0 without any."""
+    return max((cycle.skew for cycle in cycles), key=abs, default=0.0)
 
 
 class Stay(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,9 @@ PREFIX = "equipoise"
 ServiceName = Literal["collector", "annotator", "scorer", "descheduler", "binder"]
 SERVICES: tuple[ServiceName, ...] = ("collector", "annotator", "scorer", "descheduler", "binder")
 
+UTILIZATION_LIFE: float = 1_800
+"""Seconds for which the last utilization of a node that is gone is kept, and the last round of a shard."""
+
 
 def token(name: str) -> str:
     """A Kubernetes name as one token of a subject. Reversible: Kubernetes names hold no `_`."""
@@ -105,7 +108,7 @@ STREAMS: tuple[Stream, ...] = (
         name="EQUIPOISE_UTILIZATION",
         subjects=(f"{PREFIX}.utilization.>",),
         last_per_subject=True,
-        max_age=1_800,
+        max_age=UTILIZATION_LIFE,
     ),
     Stream(name="EQUIPOISE_PLACEMENT", subjects=(f"{PREFIX}.placement.>",), last_per_subject=True),
     Stream(name="EQUIPOISE_INTENT", subjects=(f"{PREFIX}.eviction.intent.>",), work_queue=True, max_age=180),

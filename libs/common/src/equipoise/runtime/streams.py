@@ -17,7 +17,7 @@ from nats.js import api
 from nats.js.errors import APIError
 
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.subjects import WORKERS, Stream, with_lives
+from equipoise.contracts.subjects import UTILIZATION_LIFE, WORKERS, Stream, with_lives
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.connection import Link
 from equipoise.runtime.bus.reading import ACK_WAIT, MAX_DELIVERIES
@@ -30,9 +30,6 @@ log = structlog.get_logger()
 
 INTENT_LIFE = Duration(180)
 """The default of `descheduler.intentLife`."""
-
-UTILIZATION_LIFE = 1_800.0
-"""Seconds for which the last utilization of a node that is gone is kept."""
 
 _RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach JetStream."""

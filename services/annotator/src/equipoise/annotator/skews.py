@@ -1,9 +1,8 @@
 """How far the source's clock and the collectors' are apart: too far, and the age of no value is known."""
 
+from equipoise.contracts.load import skew_of
 from equipoise.contracts.messages import UtilizationCycle
-
-_KEPT = 1_800.0
-"""Seconds after which a silent shard counts as dissolved: as long as the bus keeps its last word."""
+from equipoise.contracts.subjects import UTILIZATION_LIFE
 
 
 class Skews:
@@ -19,7 +18,6 @@ class Skews:
             self._heard[cycle.shard] = cycle, now
 
     def largest(self, now: float) -> float:
-        """Of all shards, in seconds: positive where the source is ahead."""
+        """Of all shards, in seconds: positive where the source is ahead; a shard silent for long is dissolved."""
         # By the time at which it was heard: a cycle's own times are on the clock that is in doubt.
-        current = (cycle.skew for cycle, heard_at in self._heard.values() if now - heard_at <= _KEPT)
-        return max(current, key=abs, default=0.0)
+        return skew_of(cycle for cycle, heard_at in self._heard.values() if now - heard_at <= UTILIZATION_LIFE)

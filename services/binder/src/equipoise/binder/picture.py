@@ -6,6 +6,7 @@ import msgspec
 
 from equipoise.binder.preempted import Preempted, preempted_on
 from equipoise.binder.targets import FleetNode, fleet_node
+from equipoise.contracts.load import skew_of
 from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle
 from equipoise.contracts.workload import Workload
 
@@ -50,8 +51,8 @@ class Picture:
 
     @property
     def skew(self) -> float:
-        """Prometheus' clock minus the collectors', in seconds: the largest of all shards."""
-        return max((cycle.skew for cycle in self._cycles.values()), key=abs, default=0.0)
+        """Prometheus' clock minus the collectors', in seconds."""
+        return skew_of(self._cycles.values())
 
     @property
     def nodes(self) -> list[FleetNode]:

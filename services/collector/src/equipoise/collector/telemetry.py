@@ -6,6 +6,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from equipoise.collector.readings import Reason
+from equipoise.contracts.load import skew_of
 from equipoise.contracts.messages import UtilizationCycle
 
 
@@ -41,7 +42,7 @@ class Telemetry:
         """A round of this replica's shards has ended; none: it has none any more."""
         self._expected.set(sum(cycle.expected for cycle in cycles))
         self._fresh.set(sum(cycle.fresh for cycle in cycles))
-        self._skew.set(max((cycle.skew for cycle in cycles), key=abs, default=0.0))
+        self._skew.set(skew_of(cycles))
         for reason in get_args(Reason):
             count = sum(cycle.reasons.get(reason, 0) for cycle in cycles)
             self._unknown.labels(reason.replace(" ", "_")).set(count)

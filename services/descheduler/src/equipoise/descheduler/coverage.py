@@ -2,13 +2,9 @@
 
 from collections.abc import Collection
 
+from equipoise.contracts.load import skew_of
 from equipoise.contracts.messages import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
-
-
-def skew_of(cycles: Collection[UtilizationCycle]) -> float:
-    """The largest difference of Prometheus' clock to ours that any shard of the collector reports, in seconds."""
-    return max((cycle.skew for cycle in cycles), key=abs, default=0.0)
 
 
 def blindness(cycles: Collection[UtilizationCycle], fresh: int, settings: LoadSettings) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.load import skew_of
 from equipoise.contracts.messages import NodeUtilization, NodeVerdict, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Thresholds
@@ -14,7 +15,7 @@ from equipoise.contracts.workload import Workload
 from equipoise.descheduler import assumptions
 from equipoise.descheduler.assumptions import Assumptions, Place
 from equipoise.descheduler.cool_downs import CoolDowns
-from equipoise.descheduler.coverage import blindness, skew_of
+from equipoise.descheduler.coverage import blindness
 from equipoise.descheduler.days import Days, NodeParts
 from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, IntentLimits, Move

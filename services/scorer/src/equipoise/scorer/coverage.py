@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from equipoise.contracts.load import is_fresh
+from equipoise.contracts.load import is_fresh, skew_of
 from equipoise.contracts.messages import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 
@@ -26,7 +26,7 @@ def doubt(cycles: Iterable[UtilizationCycle], *, fresh_here: int, load: LoadSett
         return f"no collector has ended a round within {load.freshness.score}"
     if expected <= 0:
         return "no node is expected to have a load yet"
-    skew = max((cycle.skew for cycle in speaking), key=abs)
+    skew = skew_of(speaking)
     if abs(skew) > load.freshness.skew_unknown:
         return f"Prometheus' clock is {skew:+.1f} s off (allowed: {load.freshness.skew_unknown})"
     known = min(fresh_here, sum(cycle.fresh for cycle in speaking))
