@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from equipoise.collector.settings import WHOLE, CollectorSettings
 from equipoise.collector.shards import PATIENCE, dissolved, fair_share, lease_name, patience, shard_name, shard_of
-from equipoise.collector.voices import ALIVE_SECONDS, GIVE_AGAIN_SECONDS, Voices
+from equipoise.collector.voices import ALIVE_SECONDS, KEPT_SECONDS, Voices
 from equipoise.runtime.lease import JITTER, lead
 
 SHARDS = st.integers(1, 16)
@@ -100,7 +100,7 @@ class Display:
 def voices(shards: int = 4) -> Voices:
     made = Voices(family="all", shards=shards, identity="one", display=Display())
     for shard in range(shards):
-        made.take(shard, epoch=1)
+        made.take(shard, epoch=1, now=0.0)
     return made
 
 
@@ -108,7 +108,7 @@ def test_a_replica_gives_back_what_is_too_much_once_others_are_there() -> None:
     """The highest ones, one after the other, down to its share."""
     here = voices()
     assert not any(here.too_many(shard, 0.0) for shard in range(4))
-    here.hear("two", 0.0)
+    here.hear("two", 0.0, ready=True)
     assert [here.too_many(shard, 1.0) for shard in range(4)] == [False, False, True, True]
     here.drop(3)
     here.drop(2)
@@ -118,33 +118,53 @@ def test_a_replica_gives_back_what_is_too_much_once_others_are_there() -> None:
 def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
     """Somebody is there who cannot: handing to and fro would leave nodes untold of."""
     here = voices(2)
-    here.hear("two", 0.0)
+    here.hear("two", 0.0, ready=True)
     assert here.too_many(1, 1.0)
     here.drop(1)
-    here.take(1, epoch=2)
-    here.hear("two", 20.0)
-    assert not here.too_many(1, 20.0)
-    for seconds in range(30, 310, 20):
-        here.hear("two", seconds)
-        assert not here.too_many(1, 20.0)
-    assert here.too_many(1, 2 + GIVE_AGAIN_SECONDS)
+    here.take(1, epoch=2, now=7.0)
+    for seconds in range(20, 300, 20):
+        here.hear("two", seconds, ready=True)
+        assert not here.too_many(1, seconds)
+    here.hear("two", 7 + KEPT_SECONDS, ready=True)
+    assert here.too_many(1, 7 + KEPT_SECONDS)
 
 
 def test_what_nobody_took_is_given_to_one_who_is_new() -> None:
     """Or was away: it is not the one who could not."""
     here = voices(2)
-    here.hear("two", 0.0)
+    here.hear("two", 0.0, ready=True)
     assert here.too_many(1, 1.0)
     here.drop(1)
-    here.take(1, epoch=2)
-    here.hear("two", ALIVE_SECONDS + 2)
+    here.take(1, epoch=2, now=7.0)
+    here.hear("two", ALIVE_SECONDS + 2, ready=True)
     assert here.too_many(1, ALIVE_SECONDS + 3)
+
+
+def test_what_a_dead_one_lost_is_kept() -> None:
+    """Its last heartbeat is younger than what its Lease takes to run out."""
+    here = voices(2)
+    here.hear("two", 0.0, ready=True)
+    here.drop(1)
+    here.hear("two", 100.0, ready=True)
+    here.take(1, epoch=2, now=117.0)
+    assert not any(here.too_many(1, now) for now in (117.0, 118.0, 131.0, 200.0))
+
+
+def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
+    """It has not read the cluster yet, or lost the API server: once it is ready it gets its share."""
+    here = voices(2)
+    here.hear("two", 0.0, ready=False)
+    assert not here.too_many(1, 1.0)
+    here.hear("two", 10.0, ready=True)
+    assert here.too_many(1, 11.0)
+    here.hear("two", 20.0, ready=False)
+    assert not here.too_many(1, 21.0)
 
 
 def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
     """Nothing is kept for it."""
     here = voices()
-    here.hear("two", 0.0)
+    here.hear("two", 0.0, ready=True)
     assert not here.too_many(3, ALIVE_SECONDS + 1)
     assert here.patience(ALIVE_SECONDS + 1) == 5.0
 

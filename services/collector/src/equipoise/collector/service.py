@@ -167,7 +167,7 @@ class Collector:
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
         if delivery.message.part == self._settings.shard:
-            self._voices.hear(delivery.message.id, self._clock.monotonic())
+            self._voices.hear(delivery.message.id, self._clock.monotonic(), ready=delivery.message.ready)
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         """A watched node changed."""
@@ -256,7 +256,8 @@ class Collector:
 
     def _take(self, shard: int) -> None:
         # All replicas go by the API server's clock, so that the next holder's epoch is higher than ours.
-        voice = self._voices.take(shard, self._past.next_epoch(self._kube.server_time(self._clock.now())))
+        epoch = self._past.next_epoch(self._kube.server_time(self._clock.now()))
+        voice = self._voices.take(shard, epoch, self._clock.monotonic())
         log.info("telling of a shard", shard=voice.name, epoch=voice.epoch)
         self._tell_all_placements()
         self._new.add(shard)

@@ -12,8 +12,9 @@ from equipoise.collector.shards import fair_share, patience, shard_name, shard_o
 ALIVE_SECONDS = 30.0
 """A replica that was not heard for so long is not counted upon: heartbeats come every 10 s."""
 
-GIVE_AGAIN_SECONDS = 300.0
-"""A shard that came back is not given away again so soon: somebody is there who cannot take it."""
+KEPT_SECONDS = 300.0
+"""A shard that nobody else took, though somebody seemed to have room, is kept for so long: whoever that is may be dead,
+or not able to."""
 
 
 class Display(Protocol):
@@ -46,7 +47,9 @@ class Voices:
         self._display = display
         self._held: dict[int, Voice] = {}
         self._heard: dict[str, float] = {}
-        self._given: dict[int, float] = {}
+        self._left_to_us: dict[int, float] = {}
+        """When a shard was taken that is more than our share."""
+
         self.speaking = asyncio.Event()
         """Set while any shard is held."""
 
@@ -69,16 +72,19 @@ class Voices:
         """Those of the names that this voice tells of."""
         return [name for name in names if shard_of(name, self._shards) == voice.shard]
 
-    def take(self, shard: int, epoch: int) -> Voice:
+    def take(self, shard: int, epoch: int, now: float) -> Voice:
         """This replica tells of the shard from now on."""
         voice = Voice(shard=shard, name=shard_name(self._family, shard, self._shards), epoch=epoch)
         self._held[shard] = voice
+        if self._surplus(now) > 0:
+            self._left_to_us[shard] = now
         self._show()
         return voice
 
     def drop(self, shard: int) -> None:
         """It does not any more."""
         self._held.pop(shard, None)
+        self._left_to_us.pop(shard, None)
         self._show()
 
     def _show(self) -> None:
@@ -88,10 +94,16 @@ class Voices:
 
     # Who else is there
 
-    def hear(self, identity: str, now: float) -> None:
-        """A collector of our family lives. One that was not there before may take what nobody took."""
+    def hear(self, identity: str, now: float, *, ready: bool) -> None:
+        """A collector of our family lives. One that was not there before may take what nobody took.
+
+        One that is not ready, as it has not read the cluster yet or lost the API server, takes nothing.
+        """
+        if not ready:
+            self._heard.pop(identity, None)
+            return
         if now - self._heard.get(identity, -math.inf) > ALIVE_SECONDS:
-            self._given.clear()
+            self._left_to_us.clear()
         self._heard[identity] = now
 
     def replicas(self, now: float) -> int:
@@ -105,9 +117,9 @@ class Voices:
 
     def too_many(self, shard: int, now: float) -> bool:
         """Should this one be given back, because others have fewer? The highest ones go first."""
-        surplus = len(self._held) - fair_share(self._shards, self.replicas(now))
-        free = [held for held in sorted(self._held) if now - self._given.get(held, -math.inf) >= GIVE_AGAIN_SECONDS]
-        if surplus <= 0 or shard not in free[-surplus:]:
-            return False
-        self._given[shard] = now
-        return True
+        surplus = self._surplus(now)
+        free = [held for held in sorted(self._held) if now - self._left_to_us.get(held, -math.inf) >= KEPT_SECONDS]
+        return surplus > 0 and shard in free[-surplus:]
+
+    def _surplus(self, now: float) -> int:
+        return len(self._held) - fair_share(self._shards, self.replicas(now))
