@@ -121,6 +121,7 @@ def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
     here.hear("two", 0.0, ready=True)
     assert here.too_many(1, 1.0)
     here.drop(1)
+    assert here.patience(1, 2.0) == PATIENCE
     here.take(1, epoch=2, now=7.0)
     for seconds in range(20, 300, 20):
         here.hear("two", seconds, ready=True)
@@ -135,6 +136,7 @@ def test_what_nobody_took_is_given_to_one_who_is_new() -> None:
     here.hear("two", 0.0, ready=True)
     assert here.too_many(1, 1.0)
     here.drop(1)
+    assert here.patience(1, 2.0) == PATIENCE
     here.take(1, epoch=2, now=7.0)
     here.hear("two", ALIVE_SECONDS + 2, ready=True)
     assert here.too_many(1, ALIVE_SECONDS + 3)
@@ -146,8 +148,9 @@ def test_what_a_dead_one_lost_is_kept() -> None:
     here.hear("two", 0.0, ready=True)
     here.drop(1)
     here.hear("two", 100.0, ready=True)
+    assert here.patience(1, 112.0) == PATIENCE
     here.take(1, epoch=2, now=117.0)
-    assert not any(here.too_many(1, now) for now in (117.0, 118.0, 131.0, 200.0))
+    assert not any(here.too_many(shard, now) for shard in (0, 1) for now in (117.0, 118.0, 131.0, 200.0))
 
 
 def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
@@ -157,8 +160,8 @@ def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
     assert not here.too_many(1, 1.0)
     here.hear("two", 10.0, ready=True)
     assert here.too_many(1, 11.0)
-    here.hear("two", 20.0, ready=False)
-    assert not here.too_many(1, 21.0)
+    here.hear("two", 40.0, ready=False)
+    assert not here.too_many(1, 41.0)
 
 
 def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
@@ -166,7 +169,7 @@ def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
     here = voices()
     here.hear("two", 0.0, ready=True)
     assert not here.too_many(3, ALIVE_SECONDS + 1)
-    assert here.patience(ALIVE_SECONDS + 1) == 5.0
+    assert here.patience(3, ALIVE_SECONDS + 1) == 5.0
 
 
 def test_there_are_as_many_shards_as_the_account_has_leases_for() -> None:

@@ -217,13 +217,11 @@ async def test_what_is_taken_from_a_lost_replica_is_kept(fleet: Fleet) -> None:
     await fleet.begin("two")
     await fleet.advance(30)
     before = fleet.transitions
-    lost = {name for name, holder in fleet.holders.items() if holder == "two"}
+    taken = {name: int(holder == "two") for name, holder in fleet.holders.items()}
     await fleet.die("two")
     await fleet.advance(60)
     assert set(fleet.holders.values()) == {"one"}
-    assert {name: count - before[name] for name, count in fleet.transitions.items() if name in lost} == dict.fromkeys(
-        lost, 1
-    )
+    assert {name: count - before[name] for name, count in fleet.transitions.items()} == taken
 
 
 async def test_nothing_is_given_to_a_replica_that_is_not_ready(fleet: Fleet) -> None:
@@ -264,6 +262,19 @@ async def test_no_bus_for_anybody_costs_nobody_the_fleet(fleet: Fleet) -> None:
     await fleet.advance(25)
     assert {message.node for message in fleet.nodes()[begun:]} == set(fleet.usage)
     assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
+
+
+async def test_replicas_that_come_back_together_take_their_share_each(fleet: Fleet) -> None:
+    """What lay free while nobody reached the bus is not all taken by the first one that does."""
+    await shared(fleet)
+    before = fleet.transitions
+    fleet.cut_off |= {"one", "two"}
+    await fleet.advance(20)
+    assert set(fleet.holders.values()) == {""}
+    fleet.cut_off.clear()
+    await fleet.advance(20)
+    assert Counter(fleet.holders.values()) == {"one": 2, "two": 2}
+    assert {name: count - before[name] for name, count in fleet.transitions.items()} == dict.fromkeys(before, 1)
 
 
 async def test_no_epoch_is_followed_by_a_lower_one(fleet: Fleet) -> None:

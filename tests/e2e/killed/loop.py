@@ -148,6 +148,10 @@ class Loop:
         leases = {lease.metadata.name: lease.spec.holder_identity for lease in await self.kube.list(LEASES, told.OWN)}
         return [leases.get(f"equipoise-collector-{shard}", "") for shard in range(told.SHARDS)]
 
+    async def held(self) -> bool:
+        """Has each shard a holder that runs?"""
+        return set(await self.holders()) <= self.identities("collector")
+
     async def seats(self) -> frozenset[str]:
         """Annotators whose seat has not run out."""
         seats: list[Lease] = await self.kube.list(LEASES, told.OWN, SELECTOR)

@@ -76,7 +76,7 @@ async def test_nats(loop: Loop) -> None:
     assert len(await loop.wrong()) > len(NODES)
     await asyncio.to_thread(loop.cluster.restart, "nats-server")
     await healed(loop, since)
-    assert set(await loop.holders()) <= loop.identities("collector")
+    await loop.until(loop.held, "both shards are told of")
 
 
 async def test_prometheus(loop: Loop) -> None:

@@ -122,6 +122,9 @@ class Collector:
         self._cut_off = False
         """This replica cannot speak, and others could when it last heard: its shards would be silent for as long."""
 
+        self._back_at = -math.inf
+        """When it last could speak again (monotonic)."""
+
         self._new: set[int] = set()
         """Shards that were taken and not told of yet."""
 
@@ -201,6 +204,8 @@ class Collector:
 
     def _look_at_line(self, now: float) -> None:
         if self._bus.connected:
+            if self._cut_off:
+                self._back_at = now
             self._connected_at, self._cut_off = now, False
         elif now - self._connected_at >= MUTE_LIMIT and self._voices.replicas(now) > 1:
             self._cut_off = True
@@ -243,8 +248,17 @@ class Collector:
             identity=self._identity,
             worker=worker,
             health=_Unshown(),
-            patience=lambda: math.inf if self._cut_off else self._voices.patience(self._clock.monotonic()),
+            patience=lambda: self._patience(shard),
         )
+
+    def _patience(self, shard: int) -> float:
+        """Seconds for which this free shard is left to others."""
+        if self._cut_off:
+            return math.inf
+        now = self._clock.monotonic()
+        left = self._voices.patience(shard, now)
+        # Others may have been cut off too: what lay free meanwhile is free to them from now on.
+        return math.inf if now < self._back_at + left else left
 
     async def _synced(self, reflector: Reflector[Any]) -> bool:
         try:

@@ -47,8 +47,11 @@ class Voices:
         self._display = display
         self._held: dict[int, Voice] = {}
         self._heard: dict[str, float] = {}
+        self._offered: set[int] = set()
+        """Free shards that are left to others first."""
+
         self._left_to_us: dict[int, float] = {}
-        """When a shard was taken that is more than our share."""
+        """When a shard was taken that nobody else wanted."""
 
         self.speaking = asyncio.Event()
         """Set while any shard is held."""
@@ -76,7 +79,7 @@ class Voices:
         """This replica tells of the shard from now on."""
         voice = Voice(shard=shard, name=shard_name(self._family, shard, self._shards), epoch=epoch)
         self._held[shard] = voice
-        if self._surplus(now) > 0:
+        if shard in self._offered:
             self._left_to_us[shard] = now
         self._show()
         return voice
@@ -97,10 +100,9 @@ class Voices:
     def hear(self, identity: str, now: float, *, ready: bool) -> None:
         """A collector of our family lives. One that was not there before may take what nobody took.
 
-        One that is not ready, as it has not read the cluster yet or lost the API server, takes nothing.
+        One that is not ready, as it has not read the cluster yet or lost the API server, would take nothing.
         """
         if not ready:
-            self._heard.pop(identity, None)
             return
         if now - self._heard.get(identity, -math.inf) > ALIVE_SECONDS:
             self._left_to_us.clear()
@@ -111,15 +113,14 @@ class Voices:
         self._heard = {identity: at for identity, at in self._heard.items() if now - at <= ALIVE_SECONDS}
         return len(self._heard.keys() | {self._identity})
 
-    def patience(self, now: float) -> float:
-        """Seconds for which we leave a free shard to others."""
-        return patience(len(self._held), self._shards, self.replicas(now))
+    def patience(self, shard: int, now: float) -> float:
+        """Seconds for which we leave this free shard to others."""
+        seconds = patience(len(self._held), self._shards, self.replicas(now))
+        self._offered.add(shard) if seconds > 0 else self._offered.discard(shard)
+        return seconds
 
     def too_many(self, shard: int, now: float) -> bool:
         """Should this one be given back, because others have fewer? The highest ones go first."""
-        surplus = self._surplus(now)
-        free = [held for held in sorted(self._held) if now - self._left_to_us.get(held, -math.inf) >= KEPT_SECONDS]
-        return surplus > 0 and shard in free[-surplus:]
-
-    def _surplus(self, now: float) -> int:
-        return len(self._held) - fair_share(self._shards, self.replicas(now))
+        kept = {held for held, since in self._left_to_us.items() if now - since < KEPT_SECONDS}
+        surplus = len(self._held) - fair_share(self._shards, self.replicas(now)) - len(kept)
+        return surplus > 0 and shard in sorted(self._held.keys() - kept)[-surplus:]
