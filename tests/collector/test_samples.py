@@ -21,6 +21,15 @@ from equipoise.collector.sources.samples import (
 )
 
 LABELS = Labels(("node", "instance"))
+REMARK = (
+    "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "
+    '"equipoise:node_cpu_seconds:sum"'
+)
+STORE_AWAY = (
+    "receive series from Addr: 127.0.0.1:20513 MinTime: 1795332183000 MaxTime: 9223372036854775807: "
+    "rpc error: code = Unavailable desc = error reading from server: connection reset by peer"
+)
+"""Both as Thanos Query 0.42.4 said it."""
 
 
 def a_document(result: Any, kind: str = "vector", **fields: Any) -> dict[str, Any]:
@@ -38,6 +47,8 @@ def an_element(value: Any = (1.0, "2.5"), **labels: str) -> dict[str, Any]:
         (None, "no JSON object"),
         ({"status": "error", "error": "query processing would load too many samples"}, "too many samples"),
         (a_document([], warnings=["one store is away"]), "partial"),
+        (a_document([], warnings=[REMARK, STORE_AWAY]), r"warnings: \['receive series from"),
+        (a_document([], warnings="PromQL info: of another kind"), "partial"),
         (a_document([], isPartial=True), "partial"),
         (a_document([], kind="matrix"), "matrix"),
         ({"status": "success"}, "None"),
@@ -53,6 +64,11 @@ def test_an_answer_that_is_not_whole_is_refused(document: Any, word: str) -> Non
 def test_remarks_do_not_spoil_an_answer() -> None:
     """Prometheus' infos are advice on the query, not doubts about the data."""
     assert [] == result(a_document([], infos=["metric might not be a counter"], warnings=[]), "vector")
+
+
+def test_a_remark_among_the_warnings_does_not_spoil_an_answer() -> None:
+    """Thanos Query has what are Prometheus' infos among its warnings."""
+    assert [] == result(a_document([], warnings=[REMARK]), "vector")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ from equipoise.collector.questions import Sample, SourceError, Subject, series_o
 _NUMBER = "0123456789+-.eE"
 """What Prometheus writes numbers with: float() also reads "1_0", blanks, words and digits of other scripts."""
 
+_REMARK = "PromQL info:"
+"""So begins what a PromQL engine remarks about a query, as that the name of a counter is unusual."""
+
 REMEMBERED = 600.0
 """Seconds for which labels that no answer has had since are remembered, and up to as many more."""
 
@@ -70,14 +73,21 @@ def result(document: Any, *kinds: str) -> Any:
         raise SourceError("the answer is no JSON object: is this the address of a Prometheus?")
     if document.get("status") != "success":
         raise SourceError(f"the query failed: {_short(document.get('error') or document.get('status'))}")
-    for key in ("warnings", "isPartial"):
-        if document.get(key):
-            raise SourceError(f"the answer may be partial ({key}: {_short(document[key])})")
+    for key, told in (("warnings", _warnings(document.get("warnings"))), ("isPartial", document.get("isPartial"))):
+        if told:
+            raise SourceError(f"the answer may be partial ({key}: {_short(told)})")
     data = document.get("data")
     found = data.get("resultType") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or found not in kinds:
         raise SourceError(f"the answer holds a {_short(found)} where a {kinds[0]} was asked for")
     return data.get("result")
+
+
+def _warnings(told: Any) -> Any:
+    """The warnings without remarks about the query: Prometheus has these in `infos`, Thanos among its warnings."""
+    if not isinstance(told, list):
+        return told
+    return [warning for warning in told if not (isinstance(warning, str) and warning.startswith(_REMARK))]
 
 
 def number(value: Any) -> float:
