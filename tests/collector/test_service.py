@@ -507,6 +507,31 @@ async def test_what_could_not_be_said_is_said_later(world: World) -> None:
     assert count == len(world.nodes())
 
 
+async def test_placements_are_told_at_once_after_minutes_without_the_bus(world: World) -> None:
+    """However long it was away: a server that lost its streams knows of no node until then."""
+    world.bus.disconnect()
+    world.kube.put(PODS, a_pod("late", "a", age=-1))
+    await world.advance(600)
+    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    await world.bus.reconnect()
+    await world.advance(3)
+
+    assert {"a", "b"} == {said.node for said in world.bus.said(NodePlacement, PLACEMENTS)[before:]}
+    assert "late" in {pod.name for pod in world.placements()["a"].pods}
+
+
+async def test_a_placement_that_is_never_taken_holds_up_no_other(world: World) -> None:
+    """It is tried less and less often; what changes elsewhere is told as soon as ever."""
+    vast = a_node("a")
+    labels = {f"label-{number}": "x" * 1_000 for number in range(1_100)}
+    world.kube.put(NODES, msgspec.structs.replace(vast, metadata=msgspec.structs.replace(vast.metadata, labels=labels)))
+    await world.advance(240)
+    world.kube.put(PODS, a_pod("late", "b", age=-1))
+    await world.advance(1)
+
+    assert "late" in {pod.name for pod in world.placements()["b"].pods}
+
+
 async def test_a_placement_lost_in_a_blink_is_said_again(world: World) -> None:
     """Even when the bus is back before anybody saw that it was away."""
     world.bus.disconnect()
