@@ -1,7 +1,7 @@
 """The collector from end to end, on a bus, an API server, a clock and a source of memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -796,6 +796,32 @@ async def test_workloads_that_this_cluster_does_not_have_are_no_problem() -> Non
     async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
         await world.advance(60)
         assert "list" not in {call.verb for call in world.kube.calls}
+
+
+class LosingBus(MemoryBus):
+    """Calls `lost` while it takes the last word of a shard that is no more."""
+
+    lost: Callable[[], None] | None = None
+
+    async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
+        kept = await super().publish_many(messages)
+        if self.lost is not None and any(subject.endswith("cycle.all-0") for subject, _ in messages):
+            self.lost()
+        return kept
+
+
+async def test_a_shard_may_be_lost_while_an_earlier_division_is_dissolved() -> None:
+    """The collector lives on, as a standby."""
+    world = a_world()
+    world.bus = bus = LosingBus(world.clock)
+    async with bus:
+        for shard in ("all-0", "all-1"):
+            told = UtilizationCycle(shard=shard, cycle=1, expected=1, fresh=1, queried_at=NOW, epoch=1)
+            await bus.publish(subjects.utilization_cycle(shard), told)
+        async with collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)) as collector:
+            bus.lost = lambda: collector._voices.drop(0)
+            await world.advance(10)
+    assert not world.health.leading
 
 
 def test_the_source_is_closed() -> None:

@@ -444,14 +444,15 @@ class Collector:
 
     async def _dissolve(self) -> None:
         """Shards of an earlier division expect no nodes any more: readers would wait for their word."""
-        if all(voice.shard for voice in self._voices):
-            return
         for cycle in self._past.cycles():
+            epochs = {voice.shard: voice.epoch for voice in self._voices}  # one may be lost on the way
+            if 0 not in epochs:
+                return
             if cycle.expected and dissolved(cycle.shard, self._settings.shard, self._settings.shards):
                 now = self._measuring.source_now()
                 nothing = UtilizationCycle(
                     shard=cycle.shard, cycle=cycle.cycle + 1, expected=0, fresh=0, queried_at=now,
-                    epoch=max(cycle.epoch + 1, *(voice.epoch for voice in self._voices)),
+                    epoch=max(cycle.epoch + 1, *epochs.values()),
                 )  # fmt: skip
                 await self._say([(subjects.utilization_cycle(cycle.shard), nothing)])
 
