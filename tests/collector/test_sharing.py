@@ -210,6 +210,21 @@ async def test_what_a_lost_replica_held_is_taken_over_within_thirty_seconds(flee
     assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
 
 
+async def test_what_is_taken_over_is_told_of_at_once(fleet: Fleet) -> None:
+    """From what was measured of late: the next round may be half a minute away."""
+    await shared(fleet)
+    lost = {shard for shard in range(SHARDS) if fleet.holders[f"equipoise-collector-{shard}"] == "two"}
+    await fleet.die("two")
+    told_at: dict[tuple[int, int], float] = {}
+    for _ in range(30):
+        await fleet.advance(1)
+        for message in fleet.nodes():
+            told_at.setdefault((shard_of(message.node, SHARDS), message.epoch), fleet.clock.now())
+    for shard in lost:
+        epoch = max(epoch for known, epoch in told_at if known == shard)  # milliseconds of when it was taken
+        assert told_at[shard, epoch] - epoch / 1_000 <= 3
+
+
 async def test_what_is_taken_from_a_lost_replica_is_kept(fleet: Fleet) -> None:
     """Though its last heartbeat is younger than its Lease was: it is not given to the dead."""
     await fleet.begin("one")
