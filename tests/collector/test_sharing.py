@@ -390,6 +390,17 @@ async def test_a_fleet_that_is_divided_otherwise_is_expected_once(fleet: Fleet) 
     assert {shard: cycle.expected for shard, cycle in fleet.cycles().items() if cycle.expected} == {"all": COUNT}
 
 
+async def test_what_an_earlier_division_says_at_last_is_dissolved_too(fleet: Fleet) -> None:
+    """In a rolling update it speaks on for a while: a reader that starts anew has only its last word."""
+    await fleet.begin("one", CollectorSettings(profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.begin("two")
+    await fleet.advance(90)
+    await fleet.die("one")
+    await fleet.advance(60)
+    assert {shard for shard, cycle in fleet.cycles().items() if cycle.expected} == {f"all-{i}" for i in range(SHARDS)}
+
+
 async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet) -> None:
     """Not a smaller fleet: its nodes are still expected, and nobody knows their load."""
     await shared(fleet)

@@ -41,9 +41,12 @@ class Past:
         before = self._cycles.get(cycle.shard)
         if before is None or (cycle.epoch, cycle.sequence) >= (before.epoch, before.sequence):
             self._cycles[cycle.shard] = cycle
+        else:
+            # Nobody who heard the louder one believes it, but it is what the bus keeps for those who start anew.
+            self._cycles[cycle.shard] = msgspec.structs.replace(before, expected=cycle.expected)
 
     def cycles(self) -> list[UtilizationCycle]:
-        """The last one of every shard that there ever was on the bus."""
+        """The loudest one of every shard that there ever was on the bus, with what the last one expects."""
         return list(self._cycles.values())
 
     def next_epoch(self, now: float) -> int:
