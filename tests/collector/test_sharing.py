@@ -424,3 +424,22 @@ async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet)
     verdict = doubt_of_coverage(heard, LOAD, later)
     assert verdict is not None
     assert silent.shard in verdict.detail
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (4, 2), (4, 1), (3, 4)])
+async def test_a_rolling_update_to_another_division_silences_no_shard(fleet: Fleet, before: int, after: int) -> None:
+    """Who is of the old division does not take the new one's for earlier ones; what it said last ends in time."""
+    await fleet.begin("one", CollectorSettings(shards=before, profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.begin("two", CollectorSettings(shards=after, profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.die("one")
+    await fleet.advance(LOAD.freshness.score + 60)
+    believed: dict[str, UtilizationCycle] = {}
+    for cycle in fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*"):
+        held = believed.get(cycle.shard)
+        if held is None or (cycle.epoch, cycle.sequence) >= (held.epoch, held.sequence):
+            believed[cycle.shard] = cycle
+    assert sum(cycle.expected for cycle in believed.values()) == COUNT
+    assert sum(cycle.fresh for cycle in believed.values()) == COUNT
+    assert min(cycle.queried_at for cycle in believed.values() if cycle.expected) > fleet.clock.now() - 60

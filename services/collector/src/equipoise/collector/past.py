@@ -26,6 +26,7 @@ class Past:
     def __init__(self) -> None:
         self._nodes: dict[str, ToldPlacement] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
+        self._loudest: dict[str, int] = {}
         self._epoch = 0
 
     def on_placement(self, told: ToldPlacement) -> None:
@@ -37,17 +38,20 @@ class Past:
             self._nodes[told.node] = told
 
     def on_cycle(self, cycle: UtilizationCycle) -> None:
-        """Take in the end of a round, of whoever."""
-        before = self._cycles.get(cycle.shard)
-        if before is None or (cycle.epoch, cycle.sequence) >= (before.epoch, before.sequence):
-            self._cycles[cycle.shard] = cycle
-        else:
-            # Nobody who heard the louder one believes it, but it is what the bus keeps for those who start anew.
-            self._cycles[cycle.shard] = msgspec.structs.replace(before, expected=cycle.expected)
+        """Take in the end of a round, of whoever.
+
+        Nobody who heard a louder one believes it, but the last one is what the bus keeps for those who start anew.
+        """
+        self._cycles[cycle.shard] = cycle
+        self._loudest[cycle.shard] = max(cycle.epoch, self._loudest.get(cycle.shard, 0))
 
     def cycles(self) -> list[UtilizationCycle]:
-        """The loudest one of every shard that there ever was on the bus, with what the last one expects."""
+        """The last one of every shard that there ever was on the bus."""
         return list(self._cycles.values())
+
+    def loudest(self, shard: str) -> int:
+        """The highest epoch in which a shard that was heard of has ended a round."""
+        return self._loudest[shard]
 
     def next_epoch(self, now: float) -> int:
         """An epoch above every one before: milliseconds of `now`, unless a clock ran ahead of it."""

@@ -448,11 +448,13 @@ class Collector:
             epochs = {voice.shard: voice.epoch for voice in self._voices}  # one may be lost on the way
             if 0 not in epochs:
                 return
-            if cycle.expected and dissolved(cycle.shard, self._settings.shard, self._settings.shards):
-                now = self._measuring.source_now()
+            now = self._measuring.source_now()
+            # In a rolling update a replica of the next division may speak already: its shards are no earlier ones.
+            earlier = cycle.epoch < min(epochs.values()) or now - cycle.queried_at > self._load.freshness.score
+            if cycle.expected and earlier and dissolved(cycle.shard, self._settings.shard, self._settings.shards):
                 nothing = UtilizationCycle(
                     shard=cycle.shard, cycle=cycle.cycle + 1, expected=0, fresh=0, queried_at=now,
-                    epoch=max(cycle.epoch + 1, *epochs.values()),
+                    epoch=max(self._past.loudest(cycle.shard) + 1, *epochs.values()),
                 )  # fmt: skip
                 await self._say([(subjects.utilization_cycle(cycle.shard), nothing)])
 
