@@ -443,3 +443,19 @@ async def test_a_rolling_update_to_another_division_silences_no_shard(fleet: Fle
     assert sum(cycle.expected for cycle in believed.values()) == COUNT
     assert sum(cycle.fresh for cycle in believed.values()) == COUNT
     assert min(cycle.queried_at for cycle in believed.values() if cycle.expected) > fleet.clock.now() - 60
+
+
+async def test_a_node_that_another_division_told_of_later_is_spoken_of_louder(fleet: Fleet) -> None:
+    """It took shards once more while both were there: what we say of their nodes would be dropped while we lead."""
+    await fleet.begin("one")
+    await fleet.advance(60)
+    await fleet.begin("two", CollectorSettings(profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.die("one")
+    for number in range(COUNT):
+        fleet.kube.put(PODS, a_pod(f"new-{number}", f"node-{number}"))
+    await fleet.advance(330)
+    loudest = {name: max(said.epoch for said in fleet.nodes() if said.node == name) for name in fleet.usage}
+    placed = {said.node: said.epoch for said in fleet.bus.said(NodePlacement, "equipoise.placement.node.*")}
+    assert {message.node: message.epoch for message in fleet.nodes()} == loudest
+    assert placed == loudest

@@ -35,7 +35,8 @@ class Past:
         if told.removed:
             self._nodes.pop(told.node, None)
         else:
-            self._nodes[told.node] = told
+            before = self._nodes.get(told.node, told)
+            self._nodes[told.node] = msgspec.structs.replace(told, epoch=max(told.epoch, before.epoch))
 
     def on_cycle(self, cycle: UtilizationCycle) -> None:
         """Take in the end of a round, of whoever.
@@ -56,6 +57,10 @@ class Past:
     def next_epoch(self, now: float) -> int:
         """An epoch above every one before: milliseconds of `now`, unless a clock ran ahead of it."""
         return max(int(now * 1000), self._epoch + 1)
+
+    def told(self) -> list[tuple[str, int]]:
+        """Every node that is told of, and the highest epoch in which it was."""
+        return [(name, told.epoch) for name, told in self._nodes.items()]
 
     def phantoms(self, present: Container[str]) -> list[ToldPlacement]:
         """Nodes that were told of and whose names are not `present` in the cluster."""

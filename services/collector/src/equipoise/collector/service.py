@@ -357,7 +357,17 @@ class Collector:
     async def _tell_again(self) -> None:
         while True:
             await self._clock.sleep(self._settings.placement_period)
+            self._speak_up()
             self._tell_all_placements()
+
+    def _speak_up(self) -> None:
+        """Readers drop what we say of a node that a replica of another division has told of since we began."""
+        drowned = [
+            voice for name, epoch in self._past.told() if (voice := self._voices.of(name)) and epoch > voice.epoch
+        ]
+        for voice in {voice.shard: voice for voice in drowned}.values():
+            voice.epoch = self._past.next_epoch(self._kube.server_time(self._clock.now()))
+            log.info("speaking up", shard=voice.name, epoch=voice.epoch)
 
     async def _look_around(self) -> None:
         """Is the bus back, is anything to be said again?
