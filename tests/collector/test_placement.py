@@ -315,6 +315,18 @@ def test_owners_of_pods_that_left_are_remembered() -> None:
     assert {} == fleet.left
 
 
+def test_the_owner_of_a_name_that_returns_is_remembered_from_when_it_left_last() -> None:
+    """As a StatefulSet's pods do; and one who left before is not remembered for as long as that."""
+    fleet = a_fleet(a_pod("db-0"), a_pod("db-1"))
+    fleet.on_pod(a_pod("db-0"), None, NOW)
+    fleet.on_pod(a_pod("db-1"), None, NOW + 1_000)
+    fleet.on_pod(None, a_pod("db-0", uid="again"), NOW + 1_500)
+    fleet.on_pod(a_pod("db-0", uid="again"), None, NOW + 2_000)
+    fleet.forget(NOW + 1_000 + 3_601)
+
+    assert {("shop", "db-0")} == fleet.left.keys()
+
+
 def test_quantities_that_are_none_are_unknown() -> None:
     """An object that no API server would let in does not stop the collector."""
     status = NodeStatus(allocatable={"cpu": "much", "pods": "x"}, capacity={})

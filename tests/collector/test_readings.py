@@ -194,6 +194,8 @@ def test_pods_are_judged_like_nodes() -> None:
 
     assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
     assert read_one_pod(here, count=15) is None
+    counts = [Sample(node="a", namespace="shop", pod="web", series=here.series, value=value) for value in (15.0, 20.0)]
+    assert {} == read_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, INTERVALS, CRITERIA)
     assert read_one_pod(here, known=Known(since=NOW - 100, ceiling=NODE.ceiling, node="a")) is None
     assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
     assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None

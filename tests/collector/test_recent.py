@@ -61,6 +61,13 @@ def test_a_workload_that_was_not_seen_last_is_left_out() -> None:
     assert {} == recent.after(NOW + 15, {}).means(900.0, 0.8)
 
 
+def test_no_more_is_kept_than_the_longest_window_holds() -> None:
+    """However long the collector runs."""
+    recent = recent_of(*((NOW + number * LENGTH, 1.0) for number in range(100)))
+
+    assert HORIZON / LENGTH == len(recent.kept)
+
+
 @given(
     gaps=st.lists(st.floats(10.0, 400.0), min_size=1, max_size=200),
     values=st.lists(st.floats(0.0, 64.0), min_size=200, max_size=200),

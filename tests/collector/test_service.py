@@ -1,7 +1,7 @@
 """The collector from end to end, on a bus, an API server, a clock and a source of memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -507,6 +507,31 @@ async def test_what_could_not_be_said_is_said_later(world: World) -> None:
     assert count == len(world.nodes())
 
 
+async def test_placements_are_told_at_once_after_minutes_without_the_bus(world: World) -> None:
+    """However long it was away: a server that lost its streams knows of no node until then."""
+    world.bus.disconnect()
+    world.kube.put(PODS, a_pod("late", "a", age=-1))
+    await world.advance(600)
+    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    await world.bus.reconnect()
+    await world.advance(3)
+
+    assert {"a", "b"} == {said.node for said in world.bus.said(NodePlacement, PLACEMENTS)[before:]}
+    assert "late" in {pod.name for pod in world.placements()["a"].pods}
+
+
+async def test_a_placement_that_is_never_taken_holds_up_no_other(world: World) -> None:
+    """It is tried less and less often; what changes elsewhere is told as soon as ever."""
+    vast = a_node("a")
+    labels = {f"label-{number}": "x" * 1_000 for number in range(1_100)}
+    world.kube.put(NODES, msgspec.structs.replace(vast, metadata=msgspec.structs.replace(vast.metadata, labels=labels)))
+    await world.advance(240)
+    world.kube.put(PODS, a_pod("late", "b", age=-1))
+    await world.advance(1)
+
+    assert "late" in {pod.name for pod in world.placements()["b"].pods}
+
+
 async def test_a_placement_lost_in_a_blink_is_said_again(world: World) -> None:
     """Even when the bus is back before anybody saw that it was away."""
     world.bus.disconnect()
@@ -771,6 +796,32 @@ async def test_workloads_that_this_cluster_does_not_have_are_no_problem() -> Non
     async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
         await world.advance(60)
         assert "list" not in {call.verb for call in world.kube.calls}
+
+
+class LosingBus(MemoryBus):
+    """Calls `lost` while it takes the last word of a shard that is no more."""
+
+    lost: Callable[[], None] | None = None
+
+    async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
+        kept = await super().publish_many(messages)
+        if self.lost is not None and any(subject.endswith("cycle.all-0") for subject, _ in messages):
+            self.lost()
+        return kept
+
+
+async def test_a_shard_may_be_lost_while_an_earlier_division_is_dissolved() -> None:
+    """The collector lives on, as a standby."""
+    world = a_world()
+    world.bus = bus = LosingBus(world.clock)
+    async with bus:
+        for shard in ("all-0", "all-1"):
+            told = UtilizationCycle(shard=shard, cycle=1, expected=1, fresh=1, queried_at=NOW, epoch=1)
+            await bus.publish(subjects.utilization_cycle(shard), told)
+        async with collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)) as collector:
+            bus.lost = lambda: collector._voices.drop(0)
+            await world.advance(10)
+    assert not world.health.leading
 
 
 def test_the_source_is_closed() -> None:

@@ -154,7 +154,7 @@ def test_what_a_dead_one_lost_is_kept() -> None:
 
 
 def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
-    """It has not read the cluster yet, or lost the API server: once it is ready it gets its share."""
+    """It has not read the cluster yet, or is about to stop: once it is ready it gets its share."""
     here = voices(2)
     here.hear("two", 0.0, ready=False)
     assert not here.too_many(1, 1.0)

@@ -210,6 +210,21 @@ async def test_what_a_lost_replica_held_is_taken_over_within_thirty_seconds(flee
     assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
 
 
+async def test_what_is_taken_over_is_told_of_at_once(fleet: Fleet) -> None:
+    """From what was measured of late: the next round may be half a minute away."""
+    await shared(fleet)
+    lost = {shard for shard in range(SHARDS) if fleet.holders[f"equipoise-collector-{shard}"] == "two"}
+    await fleet.die("two")
+    told_at: dict[tuple[int, int], float] = {}
+    for _ in range(30):
+        await fleet.advance(1)
+        for message in fleet.nodes():
+            told_at.setdefault((shard_of(message.node, SHARDS), message.epoch), fleet.clock.now())
+    for shard in lost:
+        epoch = max(epoch for known, epoch in told_at if known == shard)  # milliseconds of when it was taken
+        assert told_at[shard, epoch] - epoch / 1_000 <= 3
+
+
 async def test_what_is_taken_from_a_lost_replica_is_kept(fleet: Fleet) -> None:
     """Though its last heartbeat is younger than its Lease was: it is not given to the dead."""
     await fleet.begin("one")
@@ -264,17 +279,29 @@ async def test_no_bus_for_anybody_costs_nobody_the_fleet(fleet: Fleet) -> None:
     assert sum(cycle.fresh for cycle in fleet.cycles().values()) == COUNT
 
 
+async def test_who_is_alone_keeps_its_shards_without_the_bus(fleet: Fleet) -> None:
+    """There is nobody else to speak for them: once it is back it need not wait for any Lease."""
+    await fleet.begin("one")
+    await fleet.advance(30)
+    fleet.cut_off.add("one")
+    await fleet.advance(60)
+    assert set(fleet.holders.values()) == {"one"}
+    assert set(fleet.transitions.values()) == {0}
+
+
 async def test_replicas_that_come_back_together_take_their_share_each(fleet: Fleet) -> None:
     """What lay free while nobody reached the bus is not all taken by the first one that does."""
     await shared(fleet)
     before = fleet.transitions
-    fleet.cut_off |= {"one", "two"}
-    await fleet.advance(20)
-    assert set(fleet.holders.values()) == {""}
-    fleet.cut_off.clear()
-    await fleet.advance(20)
-    assert Counter(fleet.holders.values()) == {"one": 2, "two": 2}
-    assert {name: count - before[name] for name, count in fleet.transitions.items()} == dict.fromkeys(before, 1)
+    times = 8  # who looks at which Lease first is chance
+    for _ in range(times):
+        fleet.cut_off |= {"one", "two"}
+        await fleet.advance(20)
+        assert set(fleet.holders.values()) == {""}
+        fleet.cut_off.clear()
+        await fleet.advance(20)
+        assert Counter(fleet.holders.values()) == {"one": 2, "two": 2}
+    assert {name: count - before[name] for name, count in fleet.transitions.items()} == dict.fromkeys(before, times)
 
 
 async def test_no_epoch_is_followed_by_a_lower_one(fleet: Fleet) -> None:
@@ -363,6 +390,17 @@ async def test_a_fleet_that_is_divided_otherwise_is_expected_once(fleet: Fleet) 
     assert {shard: cycle.expected for shard, cycle in fleet.cycles().items() if cycle.expected} == {"all": COUNT}
 
 
+async def test_what_an_earlier_division_says_at_last_is_dissolved_too(fleet: Fleet) -> None:
+    """In a rolling update it speaks on for a while: a reader that starts anew has only its last word."""
+    await fleet.begin("one", CollectorSettings(profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.begin("two")
+    await fleet.advance(90)
+    await fleet.die("one")
+    await fleet.advance(60)
+    assert {shard for shard, cycle in fleet.cycles().items() if cycle.expected} == {f"all-{i}" for i in range(SHARDS)}
+
+
 async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet) -> None:
     """Not a smaller fleet: its nodes are still expected, and nobody knows their load."""
     await shared(fleet)
@@ -386,3 +424,38 @@ async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet)
     verdict = doubt_of_coverage(heard, LOAD, later)
     assert verdict is not None
     assert silent.shard in verdict.detail
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (4, 2), (4, 1), (3, 4)])
+async def test_a_rolling_update_to_another_division_silences_no_shard(fleet: Fleet, before: int, after: int) -> None:
+    """Who is of the old division does not take the new one's for earlier ones; what it said last ends in time."""
+    await fleet.begin("one", CollectorSettings(shards=before, profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.begin("two", CollectorSettings(shards=after, profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.die("one")
+    await fleet.advance(LOAD.freshness.score + 60)
+    believed: dict[str, UtilizationCycle] = {}
+    for cycle in fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*"):
+        held = believed.get(cycle.shard)
+        if held is None or (cycle.epoch, cycle.sequence) >= (held.epoch, held.sequence):
+            believed[cycle.shard] = cycle
+    assert sum(cycle.expected for cycle in believed.values()) == COUNT
+    assert sum(cycle.fresh for cycle in believed.values()) == COUNT
+    assert min(cycle.queried_at for cycle in believed.values() if cycle.expected) > fleet.clock.now() - 60
+
+
+async def test_a_node_that_another_division_told_of_later_is_spoken_of_louder(fleet: Fleet) -> None:
+    """It took shards once more while both were there: what we say of their nodes would be dropped while we lead."""
+    await fleet.begin("one")
+    await fleet.advance(60)
+    await fleet.begin("two", CollectorSettings(profile=ProfileSettings(enabled=False)))
+    await fleet.advance(60)
+    await fleet.die("one")
+    for number in range(COUNT):
+        fleet.kube.put(PODS, a_pod(f"new-{number}", f"node-{number}"))
+    await fleet.advance(330)
+    loudest = {name: max(said.epoch for said in fleet.nodes() if said.node == name) for name in fleet.usage}
+    placed = {said.node: said.epoch for said in fleet.bus.said(NodePlacement, "equipoise.placement.node.*")}
+    assert {message.node: message.epoch for message in fleet.nodes()} == loudest
+    assert placed == loudest

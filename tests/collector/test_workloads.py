@@ -4,12 +4,19 @@ from collections.abc import Mapping
 
 import pytest
 from builders import GIB, NOW, a_workload
+from collector.sources_in_memory import FakeSource
 
+from equipoise.collector.days import Days
 from equipoise.collector.folding import Fold
+from equipoise.collector.placement import Fleet
+from equipoise.collector.readings import Intervals
+from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.workloads import SLOTS, Profile, Workloads, slot_of
 from equipoise.contracts.messages import Resources, WorkloadUtilization
+from equipoise.contracts.objects import OwnerReference
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
+from equipoise.runtime.memory.clock import ManualClock
 
 HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400
@@ -157,6 +164,26 @@ def test_no_window_is_made_of_what_is_remembered() -> None:
     (told,) = tell(workloads)
     assert {"5m"} == told.windows.keys()
     assert [2.0] * SLOTS == told.profile["cpu"]
+
+
+async def test_each_slot_that_is_measured_forgets_workloads_that_went() -> None:
+    """Names come and go for ever: what nobody runs any more is not kept."""
+    workloads, source = some_workloads(), FakeSource(ManualClock(NOW))
+    workloads.restore(a_workload(), a_day())
+    fleet = Fleet(windows=[300.0], start_limit=600.0, memory=90_000.0, owner_of=nobody, selector={})
+    days = Days(
+        settings=CollectorSettings(), coverage=0.8, source=source, fleet=fleet, workloads=workloads,
+        now=lambda: NOW, intervals=lambda: Intervals(usual=15.0),
+    )  # fmt: skip
+    assert "" == await days.measure(NOW - NOW % HOUR)
+    workloads.record(workloads.heard(a_fold(), NOW))
+    (told,) = tell(workloads)
+
+    assert {} == told.profile
+
+
+def nobody(_: Workload) -> OwnerReference | None:
+    raise LookupError
 
 
 def test_profiles_of_workloads_that_went_are_forgotten() -> None:

@@ -237,6 +237,28 @@ def test_production_has_marks_of_its_own() -> None:
     assert plan.moves[0].reason == "node is overutilized, prod cpu usage(40.00%)>threshold(35.00%)"
 
 
+def test_production_is_no_reason_to_fill_a_node_beyond_its_target_mark() -> None:
+    """With a deviation a node may be filled further by one that stays hotter: by all that runs there, not by a part."""
+    productive = a_loaded_node("productive", 0.60)
+    batch = a_node("batch", [a_pod(f"batch-{i}", cpu=0.59, priority=5_500) for i in range(10)])
+    spread = Deviation(high=Marks(cpu=30), low=Marks(cpu=30), prod_high=Marks(cpu=10), prod_low=Marks(cpu=10))
+    strategy = LowNodeLoad(deviation=spread, number_of_nodes=-1)
+
+    assert states(a_fleet(productive, batch), strategy)["productive"] == "hot"
+    assert not moves(a_fleet(productive, batch), strategy)
+    assert moves(a_fleet(productive, batch), msgspec.structs.replace(strategy, target_mark=100))
+
+
+def test_a_high_mark_of_production_makes_no_node_idle() -> None:
+    """A cluster that is busy as a whole is left alone with it as it is without."""
+    busy = [a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.5)]
+    marks = {"high": Marks(cpu=65), "low": Marks(cpu=45)}
+
+    for fleet in (marked(*busy, **marks), marked(*busy, **marks, prod_high=Marks(cpu=64))):
+        assert not moves(fleet, LowNodeLoad(target_mark=100))
+        assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(fleet)
+
+
 def test_unknown_production_is_no_room_for_production() -> None:
     """A node with an unmeasured production pod is no target for one; for other pods it is."""
     unmeasured = a_node("cool", [a_pod("new", cpu=None)], usage=dict.fromkeys(WINDOWS, Resources(cpu=1.0, memory=GIB)))

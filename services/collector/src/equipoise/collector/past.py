@@ -26,6 +26,7 @@ class Past:
     def __init__(self) -> None:
         self._nodes: dict[str, ToldPlacement] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
+        self._loudest: dict[str, int] = {}
         self._epoch = 0
 
     def on_placement(self, told: ToldPlacement) -> None:
@@ -34,21 +35,32 @@ class Past:
         if told.removed:
             self._nodes.pop(told.node, None)
         else:
-            self._nodes[told.node] = told
+            before = self._nodes.get(told.node, told)
+            self._nodes[told.node] = msgspec.structs.replace(told, epoch=max(told.epoch, before.epoch))
 
     def on_cycle(self, cycle: UtilizationCycle) -> None:
-        """Take in the end of a round, of whoever."""
-        before = self._cycles.get(cycle.shard)
-        if before is None or (cycle.epoch, cycle.sequence) >= (before.epoch, before.sequence):
-            self._cycles[cycle.shard] = cycle
+        """Take in the end of a round, of whoever.
+
+        Nobody who heard a louder one believes it, but the last one is what the bus keeps for those who start anew.
+        """
+        self._cycles[cycle.shard] = cycle
+        self._loudest[cycle.shard] = max(cycle.epoch, self._loudest.get(cycle.shard, 0))
 
     def cycles(self) -> list[UtilizationCycle]:
         """The last one of every shard that there ever was on the bus."""
         return list(self._cycles.values())
 
+    def loudest(self, shard: str) -> int:
+        """The highest epoch in which a shard that was heard of has ended a round."""
+        return self._loudest[shard]
+
     def next_epoch(self, now: float) -> int:
         """An epoch above every one before: milliseconds of `now`, unless a clock ran ahead of it."""
         return max(int(now * 1000), self._epoch + 1)
+
+    def told(self) -> list[tuple[str, int]]:
+        """Every node that is told of, and the highest epoch in which it was."""
+        return [(name, told.epoch) for name, told in self._nodes.items()]
 
     def phantoms(self, present: Container[str]) -> list[ToldPlacement]:
         """Nodes that were told of and whose names are not `present` in the cluster."""

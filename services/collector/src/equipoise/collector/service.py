@@ -118,6 +118,9 @@ class Collector:
         self._news = asyncio.Event()
         self._past = Past()
         self._told: dict[str, NodePlacement] = {}
+        self._untold: dict[str, tuple[float, float]] = {}
+        """By node whose placement may not have been kept: when to say it again (monotonic), and the pause after it."""
+
         self._connected_at = clock.monotonic()
         self._cut_off = False
         """This replica cannot speak, and others could when it last heard: its shards would be silent for as long."""
@@ -284,6 +287,7 @@ class Collector:
 
     async def _work(self) -> NoReturn:
         self._told.clear()
+        self._untold.clear()
         self._tell_all_placements()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell_news())
@@ -307,7 +311,6 @@ class Collector:
         self._news.set()
 
     async def _tell_news(self) -> None:
-        pause = LOOK_PERIOD
         while True:
             await self._news.wait()
             await self._clock.sleep(self._settings.placement_gathering)
@@ -323,6 +326,8 @@ class Collector:
                     and (placement := self._fleet.placement(name)) is not None
                     and placement != self._told.get(name)
                 }
+            for name in names - changed.keys():
+                self._untold.pop(name, None)
             if not changed:
                 continue
             said = await self._say(
@@ -336,27 +341,49 @@ class Collector:
             if said:
                 self._told.update(changed)
                 self._telemetry.placements.inc(len(changed))
-                pause = LOOK_PERIOD
+                for name in changed:
+                    self._untold.pop(name, None)
             else:
-                # Which ones were kept is not known: all of them once more; less and less often, as one may never be.
-                self._fleet.news.update(changed)
-                await self._clock.sleep(pause)
-                pause = min(2 * pause, self._settings.placement_period)
-                self._news.set()
+                self._tell_later(changed)
+
+    def _tell_later(self, names: Iterable[str]) -> None:
+        """Which ones were kept is not known: all of them once more; less and less often, as one may never be."""
+        now = self._clock.monotonic()
+        for name in names:
+            _, pause = self._untold.get(name, (now, LOOK_PERIOD))
+            self._untold[name] = now + pause, min(2 * pause, self._settings.placement_period)
+            self._told.pop(name, None)
 
     async def _tell_again(self) -> None:
         while True:
             await self._clock.sleep(self._settings.placement_period)
+            self._speak_up()
             self._tell_all_placements()
 
+    def _speak_up(self) -> None:
+        """Readers drop what we say of a node that a replica of another division has told of since we began."""
+        drowned = [
+            voice for name, epoch in self._past.told() if (voice := self._voices.of(name)) and epoch > voice.epoch
+        ]
+        for voice in {voice.shard: voice for voice in drowned}.values():
+            voice.epoch = self._past.next_epoch(self._kube.server_time(self._clock.now()))
+            log.info("speaking up", shard=voice.name, epoch=voice.epoch)
+
     async def _look_around(self) -> None:
-        """Is the bus back? And a shard that was taken need not wait for a round where all was measured of late."""
+        """Is the bus back, is anything to be said again?
+
+        And a shard that was taken need not wait for a round where all was measured of late.
+        """
         connected = True
         while True:
             await self._clock.sleep(LOOK_PERIOD)
+            now = self._clock.monotonic()
+            if due := [name for name, (at, _) in self._untold.items() if at <= now]:
+                self._fleet.news.update(due)
+                self._news.set()
             taken = [voice for voice in self._voices if voice.shard in self._new]
             self._new.clear()
-            if taken and self._clock.monotonic() - self._measured_at <= self._load.life(self._load.shortest):
+            if taken and now - self._measured_at <= self._load.life(self._load.shortest):
                 await self._tell_utilization(taken, workloads=True)
             came_back, connected = self._bus.connected and not connected, self._bus.connected
             if came_back:
@@ -427,14 +454,17 @@ class Collector:
 
     async def _dissolve(self) -> None:
         """Shards of an earlier division expect no nodes any more: readers would wait for their word."""
-        if all(voice.shard for voice in self._voices):
-            return
         for cycle in self._past.cycles():
-            if cycle.expected and dissolved(cycle.shard, self._settings.shard, self._settings.shards):
-                now = self._measuring.source_now()
+            epochs = {voice.shard: voice.epoch for voice in self._voices}  # one may be lost on the way
+            if 0 not in epochs:
+                return
+            now = self._measuring.source_now()
+            # In a rolling update a replica of the next division may speak already: its shards are no earlier ones.
+            earlier = cycle.epoch < min(epochs.values()) or now - cycle.queried_at > self._load.freshness.score
+            if cycle.expected and earlier and dissolved(cycle.shard, self._settings.shard, self._settings.shards):
                 nothing = UtilizationCycle(
                     shard=cycle.shard, cycle=cycle.cycle + 1, expected=0, fresh=0, queried_at=now,
-                    epoch=max(cycle.epoch + 1, *(voice.epoch for voice in self._voices)),
+                    epoch=max(self._past.loudest(cycle.shard) + 1, *epochs.values()),
                 )  # fmt: skip
                 await self._say([(subjects.utilization_cycle(cycle.shard), nothing)])
 

@@ -100,7 +100,8 @@ class Voices:
     def hear(self, identity: str, now: float, *, ready: bool) -> None:
         """A collector of our family lives. One that was not there before may take what nobody took.
 
-        One that is not ready, as it has not read the cluster yet or lost the API server, would take nothing.
+        One that is not ready, as it has not read the cluster yet or is about to stop, would take nothing. One that lost
+        the API server says that it is ready: what it seems to have room for is kept by who took it.
         """
         if not ready:
             return

@@ -98,7 +98,8 @@ def targets_of(
         used = projection.production[rows] / projection.base[rows]
         caps, prod_idle = _limits(used, production, target_mark)
         caps[~projection.production_whole[rows]] = -np.inf
-        idle = idle | (prod_idle & projection.production_whole[rows])
+        if production.idle:  # a high mark alone says of no node that it holds little production
+            idle = idle | (prod_idle & projection.production_whole[rows])
     places = np.array(rows, dtype=np.int64)
     found = Targets(nodes=ordered, places=places, limits=limits, widest=widest, production=caps, idle=idle)
     return found.of(open_to)
