@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
+from equipoise.collector.announced import Announced
 from equipoise.collector.measuring import Measuring
 from equipoise.collector.past import Past, ToldPlacement
 from equipoise.collector.placement import Fleet
@@ -117,10 +118,7 @@ class Collector:
         }
         self._news = asyncio.Event()
         self._past = Past()
-        self._told: dict[str, NodePlacement] = {}
-        self._untold: dict[str, tuple[float, float]] = {}
-        """By node whose placement may not have been kept: when to say it again (monotonic), and the pause after it."""
-
+        self._announced = Announced(settings.placement_period)
         self._connected_at = clock.monotonic()
         self._cut_off = False
         """This replica cannot speak, and others could when it last heard: its shards would be silent for as long."""
@@ -286,8 +284,7 @@ class Collector:
             self._telemetry.on_cycle([])
 
     async def _work(self) -> NoReturn:
-        self._told.clear()
-        self._untold.clear()
+        self._announced.give_up()
         self._tell_all_placements()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell_news())
@@ -306,7 +303,7 @@ class Collector:
         for told in self._past.phantoms({name for _, name in self._nodes.objects}):
             if self._fleet.mine(told.labels) and self._voices.of(told.node):
                 self._fleet.remove(told.node, told.uid)
-        self._told.clear()
+        self._announced.forget()
         self._fleet.news.update(self._fleet.nodes, self._fleet.removed)
         self._news.set()
 
@@ -324,10 +321,9 @@ class Collector:
                     for name in some
                     if self._voices.of(name) is not None
                     and (placement := self._fleet.placement(name)) is not None
-                    and placement != self._told.get(name)
+                    and self._announced.is_news(name, placement)
                 }
-            for name in names - changed.keys():
-                self._untold.pop(name, None)
+            self._announced.is_settled(names - changed.keys())
             if not changed:
                 continue
             said = await self._say(
@@ -339,20 +335,10 @@ class Collector:
                 ]
             )
             if said:
-                self._told.update(changed)
+                self._announced.was_kept(changed)
                 self._telemetry.placements.inc(len(changed))
-                for name in changed:
-                    self._untold.pop(name, None)
             else:
-                self._tell_later(changed)
-
-    def _tell_later(self, names: Iterable[str]) -> None:
-        """Which ones were kept is not known: all of them once more; less and less often, as one may never be."""
-        now = self._clock.monotonic()
-        for name in names:
-            _, pause = self._untold.get(name, (now, LOOK_PERIOD))
-            self._untold[name] = now + pause, min(2 * pause, self._settings.placement_period)
-            self._told.pop(name, None)
+                self._announced.may_be_lost(changed, self._clock.monotonic())
 
     async def _tell_again(self) -> None:
         while True:
@@ -378,7 +364,7 @@ class Collector:
         while True:
             await self._clock.sleep(LOOK_PERIOD)
             now = self._clock.monotonic()
-            if due := [name for name, (at, _) in self._untold.items() if at <= now]:
+            if due := self._announced.due(now):
                 self._fleet.news.update(due)
                 self._news.set()
             taken = [voice for voice in self._voices if voice.shard in self._new]
