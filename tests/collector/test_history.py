@@ -60,6 +60,13 @@ def test_a_sample_that_is_told_twice_counts_once() -> None:
     assert (2.0, 1.5) == (value(history, an_ask("count")), value(history, an_ask("mean")))
 
 
+def test_a_clock_that_was_ahead_and_was_put_right_is_heard_at_once() -> None:
+    """Not once the time has come that it told before."""
+    history = a_history((65.0, 9.0), (7_265.0, 9.0), (80.0, 1.0), (95.0, 2.0))
+
+    assert (95.0, 1.5) == (value(history, an_ask("newest")), value(history, an_ask("mean")))
+
+
 def test_what_is_not_there_has_no_answer() -> None:
     """An empty window is no window of zeros; a single sample has no spacing; a series ends when it is silent."""
     history = a_history((10.0, 1.0))

@@ -28,7 +28,9 @@ class _Series:
 
     def add(self, at: float, values: tuple[float, float], limit: float) -> None:
         if self.times and at <= self.times[-1]:
-            return
+            if at > self.times[-1] - LIVING:
+                return
+            self._clear()  # a clock that ran ahead was put right: until its time had come we would hear nothing
         self.times.append(at)
         for column, value in zip(self.columns, values, strict=True):
             column.append(value)
@@ -37,6 +39,10 @@ class _Series:
             del self.times[:old]
             for column in self.columns:
                 del column[:old]
+
+    def _clear(self) -> None:
+        for column in (self.times, *self.columns):
+            del column[:]
 
 
 class History:
