@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from equipoise.collector.turns import SERIES_AT_ONCE, aside, in_turns
+from equipoise.collector.turns import SERIES_AT_ONCE, aside, emptied, in_turns
 
 
 async def test_others_run_between_two_parts() -> None:
@@ -30,3 +30,12 @@ async def test_much_is_made_in_a_thread() -> None:
 
     assert await aside(SERIES_AT_ONCE, threading.get_ident) == here
     assert await aside(SERIES_AT_ONCE + 1, threading.get_ident) != here
+
+
+def test_what_is_emptied_holds_nothing() -> None:
+    """Neither the first nor the last of several."""
+    first, last = {1: "one"}, {2: "two", 3: "three"}
+
+    emptied(first, {}, last)
+
+    assert ({}, {}) == (first, last)

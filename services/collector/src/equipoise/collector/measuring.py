@@ -13,7 +13,7 @@ from equipoise.collector.readings import Criteria, Doubt, Intervals, Known
 from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.turns import NODES_AT_ONCE, aside, in_turns
+from equipoise.collector.turns import NODES_AT_ONCE, aside, emptied, in_turns
 from equipoise.collector.utilization import MeasuredNode, Utilization
 from equipoise.collector.workloads import SLOTS, Heard, Workloads
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
@@ -184,6 +184,7 @@ class Measuring:
             if found.asked and settled and not found.usage and not found.failed
             else ""
         )
+        await aside(len(known), emptied, known, tracked)
         return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
 
     def _busy(self, node: str, since: float) -> bool:

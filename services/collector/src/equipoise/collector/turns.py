@@ -1,8 +1,8 @@
 """Work on a whole fleet, done so that everything else runs meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
+from typing import Any, ParamSpec, TypeVar
 
 NODES_AT_ONCE = 100
 """With their pods; some milliseconds."""
@@ -33,3 +33,10 @@ async def aside(count: int, function: Callable[P, T], *arguments: P.args, **name
     if count <= SERIES_AT_ONCE:
         return function(*arguments, **named)
     return await asyncio.to_thread(function, *arguments, **named)
+
+
+def emptied(*mappings: MutableMapping[Any, Any]) -> None:
+    """Let go of what only these hold, one by one: all at once would hold up everything, in a thread as well."""
+    for mapping in mappings:
+        while mapping:
+            mapping.popitem()
