@@ -12,7 +12,7 @@ from equipoise.collector.remembered import largest, remembered_day
 from equipoise.collector.rounds import measure_pods
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.turns import NODES_AT_ONCE, PROFILES_AT_ONCE, WORKLOADS_AT_ONCE, aside, in_turns
+from equipoise.collector.turns import NODES_AT_ONCE, PROFILES_AT_ONCE, WORKLOADS_AT_ONCE, aside, emptied, in_turns
 from equipoise.collector.workloads import SLOTS, Workloads
 from equipoise.contracts.annotations import USAGE
 from equipoise.contracts.messages import Resources
@@ -89,6 +89,7 @@ class Days:
             resource, why = next(iter(found.failed.items()))
             return f"{self._source_name}: {resource} of pods in a slot of the day: {why}"
         folds, present = await aside(len(owners), _folded, found.usage, owners, ended_at)
+        await aside(len(known), emptied, known, owners)
         async for workloads in in_turns(folds, WORKLOADS_AT_ONCE):
             self._workloads.record_slot(ended_at, {workload: folds[workload].usage for workload in workloads})
         self._workloads.forget(present)

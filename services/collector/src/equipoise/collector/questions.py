@@ -6,7 +6,6 @@ from typing import Literal
 import msgspec
 
 Resource = Literal["cpu", "memory"]
-RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
 Statistic = Literal["p95", "max", "deviation"]
 Subject = Literal["node", "pod"]
 What = Literal["mean", "count", "newest", "last", "spacing"] | Statistic

@@ -10,7 +10,7 @@ import msgspec
 
 from equipoise.collector.placement import PodName
 from equipoise.collector.plausibility import plausible
-from equipoise.collector.questions import RESOURCES, Ask, Resource, Sample, SourceError, Statistic, Subject, What
+from equipoise.collector.questions import Ask, Resource, Sample, SourceError, Statistic, Subject, What
 from equipoise.collector.readings import (
     Criteria,
     Intervals,
@@ -23,6 +23,7 @@ from equipoise.collector.readings import (
 )
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.turns import aside
+from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.messages import Resources
 
 LAST_STEPS = 20

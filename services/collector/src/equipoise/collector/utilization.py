@@ -10,8 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.collector.questions import RESOURCES, Resource
+from equipoise.collector.questions import Resource
 from equipoise.collector.readings import STATISTICS, Doubt, Reading, Reason
+from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Window
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from equipoise.collector.folding import Fold, mean_of
-from equipoise.collector.questions import RESOURCES
 from equipoise.collector.recent import Recent
+from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload

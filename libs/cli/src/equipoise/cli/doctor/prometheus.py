@@ -6,10 +6,11 @@ import msgspec
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.collector.questions import RESOURCES, Ask, Resource, Sample, SourceError, Subject
+from equipoise.collector.questions import Ask, Resource, Sample, SourceError, Subject
 from equipoise.collector.settings import CollectorSettings, CustomQueries
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.profiles import PROFILES
+from equipoise.contracts.load import RESOURCES
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.kube import KubeError
 from equipoise.runtime.settings import ConfigurationError
