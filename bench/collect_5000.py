@@ -24,13 +24,14 @@ from equipoise.collector.placement import Fleet
 from equipoise.collector.pods import trimmed
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE, in_turns
+from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.program import collect_rarely
 from equipoise.runtime.sharing import Sharing
+from equipoise.runtime.turns import in_turns
 from equipoise.testbed.build import build
 from equipoise.testbed.guard import Guard
 from equipoise.testbed.ports import PortBlock

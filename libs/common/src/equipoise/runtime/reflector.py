@@ -14,6 +14,7 @@ from equipoise.runtime.clock import Clock
 from equipoise.runtime.guarded import guarded, too_late
 from equipoise.runtime.kube import Change, Expired, Kube, KubeError, Resource
 from equipoise.runtime.sharing import Sharing
+from equipoise.runtime.turns import in_turns
 
 T = TypeVar("T", bound=objects.Object)
 Key = tuple[str, str]
@@ -170,10 +171,9 @@ class Reflector(Generic[T]):
     async def _take(self, listed: dict[Key, T]) -> None:
         for key in [key for key in self._objects if key not in listed]:
             self._set(key, None)
-        for place, (key, value) in enumerate(listed.items(), start=1):
-            self._set(key, value)
-            if place % BATCH == 0:
-                await asyncio.sleep(0)
+        async for part in in_turns(listed.items(), BATCH):
+            for key, value in part:
+                self._set(key, value)
 
     def _set(self, key: Key, after: T | None) -> None:
         before = self._objects.get(key)

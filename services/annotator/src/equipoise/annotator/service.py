@@ -35,6 +35,7 @@ from equipoise.runtime.clock import Clock
 from equipoise.runtime.guarded import guarded, too_late
 from equipoise.runtime.health import Health
 from equipoise.runtime.kube import NODES, WORKLOAD_RESOURCES, Conflict, Kube, KubeError, NotFound, Resource
+from equipoise.runtime.turns import in_turns
 
 log = structlog.get_logger()
 
@@ -189,10 +190,9 @@ class Annotator:
 
     async def _consider_all(self) -> None:
         """Objects have changed hands. Messages are heard in between: there may be thousands."""
-        for number, key in enumerate(list(self._known)):
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
-            self._consider(key)
+        async for keys in in_turns(self._known, _AT_ONCE):
+            for key in keys:
+                self._consider(key)
 
     def _decide(self, known: _Known) -> _Decision | None:
         """Whether to write now, and what."""

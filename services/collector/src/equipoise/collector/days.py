@@ -12,11 +12,12 @@ from equipoise.collector.remembered import largest, remembered_day
 from equipoise.collector.rounds import measure_pods
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.turns import NODES_AT_ONCE, PROFILES_AT_ONCE, WORKLOADS_AT_ONCE, aside, emptied, in_turns
+from equipoise.collector.turns import NODES_AT_ONCE, PROFILES_AT_ONCE, WORKLOADS_AT_ONCE, aside, emptied
 from equipoise.collector.workloads import SLOTS, Workloads
 from equipoise.contracts.annotations import USAGE
 from equipoise.contracts.messages import Resources
 from equipoise.contracts.workload import Workload
+from equipoise.runtime.turns import in_turns
 
 log = structlog.get_logger()
 

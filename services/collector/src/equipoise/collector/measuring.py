@@ -13,7 +13,7 @@ from equipoise.collector.readings import Criteria, Doubt, Intervals, Known
 from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.turns import NODES_AT_ONCE, aside, emptied, in_turns
+from equipoise.collector.turns import NODES_AT_ONCE, aside, emptied
 from equipoise.collector.utilization import MeasuredNode, Utilization
 from equipoise.collector.workloads import SLOTS, Heard, Workloads
 from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
@@ -22,6 +22,7 @@ from equipoise.contracts.raw_allocatable import base_of
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.clock import Clock
+from equipoise.runtime.turns import in_turns
 
 
 class Measuring:

@@ -26,7 +26,7 @@ from equipoise.collector.settings import WHOLE, CollectorSettings
 from equipoise.collector.shards import dissolved, lease_name
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.telemetry import Telemetry
-from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE, in_turns
+from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
 from equipoise.collector.utilization import summed_up
 from equipoise.collector.voices import Voice, Voices
 from equipoise.contracts import subjects
@@ -40,6 +40,7 @@ from equipoise.runtime.guarded import guarded
 from equipoise.runtime.kube import JOBS, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.lease import lead
 from equipoise.runtime.reflector import Reflector
+from equipoise.runtime.turns import in_turns
 
 SYNC_TIMEOUT = 10.0
 """Seconds between reminders that a first list is still missing."""

@@ -1,7 +1,7 @@
 """Work on a whole fleet, done so that everything else runs meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, ParamSpec, TypeVar
 
 NODES_AT_ONCE = 100
@@ -17,15 +17,6 @@ SERIES_AT_ONCE = 1_000
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-
-async def in_turns(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
-    """The items of this moment in parts; between two of them others have their turn."""
-    every = list(items)
-    for first in range(0, len(every), size):
-        if first:
-            await asyncio.sleep(0)
-        yield every[first : first + size]
 
 
 async def aside(count: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
