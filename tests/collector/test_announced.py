@@ -50,5 +50,3 @@ def test_what_is_not_ours_any_more_is_not_said_again() -> None:
     announced.may_be_lost(["one", "two"], 0.0)
     announced.is_settled(["one"])
     assert announced.due(1.0) == ["two"]
-    announced.give_up()
-    assert announced.due(1.0) == []

@@ -1,6 +1,7 @@
 """The collector from end to end, on a bus, an API server, a clock and a source of memory."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.collector.questions import Ask, Sample
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.collector.shards import shard_of
 from equipoise.collector.workloads import slot_of
 from equipoise.contracts import subjects
 from equipoise.contracts.annotations import workload_usage, written
@@ -530,6 +532,22 @@ async def test_a_placement_that_is_never_taken_holds_up_no_other(world: World) -
     await world.advance(1)
 
     assert "late" in {pod.name for pod in world.placements()["b"].pods}
+
+
+async def test_a_placement_that_another_replica_tells_of_by_now_is_not_tried_again() -> None:
+    """What was lost while its shard was ours is that one's to say: nothing wakes us for it every second."""
+    world, settings = a_world(), CollectorSettings(leader_election=False, profile=NO_PROFILE, shards=2)
+    async with world.bus, collecting(world, settings) as collector:
+        await world.advance(1)
+        world.bus.disconnect()
+        world.kube.put(PODS, a_pod("late", "a", age=-1))
+        await world.advance(2)
+        assert collector._announced.due(math.inf) == ["a"]
+
+        collector._voices.drop(shard_of("a", 2))
+        await world.bus.reconnect()
+        await world.advance(10)
+        assert collector._announced.due(math.inf) == []
 
 
 async def test_a_placement_lost_in_a_blink_is_said_again(world: World) -> None:

@@ -21,11 +21,6 @@ class Announced:
         """Nothing counts as told."""
         self._told.clear()
 
-    def give_up(self) -> None:
-        """Nothing is ours to say any more."""
-        self._told.clear()
-        self._doubtful.clear()
-
     def is_news(self, name: str, placement: NodePlacement) -> bool:
         """Has anything else been told, or nothing?"""
         return placement != self._told.get(name)

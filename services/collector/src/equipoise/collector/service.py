@@ -285,7 +285,6 @@ class Collector:
             self._telemetry.on_cycle([])
 
     async def _work(self) -> NoReturn:
-        self._announced.give_up()
         self._tell_all_placements()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell_news())
