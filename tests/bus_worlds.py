@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import nats
+from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from equipoise.contracts.subjects import with_lives
@@ -105,6 +106,14 @@ class MemoryWorld:
         yield self.bus
 
 
+async def tapping(client: Client) -> Subscription:
+    """A subscription to everything, which the server knows of by now."""
+    tap = await client.subscribe("equipoise.>")
+    await client.flush()  # the client's ping overtakes what it has not written yet,
+    await client.flush()  # so only the second one comes after the subscription
+    return tap
+
+
 class _Tap:
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
@@ -143,9 +152,7 @@ class NatsWorld:
     @asynccontextmanager
     async def overhearing(self) -> AsyncIterator[Overheard]:
         async with await nats.connect(self.settings.url) as client:
-            tap = await client.subscribe("equipoise.>")
-            await client.flush()
-            yield _Tap(tap)
+            yield _Tap(await tapping(client))
 
     async def disconnect(self) -> None:
         await self.stop()

@@ -10,7 +10,7 @@ import msgspec
 import nats
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import Heard, NatsWorld, eventually, nats_world, server_process
+from bus_worlds import Heard, NatsWorld, eventually, nats_world, server_process, tapping
 from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 
@@ -199,8 +199,7 @@ async def test_work_waits_for_a_queue_that_is_not_there_yet(tmp_path: Path) -> N
 async def test_every_message_has_an_id(world: NatsWorld) -> None:
     """Messages carry Nats-Msg-Id, those that no stream keeps as well."""
     async with await nats.connect(world.settings.url) as client:
-        tap = await client.subscribe("equipoise.>")
-        await client.flush()
+        tap = await tapping(client)
         await world.bus.publish(
             subjects.health("scorer", "one"), Heartbeat(service="s", id="1", version="1", ready=True, at=0)
         )
