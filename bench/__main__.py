@@ -13,7 +13,6 @@ MODULES = {
     "burst": "burst",
     "scheduling_tax": "scheduling_tax",
     "scorer_failures": "scorer_failures",
-    "collector": "collector",
     "collect_5000": "collect_5000",
     "publish_5000": "publish_5000",
     "reflector_150k": "reflector_150k",

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import psutil
 
-from bench.collector import a_node, a_pod
 from bench.line import progress, say
 from bench.reflector_150k import resident_mb, worst_lag
 from equipoise.collector.measuring import Measuring
@@ -27,6 +26,18 @@ from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.objects import (
+    Condition,
+    Container,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.program import collect_rarely
@@ -38,6 +49,8 @@ from equipoise.testbed.ports import PortBlock
 
 ROUNDS = 2
 
+SIZES = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+
 
 def together(spans: list[tuple[float, float]]) -> float:
     """Seconds covered by at least one of these spans."""
@@ -46,6 +59,31 @@ def together(spans: list[tuple[float, float]]) -> float:
         total += max(0.0, ended - max(begun, end))
         end = max(end, ended)
     return total
+
+
+def a_node(number: int, since: datetime) -> Node:
+    ready = Condition(type="Ready", status="True", last_transition_time=since)
+    return Node(
+        metadata=ObjectMeta(name=f"n-{number}", uid=f"node-{number}", creation_timestamp=since),
+        status=NodeStatus(allocatable=SIZES, capacity=SIZES, conditions=[ready]),
+    )
+
+
+def a_pod(number: int, nodes: int, since: datetime) -> Pod:
+    owner = OwnerReference(
+        api_version="apps/v1",
+        kind="StatefulSet",
+        name=f"web-{number % 5_000}",
+        uid=f"{number % 5_000}",
+        controller=True,
+    )
+    asked = ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"})
+    states = [Condition(type=kind, status="True", last_transition_time=since) for kind in ("PodScheduled", "Ready")]
+    return Pod(
+        metadata=ObjectMeta(name=f"web-{number}", namespace="shop", uid=f"pod-{number}", owner_references=[owner]),
+        spec=PodSpec(node_name=f"n-{number % nodes}", containers=[Container(resources=asked)]),
+        status=PodStatus(phase="Running", conditions=states, start_time=since),
+    )
 
 
 def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> Fleet:

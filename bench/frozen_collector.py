@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.collector import measuring
-from equipoise.collector.measuring import amounts
+from equipoise.collector.placement import amounts
 from equipoise.collector.questions import Ask, Sample, series_of
 from equipoise.collector.readings import Known
 from equipoise.collector.service import Collector

@@ -162,7 +162,7 @@ def constant_trace(seed: int, nodes: int, start: Placement | None = None, *, hon
     estimate = {name: round(mean * chooser.uniform(0.7, 1.4)) for name, mean in usage.items()}
     scale = 1.0
     if start is not None:
-        used: Counter[str] = Counter()
+        used: defaultdict[str, float] = defaultdict(float)
         for name, places in start.items():
             for node in places:
                 used[node] += usage[name.partition("/")[2]]
@@ -419,7 +419,7 @@ async def _pods(api: Api, wanted: int, *, running: bool = False) -> list[Documen
     """All pods, once there are as many as wanted, or as many run."""
 
     def there(seen: Any) -> bool:
-        return sum(not running or pod["status"].get("phase") == "Running" for pod in seen["items"]) >= wanted
+        return sum(1 for pod in seen["items"] if not running or pod["status"].get("phase") == "Running") >= wanted
 
     seen = await api.wait("/api/v1/pods", there, timeout=120, what=f"{wanted} pods {'run' if running else 'exist'}")
     pods: list[Document] = seen["items"]

@@ -122,13 +122,13 @@ def a_node(name: str, uid: str) -> objects.Node:
         name=name, uid=uid, creation_timestamp=LONG_AGO, labels={"kubernetes.io/hostname": name}
     )
     ready = objects.Condition(type="Ready", status="True", last_transition_time=LONG_AGO)
-    allocatable: dict[str, str | int | float] = {"cpu": str(CORES), "memory": f"{MEMORY}Gi", "pods": "110"}
+    allocatable = {"cpu": str(CORES), "memory": f"{MEMORY}Gi", "pods": "110"}
     return objects.Node(metadata=metadata, status=objects.NodeStatus(allocatable=allocatable, conditions=[ready]))
 
 
 def a_pod(node: str, app: str, memory: float, chance: random.Random) -> objects.Pod:
     """Of a Deployment that is spread over nodes; `memory`: GiB that it asks for."""
-    requests: dict[str, str | int | float] = {"cpu": "500m", "memory": f"{round(memory * 1024)}Mi"}
+    requests = {"cpu": "500m", "memory": f"{round(memory * 1024)}Mi"}
     spread = objects.TopologySpreadConstraint(
         topology_key="kubernetes.io/hostname",
         label_selector=objects.LabelSelector(match_labels={"app": app}),
@@ -217,7 +217,8 @@ def a_cluster(nodes: int, hot: int, asked: tuple[float, float], chance: random.R
     cluster = Cluster(nodes=[], pods=[], deployments=[], replica_sets=[], utilization=[], workloads=[])
     for number, apps in enumerate(held):
         node = a_node(f"node-{number:05}", an_id(chance))
-        pods, free = [], float(MEMORY)
+        pods: list[objects.Pod] = []
+        free = float(MEMORY)
         for app in apps:
             # The last ones of a node that is full ask for what is left.
             memory = min(app.asked, free / (len(apps) - len(pods)) * 1.5)
@@ -333,9 +334,9 @@ def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
         for _ in range(ROUNDS):
             took, fleet = timed(lambda: Look(moment, configured).fleet)
             pictures.append(took)
-            seen, told = timed(lambda strategy=strategy, fleet=fleet: judged(strategy, fleet))
+            seen, told = timed(partial(judged, strategy, fleet))
             hot = {verdict.node for verdict in told.verdicts if verdict.abnormal}
-            planned, plan = timed(lambda strategy=strategy, fleet=fleet, hot=hot: strategy.plan(fleet, hot))
+            planned, plan = timed(partial(strategy.plan, fleet, hot))
             verdicts.append(seen)
             plans.append(planned)
             both.append(Took(wall=seen.wall + planned.wall, cpu=seen.cpu + planned.cpu))

@@ -77,7 +77,8 @@ def ask_both(extender: str, echo_port: int, questions: list[bytes]) -> tuple[lis
 def ask_for(extender: str, seconds: float, questions: list[bytes]) -> list[float]:
     """A hundred questions a second."""
     scorer = http.client.HTTPConnection(urlsplit(extender).netloc)
-    taken, end = [], time.monotonic() + seconds
+    taken: list[float] = []
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         taken.append(ask(scorer, questions[len(taken) % len(questions)])[0])
         time.sleep(0.01)
