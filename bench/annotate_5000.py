@@ -99,8 +99,9 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
     First on nodes that it has never seen, which it reads before; then, after the least interval, other values.
     """
     settings = AnnotatorSettings(
-        nodes=DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800)), writes_per_second=1_000.0
-    )
+        nodes=DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800)),
+        writes_per_second=1_000.0, reads_per_second=1_000.0,
+    )  # fmt: skip
     clock = SystemClock()
     async with annotating(kube, clock, settings) as (bus, counting):
         await asyncio.sleep(1.0)  # it takes its seat
