@@ -254,3 +254,21 @@ async def test_what_nobody_wrote_on_before_is_read_right_before_its_write(world:
         await world.clock.advance(1)
     assert {world.load_on(name) for name in nodes} == {0.1}
     assert world.writes <= 1.1 * len(nodes)
+
+
+async def test_who_had_lost_its_seat_meanwhile_looks_again_at_what_it_has_in_hand(world: World) -> None:
+    """Another wrote on it in between: what was known before says nothing of what stands there. A turn takes a minute."""
+    nodes = names(WRITERS)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    await world.begin(settings=msgspec.structs.replace(SETTINGS, writes_per_second=1 / 60))
+    await measured(world, nodes, changed=nodes)
+    world.kube.refuse("replace", resource="leases", status=0)
+    await world.clock.advance(SETTINGS.seat.lease_duration)
+    for name in nodes:
+        stands(world, name, cpu=5.0, ago=0)
+    world.kube.heal()
+    for _ in range(4 * WRITERS + 2):
+        await measured(world, nodes)
+        await world.clock.advance(30)
+    assert {world.load_on(name) for name in nodes} == {0.1}
