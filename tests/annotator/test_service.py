@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.service import ATTEMPTS, RETRY_PERIOD, Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.annotations import LOAD, USAGE, node_load, read_node_load, read_workload_usage, written
-from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, PlacedPod, UtilizationCycle
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.objects import Lease, Node, ObjectMeta, WorkloadObject
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import node_placement, node_utilization, utilization_cycle, workload_utilization
