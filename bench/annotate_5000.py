@@ -20,7 +20,8 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings, DeadBand
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import Clock, SystemClock
 from equipoise.runtime.health import Health

@@ -257,7 +257,7 @@ async def test_what_nobody_wrote_on_before_is_read_right_before_its_write(world:
 
 
 async def test_who_had_lost_its_seat_meanwhile_looks_again_at_what_it_has_in_hand(world: World) -> None:
-    """Another wrote on it in between: what was known before says nothing of what stands there. A turn takes a minute."""
+    """Another wrote on it in between: what was known before tells no more what stands there. A turn takes a minute."""
     nodes = names(WRITERS)
     for name in nodes:
         stands(world, name, cpu=1.0)

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.annotations import read_node_load
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.objects import Node, ObjectMeta
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import node_utilization, utilization_cycle

@@ -30,7 +30,8 @@ from equipoise.annotator.targets import Target, alive, target_of, value_of
 from equipoise.annotator.waiting import Waiting
 from equipoise.contracts.annotations import NodeLoad, WorkloadUsage, means, written
 from equipoise.contracts.crane import crane_annotations
-from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import ObjectMeta
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import PREFIX
