@@ -3,8 +3,11 @@
 import asyncio
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 from equipoise.runtime.clock import Clock
+
+T = TypeVar("T")
 
 
 class Pacing:
@@ -18,12 +21,15 @@ class Pacing:
         self._next_at = -math.inf
         """When the next turn is (monotonic)."""
 
-    async def turn(self) -> None:
-        """Wait for it. What was true before may not be true any more."""
+    async def turn(self, wanted: Callable[[], T | None]) -> T | None:
+        """What is wanted when the turn has come: much may have changed since. None: the turn is the next one's."""
         async with self._line:
             while (left := self._next_at - self._clock.monotonic()) > 0:
                 await self._clock.sleep(left)
-            self._next_at = self._clock.monotonic() + self._pause()
+            found = wanted()
+            if found is not None:
+                self._next_at = self._clock.monotonic() + self._pause()
+            return found
 
     def rest(self, seconds: float) -> None:
         """No turn for so long, not even for those who wait for one already."""

@@ -289,11 +289,11 @@ class Annotator:
         """Write what an object should say, if it is to be written when its turn has come."""
         if known.basis is None or not known.basis.lasts(self._clock.monotonic()):
             await self._read(known)
-        if self._decide(known) is None:
-            return
-        await self._writing.turn()
-        on, decision = known.basis, self._decide(known) if self._is_ours(known) else None
-        if on is None or decision is None:
+        decision = await self._writing.turn(
+            lambda: self._decide(known) if known.basis is not None and self._is_ours(known) else None
+        )
+        on = known.basis
+        if decision is None or on is None:
             return
         annotations = self._annotations(known, decision.value)
         await self._annotate(known.target, on, annotations)
@@ -303,7 +303,8 @@ class Annotator:
 
     async def _read(self, known: _Known) -> None:
         target = known.target
-        await self._reading.turn()
+        if not await self._reading.turn(lambda: self._is_ours(known) or None):
+            return
         sent = self._clock.monotonic()
         reading = self._kube.get(_RESOURCES[target.group, target.kind], target.name, target.namespace)
         found = await guarded(reading, too_late(self._clock, WRITE_LIMIT))

@@ -60,7 +60,7 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """Of all replicas together, tries that come to nothing included."""
 
     reads_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 50.0
-    """Of all replicas together. A replica reads each object once before its first write on it.
+    """Of all replicas together. A replica reads each object before its first write on it.
 
     50: the 2,500 nodes that one of two replicas leaves of 5,000 are read within a minute. To API priority and fairness
     the read of one object is one seat for some milliseconds: so many a second hold less than one of the seats that
