@@ -66,8 +66,11 @@ async def measured(world: World, nodes: Iterable[str], changed: Collection[str] 
     await world.clock.advance(0)
 
 
-async def test_what_changed_among_thousands_is_written_within_a_minute(world: World) -> None:
-    """2,500 nodes, half of 5,000, of which 50 say something else than is so; and neither pace is exceeded."""
+async def test_what_changed_among_thousands_is_written_within_the_minute_after_a_kill(world: World) -> None:
+    """2,500 nodes, half of 5,000, of which 50 say something else than is so; and neither pace is exceeded.
+
+    Of the minute 22 s are left when somebody takes over.
+    """
     nodes = names(2_500)
     changed = {*nodes[::100], *nodes[1_201:1_226]}
     for name in nodes:
@@ -75,9 +78,9 @@ async def test_what_changed_among_thousands_is_written_within_a_minute(world: Wo
     requests = Requests(world)
     await world.begin(settings=AnnotatorSettings())
     await measured(world, nodes, changed)
-    await world.clock.advance(60)
+    await world.clock.advance(22)
     assert {world.load_on(name) for name in changed} == {0.9}
-    assert (requests.most_in_a_second("get"), requests.most_in_a_second("annotate")) == (50, 10)
+    assert (requests.most_in_a_second("get"), requests.most_in_a_second("annotate")) == (150, 10)
 
 
 async def test_a_change_waits_for_no_reads(world: World) -> None:
@@ -96,21 +99,21 @@ async def test_a_change_waits_for_no_reads(world: World) -> None:
 
 
 async def test_those_who_share_the_objects_share_the_reads(world: World) -> None:
-    """50 in any second, however many read; what one of them leaves is read as fast by the others."""
+    """150 in any second, however many read; what one of them leaves is read as fast by the others."""
     requests = Requests(world)
     await world.begin("annotator-1")
     await world.begin("annotator-2")
     await world.clock.advance(2 * ROUND)
-    nodes = names(600)
+    nodes = names(1_800)
     for name in nodes:
         stands(world, name, cpu=1.0)
     await measured(world, nodes)
     await world.clock.advance(6)
-    assert len(requests.of("get")) > 250
+    assert len(requests.of("get")) > 750
     await world.end("annotator-2")
     await world.clock.advance(ROUND + 8)
     assert {name for _, name in requests.of("get")} == set(nodes)
-    assert requests.most_in_a_second("get") <= 50
+    assert requests.most_in_a_second("get") <= 150
 
 
 async def test_reads_go_on_while_all_writers_wait_for_their_turn(world: World) -> None:
@@ -220,7 +223,7 @@ async def test_an_api_server_that_is_away_is_left_alone_by_reads_and_writes(worl
     assert {world.load_on(name) for name in changed} == {0.9}
     assert world.health["annotator-1"].problems == []
     assert requests.most_in_a_second("annotate") <= 10
-    assert requests.most_in_a_second("get") <= 50
+    assert requests.most_in_a_second("get") <= 150
 
 
 async def test_one_request_without_answer_does_not_hold_up_the_others(world: World) -> None:

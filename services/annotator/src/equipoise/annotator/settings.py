@@ -59,12 +59,12 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 10.0
     """Of all replicas together, tries that come to nothing included."""
 
-    reads_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 50.0
+    reads_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 150.0
     """Of all replicas together. A replica reads each object before its first write on it.
 
-    50: the 2,500 nodes that one of two replicas leaves of 5,000 are read within a minute. To API priority and fairness
-    the read of one object is one seat for some milliseconds: so many a second hold less than one of the seats that
-    service accounts share. kube-scheduler asks as often.
+    150: up to 38 s pass until somebody takes over what a replica leaves, and the 2,500 nodes that one of two had of
+    5,000 are then read within the rest of a minute. To API priority and fairness the read of one object is one seat
+    for some milliseconds: so many a second hold about one of the seats that service accounts share.
     """
 
     seat: SeatSettings = SeatSettings()
