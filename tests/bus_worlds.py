@@ -26,6 +26,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 INTENT_LIFE = 60.0
 
+PATIENCE = 60.0
+"""Seconds after which what should happen at once will not happen any more, on the slowest of machines."""
+
 
 class Heard(Generic[T]):
     """A handler that remembers what it heard and can be waited for."""
@@ -44,7 +47,7 @@ class Heard(Generic[T]):
 
     async def until(self, enough: int | Callable[[list[Delivery[T]]], bool]) -> None:
         """Wait for so many deliveries, or until they satisfy a condition."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (len(self.deliveries) >= enough if isinstance(enough, int) else enough(self.deliveries)):
                 self._changed.clear()
                 await self._changed.wait()
@@ -52,7 +55,7 @@ class Heard(Generic[T]):
 
 async def eventually(true: Callable[[], bool]) -> None:
     """Wait for something that no event tells."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline, "it did not become true"
         await asyncio.sleep(0.01)
@@ -106,11 +109,16 @@ class MemoryWorld:
         yield self.bus
 
 
+async def heard_by_server(client: Client) -> None:
+    """Wait until the server knows of everything that the client has asked for and said so far."""
+    await client.flush()  # the client's ping overtakes what it has not written yet,
+    await client.flush()  # so only the second one comes after that
+
+
 async def tapping(client: Client) -> Subscription:
     """A subscription to everything, which the server knows of by now."""
     tap = await client.subscribe("equipoise.>")
-    await client.flush()  # the client's ping overtakes what it has not written yet,
-    await client.flush()  # so only the second one comes after the subscription
+    await heard_by_server(client)
     return tap
 
 
@@ -119,7 +127,7 @@ class _Tap:
         self._subscription = subscription
 
     async def headers(self, count: int) -> list[dict[str, str]]:
-        return [dict((await self._subscription.next_msg(timeout=5)).headers or {}) for _ in range(count)]
+        return [dict((await self._subscription.next_msg(timeout=PATIENCE)).headers or {}) for _ in range(count)]
 
 
 class NatsWorld:
@@ -147,7 +155,7 @@ class NatsWorld:
     async def inject(self, subject: str, payload: bytes) -> None:
         async with await nats.connect(self.settings.url) as client:
             await client.publish(subject, payload)
-            await client.flush()
+            await heard_by_server(client)
 
     @asynccontextmanager
     async def overhearing(self) -> AsyncIterator[Overheard]:
