@@ -1,10 +1,11 @@
 """The two buses behind one face, so that the same tests hold for both: in memory, and a real nats-server."""
 
 import asyncio
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -201,6 +202,10 @@ def server_process(directory: Path) -> int:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that Linux gives to outgoing connections: who asks a server that is away must not get its port."""
+    for port in random.sample(range(10_000, 20_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
