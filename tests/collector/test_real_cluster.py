@@ -81,7 +81,7 @@ def placements(bus: MemoryBus) -> dict[str, NodePlacement]:
     return {message.node: message for message in bus.said(NodePlacement, "equipoise.placement.node.*")}
 
 
-async def until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  the bus of memory keeps what was said, and tells nobody
             await asyncio.sleep(0.1)
