@@ -1,12 +1,13 @@
 """The same judgements against a real Prometheus that scrapes real pages."""
 
 import asyncio
+import operator
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-import msgspec
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
@@ -201,20 +202,21 @@ async def test_pods_are_measured(world: World) -> None:
 
     world.exporter.show("pods", text)
     pods = {("shop", "web-1"): Known(since=0.0, ceiling=CEILING, node="pods")}
-    async with asyncio.timeout(60):
-        while True:
-            at = await world.source.time()
-            intervals = await find_intervals(world.source, WINDOW, at)
-            found = await measure_pods(
-                world.source, pods, Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW), intervals
-            )
-            if found.usage.get(("shop", "web-1"), Resources()).cpu == pytest.approx(0.5, rel=0.1):
-                break
-            await asyncio.sleep(SCRAPE_INTERVAL)
 
-    assert 5e8 == found.usage["shop", "web-1"].memory
+    async def measured() -> Resources:
+        at = await world.source.time()
+        intervals = await find_intervals(world.source, WINDOW, at)
+        criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+        return (await measure_pods(world.source, pods, criteria, intervals)).usage.get(("shop", "web-1"), Resources())
+
+    await until(measured, lambda usage: (usage.cpu, usage.memory) == (pytest.approx(0.5, rel=0.1), 5e8))
+
+    async def told(resource: Resource, least: float) -> list[str]:
+        at = await world.source.time()
+        ask = Ask(subject="pod", resource=resource, what="mean", length=WINDOW, at=at, least=least)
+        return [sample.pod for sample in await world.source.ask(ask)]
+
     resources: tuple[Resource, ...] = ("cpu", "memory")
     for resource in resources:
-        ask = Ask(subject="pod", resource=resource, what="mean", length=WINDOW, at=at, least=3.0)
-        assert ["web-1"] == [sample.pod for sample in await world.source.ask(ask)]
-        assert [] == await world.source.ask(msgspec.structs.replace(ask, least=1_000.0))
+        await until(partial(told, resource, 3.0), partial(operator.eq, ["web-1"]))
+        assert [] == await told(resource, 1_000.0)
