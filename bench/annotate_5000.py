@@ -20,7 +20,8 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings, DeadBand
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import Clock, SystemClock
 from equipoise.runtime.health import Health
@@ -99,8 +100,9 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
     First on nodes that it has never seen, which it reads before; then, after the least interval, other values.
     """
     settings = AnnotatorSettings(
-        nodes=DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800)), writes_per_second=1_000.0
-    )
+        nodes=DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800)),
+        writes_per_second=1_000.0, reads_per_second=1_000.0,
+    )  # fmt: skip
     clock = SystemClock()
     async with annotating(kube, clock, settings) as (bus, counting):
         await asyncio.sleep(1.0)  # it takes its seat

@@ -15,16 +15,11 @@ from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    EvictionOutcome,
-    LeaseEpoch,
-    NodePlacement,
-    NodeUtilization,
-    Resources,
-    UtilizationCycle,
-    WindowUsage,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Delivery

@@ -25,7 +25,7 @@ from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.objects import (
     Condition,
     Container,

@@ -5,15 +5,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from equipoise.contracts.messages import (
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    Resources,
-    UtilizationCycle,
-    WindowUsage,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import yaml
 
 from bench.line import progress, say
-from equipoise.contracts.messages import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
 from equipoise.contracts.subjects import SCORE_EXPLAIN
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.clock import SystemClock

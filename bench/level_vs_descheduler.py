@@ -35,7 +35,7 @@ from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents
 from equipoise.cli.demo.trace import Trace
 from equipoise.cli.preparation import prepare
 from equipoise.cli.supervisor import Supervisor
-from equipoise.contracts.messages import EvictionOutcome
+from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.settings import Nats

@@ -29,19 +29,11 @@ from equipoise.contracts import objects, subjects
 from equipoise.contracts.day import SLOTS
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.fit import fit_pod
-from equipoise.contracts.messages import (
-    DescheduleDecision,
-    EvictionIntent,
-    EvictionOutcome,
-    NodeUtilization,
-    Outcome,
-    PlanQuestion,
-    PlanShown,
-    Resources,
-    UtilizationCycle,
-    WindowUsage,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.workload import Workload

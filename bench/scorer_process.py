@@ -18,7 +18,7 @@ from bench import fleets
 from bench.line import progress
 from equipoise.contracts import subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.runtime.bus import Bus, connect
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.nats_server import embedded_server

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from equipoise.contracts.messages import NodeUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery, Handler, T
 from equipoise.runtime.process import Runtime
 from equipoise.runtime.program import run

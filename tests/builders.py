@@ -2,16 +2,11 @@
 
 from typing import Any
 
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    LeaseEpoch,
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    Resources,
-    WindowUsage,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 
 GIB = 2.0**30

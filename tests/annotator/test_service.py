@@ -1,107 +1,24 @@
 """The annotator with bus, API server and clock of memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
+from annotator.worlds import ROUND, SETTINGS, World
 from builders import NOW, a_node_utilization, a_placement, a_window, a_workload, a_workload_utilization
-from prometheus_client import CollectorRegistry
 
-from equipoise.annotator.service import ATTEMPTS, RETRY_PERIOD, Annotator
+from equipoise.annotator.service import ATTEMPTS, RETRY_PERIOD
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.annotations import LOAD, USAGE, node_load, read_node_load, read_workload_usage, written
-from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, PlacedPod, UtilizationCycle
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.objects import Lease, Node, ObjectMeta, WorkloadObject
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.subjects import node_placement, node_utilization, utilization_cycle, workload_utilization
-from equipoise.runtime.health import Health
+from equipoise.contracts.subjects import node_placement, node_utilization, workload_utilization
 from equipoise.runtime.kube import DEPLOYMENTS, LEASES, NODES
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
 from equipoise.runtime.memory.faults import Call
-from equipoise.runtime.memory.kube import MemoryKube
-
-SETTINGS = AnnotatorSettings(writes_per_second=10)
-ROUND = SETTINGS.seat.renew_period
-
-
-class World:
-    """Some annotators on one bus and one API server."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock(now=NOW)
-        self.bus = MemoryBus(self.clock)
-        self.kube = MemoryKube(self.clock)
-        self.sequence = 0
-        self.running: dict[str, asyncio.Task[None]] = {}
-        self.health: dict[str, Health] = {}
-
-    async def begin(self, identity: str = "annotator-1", settings: AnnotatorSettings = SETTINGS) -> None:
-        metrics = CollectorRegistry()
-        self.health[identity] = Health(configuration_hash="", metrics=metrics)
-        annotator = Annotator(
-            settings=settings,
-            load=LoadSettings(),
-            namespace="equipoise-system",
-            identity=identity,
-            bus=self.bus,
-            kube=self.kube,
-            clock=self.clock,
-            health=self.health[identity],
-            metrics=metrics,
-        )
-        await annotator.attach()
-        self.running[identity] = asyncio.create_task(annotator.run())
-        await self.clock.advance(0)
-
-    async def end(self, identity: str) -> None:
-        task = self.running.pop(identity)
-        task.cancel()
-        await asyncio.wait([task])
-
-    def add_node(self, name: str = "node-a", uid: str = "") -> None:
-        self.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}")))
-
-    async def measured(self, name: str = "node-a", cpu: float | None = 1.0, **fields: Any) -> None:
-        """The collector publishes a node's utilization, sampled just now."""
-        self.sequence += 1
-        now = self.clock.now()
-        values = {"sampled_at": now, "queried_at": now, "sequence": self.sequence} | fields
-        await self.bus.publish(node_utilization(name), a_node_utilization(name, cpu=cpu, **values))
-        await self.clock.advance(0)
-
-    async def round_ended(self, *, skew: float, shard: str = "all") -> None:
-        """The collector says how far the source's clock is ahead."""
-        self.sequence += 1
-        cycle = UtilizationCycle(
-            shard=shard, cycle=1, expected=1, fresh=1, queried_at=self.clock.now(), skew=skew, sequence=self.sequence
-        )
-        await self.bus.publish(utilization_cycle(shard), cycle)
-        await self.clock.advance(0)
-
-    def load_on(self, name: str = "node-a") -> float | None:
-        """The cpu load of the shortest window as it stands on the node."""
-        node = next(node for node in self.kube.stored(NODES) if node.metadata.name == name)
-        load, _ = read_node_load(node.metadata.annotations)
-        return None if load is None else load.windows["5m"].mean.cpu
-
-    @property
-    def writes(self) -> int:
-        return sum(call.verb == "annotate" for call in self.kube.calls)
-
-    def writes_on(self, name: str) -> int:
-        return sum(call.verb == "annotate" and call.name == name for call in self.kube.calls)
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    yield world
-    for identity in list(world.running):
-        await world.end(identity)
 
 
 async def test_measured_load_stands_on_the_node_and_is_said(world: World) -> None:

@@ -6,7 +6,7 @@ from builders import NOW, a_workload
 
 from equipoise.binder.ledger import Entry, Ledger
 from equipoise.binder.limits import Move
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 
 
 def an_entry(pod: str = "web-1", **fields: Any) -> Entry:

@@ -3,7 +3,7 @@
 import pytest
 
 from equipoise.binder.answers import read_answer
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 WRONG_UID = "the UID in the precondition (a) does not match the UID in record (b)"

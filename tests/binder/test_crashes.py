@@ -18,7 +18,7 @@ from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger_store import pause
 from equipoise.binder.limits import EvictionsPerWorkload, Limits
 from equipoise.contracts import objects, subjects
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Again, Delivery
 from equipoise.runtime.kube import BUDGETS, PODS, Resource, scale_of
 

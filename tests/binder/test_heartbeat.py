@@ -3,7 +3,7 @@
 from binder.worlds import OWN, World
 
 from equipoise.binder.ledger_store import pause, resume
-from equipoise.contracts.messages import DRY_RUN, REAL
+from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.runtime.kube import CONFIG_MAPS
 
 

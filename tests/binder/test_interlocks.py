@@ -17,7 +17,8 @@ from equipoise.binder.picture import Picture
 from equipoise.binder.preempted import Preempted, with_preempted
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import GonePod, Outcome
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.placement import GonePod
 from equipoise.runtime.kube import CONFIG_MAPS, DEPLOYMENTS, PODS, Resource, scale_of
 
 FAILING = [objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]

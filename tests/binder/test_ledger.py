@@ -14,7 +14,7 @@ from equipoise.binder.admission import admit
 from equipoise.binder.ledger import CLOCK_TOLERANCE, IN_TRANSIT, Ledger, Replacement, entry_of
 from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerNamespace, EvictionsPerWorkload, Limits, Move, Pace
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 
 LIFE = 20.0
 

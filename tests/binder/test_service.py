@@ -15,7 +15,8 @@ from equipoise.binder.ledger_store import NAME, pause, resume
 from equipoise.binder.limits import EvictionsPerWorkload, Limits, Pace
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import LeaseEpoch, Outcome
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Again, Delivery
 from equipoise.runtime.kube import BUDGETS, CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, REPLICA_SETS
 

@@ -24,7 +24,9 @@ from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, LeaseEpoch, UtilizationCycle
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.health import Health

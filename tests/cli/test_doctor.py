@@ -38,7 +38,7 @@ from equipoise.collector.sources.metrics_server import (
     NodeMetrics,
     PodMetrics,
 )
-from equipoise.contracts.messages import ScoresFollowed
+from equipoise.contracts.messages.advice import ScoresFollowed
 from equipoise.contracts.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.subjects import STREAMS

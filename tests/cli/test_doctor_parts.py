@@ -23,7 +23,7 @@ from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts import objects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import FleetReview, ScoresFollowed
+from equipoise.contracts.messages.advice import FleetReview, ScoresFollowed
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.subjects import STREAMS, fleet_review
 from equipoise.descheduler.settings import DeschedulerSettings

@@ -15,18 +15,16 @@ from equipoise.cli.eviction.run import BEFORE, merged
 from equipoise.cli.eviction.story import Story, story
 from equipoise.cli.eviction.text import show
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import (
+from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
-    EvictionIntent,
-    EvictionOutcome,
     Landing,
     NodeVerdict,
-    Outcome,
     ProposedMove,
     RefusedMove,
     Relief,
-    Resources,
 )
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock
 

@@ -26,7 +26,8 @@ from equipoise.cli import explain
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.explain import answer_of, question_about_pod, show
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import ExplainQuestion, Explanation, Resources
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus

@@ -20,17 +20,10 @@ from rich.console import Console
 from equipoise.cli import plan as plan_module
 from equipoise.cli.plan import asked, show, show_changes
 from equipoise.cli.plan_changes import LastPlans, changes
-from equipoise.contracts.messages import (
-    AssumedMove,
-    LeaseEpoch,
-    MoveUnderWay,
-    PlannedMove,
-    PlannedNode,
-    PlanShown,
-    RefusedMove,
-    Resources,
-    RestingNode,
-)
+from equipoise.contracts.messages.descheduling import AssumedMove, RefusedMove, RestingNode
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock

@@ -13,7 +13,8 @@ from cli.programs import run
 from equipoise.cli.report.figures import Figures, OverMark, Regretful, Report, Saved, without_overlap
 from equipoise.cli.report.page import page
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import AdvisedNode, FleetReview, PlacementAdvice, Resources
+from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import connect
 from equipoise.runtime.permissions import USERS, permission_file

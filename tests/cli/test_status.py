@@ -23,7 +23,7 @@ from equipoise.binder.limits import EvictionsPerCluster, Limits, Maintenance
 from equipoise.binder.limits.maintenance import Times
 from equipoise.binder.overview import overview
 from equipoise.cli.status import look, show
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.memory.clock import ManualClock
 from equipoise.runtime.memory.kube import MemoryKube

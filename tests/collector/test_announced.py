@@ -1,7 +1,7 @@
 """What is told of nodes, and what is said again."""
 
 from equipoise.collector.announced import FIRST_PAUSE, Announced
-from equipoise.contracts.messages import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement
 
 
 def a_placement(node: str = "one", *, cordoned: bool = False) -> NodePlacement:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.folding import MeasuredPod, fold
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 
 def a_pod(

@@ -15,7 +15,7 @@ from equipoise.collector.readings import Criteria, Known, Reading
 from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.memory.clock import ManualClock
 from equipoise.runtime.settings import ConfigurationError
 

@@ -30,7 +30,8 @@ from equipoise.collector.sources.metrics_server import (
     PodMetrics,
 )
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.objects import ObjectMeta
 from equipoise.contracts.settings import LoadSettings
 from equipoise.runtime.clock import SystemClock

@@ -9,7 +9,8 @@ from builders import GIB, NOW
 
 from equipoise.collector.placement import GONE_LIMIT, ROUNDS, Fleet
 from equipoise.collector.pods import trimmed
-from equipoise.contracts.messages import PlacedPod, Resources
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import (
     Condition,
     Container,

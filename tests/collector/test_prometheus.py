@@ -16,7 +16,7 @@ from equipoise.collector.readings import Criteria, Known, Reading
 from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.clock import SystemClock
 from equipoise.testbed.binaries import Binaries
 

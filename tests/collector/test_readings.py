@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from equipoise.collector.questions import Sample, series_of
 from equipoise.collector.readings import Criteria, Intervals, Known, coverage, intervals_from, read_nodes, read_pods
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 INTERVALS = Intervals(usual=15.0)
 CRITERIA = Criteria(at=NOW, length=300.0, coverage=0.8, life=180.0, reach=300.0)

@@ -12,13 +12,8 @@ from equipoise.collector.settings import CollectorSettings, ProfileSettings, Pro
 from equipoise.collector.sources import SOURCES
 from equipoise.contracts.annotations import SLOTS, workload_usage, written
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import (
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.health import Health

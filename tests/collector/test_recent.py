@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from equipoise.collector.folding import Fold
 from equipoise.collector.recent import Recent
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 LENGTH = 300.0
 HORIZON = 3_600.0

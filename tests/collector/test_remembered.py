@@ -8,7 +8,7 @@ from builders import GIB, NOW, a_workload_utilization
 
 from equipoise.collector.remembered import BELIEVED_AHEAD, LIFE, largest, remembered_day, unread
 from equipoise.contracts.annotations import USAGE, workload_usage, written
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 CEILING = Resources(cpu=10.0, memory=64 * GIB)
 CPU: list[float | None] = [0.1 * hour for hour in range(23)]

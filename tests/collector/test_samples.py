@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.questions import SourceError
+from equipoise.collector.sources.document import read_document
 from equipoise.collector.sources.samples import (
     REMEMBERED,
     Labels,
     moment,
     number,
-    read_document,
     result,
     spacings,
     vector,

@@ -21,7 +21,8 @@ from equipoise.collector.workloads import slot_of
 from equipoise.contracts import subjects
 from equipoise.contracts.annotations import workload_usage, written
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import (
     Condition,
     Lease,

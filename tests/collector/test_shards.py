@@ -172,6 +172,28 @@ def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
     assert here.patience(3, ALIVE_SECONDS + 1) == 5.0
 
 
+@pytest.mark.parametrize("name", ["all", "zone-a", "blue2", "a"])
+def test_a_part_of_the_cluster_has_a_name(name: str) -> None:
+    """One that can stand in the name of a Lease."""
+    assert msgspec.convert({"shard": name}, CollectorSettings).shard == name
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("zone-1", "part 1 of a collector called 'zone'"),
+        ("1", "name"),
+        ("Zone A", "name"),
+        ("a.b", "name"),
+        ("", "name"),
+    ],
+)
+def test_a_name_that_is_another_ones_is_refused(name: str, complaint: str) -> None:
+    """`zone` in two parts has the Leases and the cycles of `zone-0` and `zone-1`."""
+    with pytest.raises(msgspec.ValidationError, match=complaint):
+        msgspec.convert({"shard": name}, CollectorSettings)
+
+
 def test_there_are_as_many_shards_as_the_account_has_leases_for() -> None:
     """k8s/base names them."""
     role = named(base_documents(), "Role", "equipoise-collector")

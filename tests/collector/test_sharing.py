@@ -17,13 +17,9 @@ from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.collector.shards import shard_of
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import (
-    Heartbeat,
-    NodePlacement,
-    NodeUtilization,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.descheduler.coverage import blindness
 from equipoise.runtime.bus import BusError

@@ -30,7 +30,7 @@ from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusS
 from equipoise.collector.sources.profiles import PROFILES
 from equipoise.collector.sources.profiles.recording_rules import EVERY, WINDOWS, rule_file
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.clock import SystemClock
 from equipoise.testbed.binaries import Binaries
 

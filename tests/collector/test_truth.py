@@ -16,7 +16,7 @@ from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.collector.utilization import summed_up
 from equipoise.contracts import objects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
 from equipoise.contracts.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.runtime.clock import SystemClock
 from equipoise.testbed.binaries import Binaries

@@ -15,7 +15,8 @@ from equipoise.collector.utilization import (
     Utilization,
     summed_up,
 )
-from equipoise.contracts.messages import NodeUtilization, Resources
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.settings import LoadSettings
 
 LOAD = LoadSettings()

@@ -12,7 +12,8 @@ from equipoise.collector.placement import Fleet
 from equipoise.collector.readings import Intervals
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.workloads import SLOTS, Profile, Workloads, slot_of
-from equipoise.contracts.messages import Resources, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.objects import OwnerReference
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload

@@ -18,7 +18,8 @@ from equipoise.contracts.annotations import (
     workload_usage,
     written,
 )
-from equipoise.contracts.messages import Resources, WindowUsage
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage
 
 AMOUNTS = st.none() | st.floats(min_value=0, max_value=1e15, allow_nan=False)
 RESOURCES = st.builds(Resources, cpu=AMOUNTS, memory=AMOUNTS)

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from equipoise.contracts.crane import HOT_VALUE, KEYS, crane_annotations, hot_value
-from equipoise.contracts.messages import Resources, WindowUsage
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage
 
 GIB = 2.0**30
 

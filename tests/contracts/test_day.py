@@ -4,7 +4,8 @@ import msgspec
 from builders import GIB, NOW, a_node_utilization, a_workload
 
 from equipoise.contracts.day import LEAST_SLOTS, SLOTS, beyond_pods, workload_day
-from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 
 
 def a_told_workload(cpu: list[float | None], memory: list[float | None] | None = None) -> WorkloadUtilization:

@@ -17,7 +17,7 @@ from equipoise.contracts.demand import (
     expected_usage,
     fresh,
 )
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import LoadSettings
 
 REQUESTS = Resources(cpu=0.5, memory=GIB)

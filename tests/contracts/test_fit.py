@@ -9,7 +9,7 @@ from builders import GIB, a_placed_pod, a_placement
 
 from equipoise.contracts import objects
 from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node, refusal
-from equipoise.contracts.messages import Taint
+from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.objects import (
     LabelSelector,
     NodeSelector,

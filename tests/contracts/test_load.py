@@ -19,7 +19,7 @@ from equipoise.contracts.load import (
     share_measured,
     usable_window,
 )
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import LoadSettings, Window
 
 anything = st.one_of(st.none(), st.floats())

@@ -9,17 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts import objects, subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import (
-    DescheduleDecision,
-    EvictionIntent,
-    EvictionOutcome,
-    NodeUtilization,
-    Outcome,
-    Resources,
-    UtilizationCycle,
-    WindowUsage,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings

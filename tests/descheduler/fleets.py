@@ -11,7 +11,7 @@ from builders import GIB, NOW, a_workload
 from equipoise.contracts.day import SLOTS
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.load import amounts, plus
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Marks, Thresholds
 from equipoise.descheduler.days import Days
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod, Move

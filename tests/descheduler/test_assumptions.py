@@ -8,7 +8,8 @@ from descheduler.test_memory import an_outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.messages import Outcome, Resources
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.assumptions import MOST, Assumptions, Place, after_outcome, applied, standing, told
 from equipoise.descheduler.fleet import FleetNode
 from equipoise.descheduler.memory import Memory

@@ -7,7 +7,7 @@ import pytest
 from builders import GIB, a_node_utilization, a_workload
 
 from equipoise.contracts.day import SLOTS
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.days import Part, Working, node_days
 

@@ -10,7 +10,9 @@ from descheduler.fleets import THRESHOLDS, WINDOWS, a_node, a_pod
 from descheduler.test_memory import an_outcome
 
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import LeaseEpoch, Outcome, Resources
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.assumptions import Place, applied
 from equipoise.descheduler.cool_downs import resting

@@ -11,7 +11,7 @@ from descheduler.test_picture import LOAD, OWNERS, a_pod
 
 from equipoise.contracts import objects
 from equipoise.contracts.fit import fit_pod
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import Namespaces, Protection, Thresholds
 from equipoise.descheduler.assumptions import Assumption, Assumptions

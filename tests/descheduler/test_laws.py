@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.fit import refusal
-from equipoise.contracts.messages import Resources, Taint
+from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Marks, Thresholds
 from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
 from equipoise.descheduler.marks import Deviation

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.day import SLOTS, Day
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Marks, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.days import Days, WorkloadDays

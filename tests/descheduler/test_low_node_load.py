@@ -19,7 +19,8 @@ from descheduler.fleets import (
 )
 
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.messages import Resources, Taint
+from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import LabelSelector, PodAffinityTerm
 from equipoise.contracts.settings import Marks, Namespaces, Thresholds
 from equipoise.descheduler.evaluations import Counts, abnormal_nodes, counted

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.descheduler.cool_downs import CoolDowns, after_outcome, after_return, pruned, resting
 from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.flights import Arrival, landed

@@ -12,7 +12,8 @@ from builders import NOW
 from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
 
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.messages import Resources, Taint
+from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from equipoise.contracts.settings import Marks, Namespaces, Thresholds
 from equipoise.descheduler.classification import excess_text

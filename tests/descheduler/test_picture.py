@@ -9,7 +9,9 @@ from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload
 
 from equipoise.contracts import objects
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import EvictionOutcome, NodeUtilization, Outcome, Resources, UtilizationCycle
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.objects import NodeTaint, ObjectMeta, Pod
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection

@@ -7,7 +7,9 @@ from descheduler.fleets import a_node
 from descheduler.test_memory import an_outcome
 
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import Outcome, Relief, Resources
+from equipoise.contracts.messages.descheduling import Relief
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import LoadSettings
 from equipoise.descheduler.cool_downs import CoolDowns, after_relief, pruned, resting_node, resting_nodes
 from equipoise.descheduler.fleet import FleetNode

@@ -13,7 +13,10 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts import subjects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import DRY_RUN, REAL, Heartbeat, LeaseEpoch, Outcome, PlanQuestion, PlanShown
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
 from equipoise.contracts.objects import LabelSelector, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
 from equipoise.descheduler import leading, looking, preview
 from equipoise.descheduler.fleet import Fleet, Plan

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.messages import EvictionIntent, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
 HARNESS = "faults"
 """The strategy of intents that the harness says in a descheduler's place."""

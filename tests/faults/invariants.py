@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 from faults.history import HARNESS, History, Post, Promises, Said
 
 Check = Callable[[History, Promises], list[str]]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, NodeUtilization, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.clock import Clock
 from equipoise.testbed import audit

@@ -22,7 +22,7 @@ import yaml
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from equipoise.binder.ledger_store import create_ledger
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.subjects import STREAMS, WORKERS, ServiceName
 from equipoise.runtime.bus import Bus, connect
 from equipoise.runtime.bus.reading import ACK_WAIT

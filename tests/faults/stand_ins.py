@@ -7,16 +7,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from equipoise.contracts import objects, subjects
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    LeaseEpoch,
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    Resources,
-    UtilizationCycle,
-    WindowUsage,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Bus, BusError, Refused
 from equipoise.runtime.clock import Clock

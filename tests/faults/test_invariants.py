@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from builders import an_intent
 
-from equipoise.contracts.messages import EvictionIntent, LeaseEpoch, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
     Answered,

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from builders import NOW, an_intent
 
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Outcome, Resources
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.memory.clock import ManualClock
 from faults.history import HARNESS

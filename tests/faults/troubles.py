@@ -10,7 +10,10 @@ import msgspec
 
 from equipoise.binder.ledger_store import pause, resume
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import Outcome, PodDemand, PrioritizeQuestion, Ranking, Resources
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.runtime.bus import BusError, Refused
 from equipoise.runtime.kube import LEASES
 from equipoise.runtime.lease import DESCHEDULER_LEASE

@@ -21,15 +21,10 @@ from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts import objects
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    EvictionOutcome,
-    Outcome,
-    PodDemand,
-    PrioritizeQuestion,
-    Ranking,
-    Resources,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.subjects import SCORE_PRIORITIZE, ServiceName, matches
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.__main__ import start as start_descheduler

@@ -4,7 +4,7 @@ import pytest
 from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, settled
 
 from equipoise.contracts.annotations import LOAD, USAGE
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 
 FIRST = 10 * INTERVAL
 """Seconds within which the first pod must have left."""

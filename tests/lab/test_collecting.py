@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from lab.traces import QUARTER, a_trace
 
-from equipoise.contracts.messages import NodeUtilization, PlacedPod, Resources, UtilizationCycle
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 from equipoise.lab.collecting import Collector, load_settings, workload_of
 from equipoise.lab.trace import Trace

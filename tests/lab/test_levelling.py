@@ -2,16 +2,10 @@
 
 from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    EvictionOutcome,
-    NodePlacement,
-    NodeUtilization,
-    Outcome,
-    PlacedPod,
-    Resources,
-    WindowUsage,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import DeschedulerSettings

@@ -12,14 +12,11 @@ from builders import a_node_utilization, an_intent
 from bus_worlds import PATIENCE, Heard, MemoryWorld, World, eventually, memory_world, nats_world
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    Heartbeat,
-    NodeUtilization,
-    PodDemand,
-    PrioritizeQuestion,
-    Ranking,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import (
     Again,
     BusError,

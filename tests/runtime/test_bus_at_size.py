@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from runtime.test_bus_nats import NODES, signal_server
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import EvictionIntent, NodeUtilization
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, BusUnavailable, Delivery
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock

@@ -9,7 +9,7 @@ import pytest
 from bus_worlds import PATIENCE, NatsWorld, free_port
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import FleetReview
+from equipoise.contracts.messages.advice import FleetReview
 from equipoise.contracts.subjects import STREAMS
 from equipoise.runtime.bus import BusError, BusUnavailable, connect
 from equipoise.runtime.bus import history as history_module

@@ -7,7 +7,10 @@ from builders import a_node_utilization, an_intent
 from bus_worlds import Heard
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import EvictionIntent, NodeUtilization, PodDemand, PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Again, BusUnavailable, Delivery, Endpoint
 from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock

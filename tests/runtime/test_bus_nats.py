@@ -15,7 +15,10 @@ from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import EvictionIntent, Heartbeat, NodeUtilization, PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.clock import SystemClock

@@ -11,7 +11,8 @@ from builders import an_intent
 from bus_worlds import PATIENCE, Heard, NatsWorld
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
 from equipoise.runtime.bus import BusError, Endpoint, NotPermitted, Refused, connect
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus

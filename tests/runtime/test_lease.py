@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kube_worlds import NAMESPACE, RealWorld
 
 from equipoise.contracts import objects
-from equipoise.contracts.messages import LeaseEpoch
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.clock import Clock, SystemClock
 from equipoise.runtime.kube import LEASES, Kube
 from equipoise.runtime.lease import lead

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from equipoise.contracts.messages import Heartbeat
+from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.settings import Section
 from equipoise.runtime.memory.bus import MemoryBus
 from equipoise.runtime.memory.clock import ManualClock, settle

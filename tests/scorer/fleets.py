@@ -6,7 +6,10 @@ import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placement
 
 from equipoise.contracts.day import SLOTS
-from equipoise.contracts.messages import PlacedPod, PodDemand, Resources, UtilizationCycle
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.loads import Array, Days, Demand, FleetLoads, NodeLoads, Statistic

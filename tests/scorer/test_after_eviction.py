@@ -3,7 +3,9 @@
 import pytest
 from builders import GIB, NOW, a_placed_pod, a_workload, an_intent
 
-from equipoise.contracts.messages import EvictionOutcome, Outcome, PlacedPod, Resources
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.after_eviction import AfterEviction, Hint
 
 RELIEF = Resources(cpu=1.0, memory=GIB)

@@ -4,7 +4,7 @@ import pytest
 from builders import NOW
 from scorer.fleets import a_cycle
 
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 from equipoise.scorer.coverage import doubt
 

@@ -5,7 +5,9 @@ import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.contracts.day import SLOTS
-from equipoise.contracts.messages import NodePlacement, Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.day import FleetDays

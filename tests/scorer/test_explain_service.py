@@ -7,7 +7,9 @@ from scorer.fleets import a_pod
 from scorer.test_extender import fill
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import ExplainQuestion, Explanation, PrioritizeQuestion, Ranking, Resources
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.runtime.bus.reading import MAX_PAYLOAD
 from equipoise.scorer.settings import ScorerSettings
 

@@ -9,16 +9,10 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from scorer.fleets import a_cycle, a_demand, a_picture, a_pod, node_loads
 from scorer.test_after_eviction import an_outcome
 
-from equipoise.contracts.messages import (
-    ExplainQuestion,
-    Explanation,
-    GonePod,
-    NodeExplanation,
-    PlacedPod,
-    Resources,
-    WindowExplanation,
-    WindowUsage,
-)
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation, NodeExplanation, WindowExplanation
+from equipoise.contracts.messages.placement import GonePod, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.contracts.settings import LoadSettings
 from equipoise.scorer.advice import as_asked
 from equipoise.scorer.explanation import smallest_change

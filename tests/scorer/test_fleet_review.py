@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from equipoise.contracts.messages import FleetReview, Resources
+from equipoise.contracts.messages.advice import FleetReview
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Marks
 from equipoise.scorer.fleet_review import Reviewer
 from equipoise.scorer.loads import Array

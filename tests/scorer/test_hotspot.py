@@ -15,7 +15,9 @@ from builders import (
 )
 
 from equipoise.contracts.demand import WATER_LEVEL
-from equipoise.contracts.messages import GonePod, NodePlacement, NodeUtilization, Resources
+from equipoise.contracts.messages.placement import GonePod, NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.scorer.hotspot import Workloads, compensated_load
 from equipoise.scorer.loads import Array

@@ -17,7 +17,10 @@ from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workl
 from scorer.fleets import a_demand, evenly, node_loads
 
 from equipoise.contracts.demand import Estimate, expected_usage
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, PlacedPod, PodDemand, Resources, WindowUsage
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Marks
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.demand import expected_demand

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scorer.fleets import a_demand, evenly, node_loads
 
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.settings import ConfigurationError
 from equipoise.runtime.settings.faults import convert
 from equipoise.scorer.policies.mix import Mix, Part

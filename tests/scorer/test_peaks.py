@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scorer.fleets import a_demand, evenly, node_loads
 from scorer.trimaran import Case, case_of, cases
 
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import NodeLoads
 from equipoise.scorer.policies.peaks import Peaks, PowerModel, extra_power, spread

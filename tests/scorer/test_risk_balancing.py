@@ -8,7 +8,7 @@ import pytest
 from scorer.fleets import a_demand, evenly, node_loads
 from scorer.trimaran import Case, a_node, cases, measured, rounded, usage_of
 
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import Array, NodeLoads
 from equipoise.scorer.policies.risk_balancing import RiskBalancing

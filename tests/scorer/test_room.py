@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from builders import GIB, a_placed_pod, a_placement
 
-from equipoise.contracts.messages import NodePlacement, Resources, Taint
+from equipoise.contracts.messages.placement import NodePlacement, Taint
+from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.hotspot import requested_and_limited
 from equipoise.scorer.room import fits, room_of
 

@@ -18,18 +18,11 @@ from scorer.test_after_eviction import an_outcome
 from scorer.test_extender import fill
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import (
-    Filtering,
-    FleetReview,
-    Outcome,
-    PlacedPod,
-    PlacementAdvice,
-    PrioritizeQuestion,
-    Ranking,
-    Resources,
-    ScoreDecision,
-    ScoresFollowed,
-)
+from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
 from equipoise.scorer.answer import NEUTRAL
 from equipoise.scorer.loads import Array, Demand, NodeLoads
 from equipoise.scorer.policies.risk_balancing import RiskBalancing

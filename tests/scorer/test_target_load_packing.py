@@ -11,7 +11,7 @@ from scorer.trimaran import LOAD, Case, a_node, a_spec, case_of, cases, demand_f
 
 from equipoise.contracts import objects
 from equipoise.contracts.demand import TARGET_LOAD_PACKING
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.arrivals import Arrivals
 from equipoise.scorer.loads import NodeLoads

@@ -11,7 +11,8 @@ from builders import GIB, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.messages import Filtering, Resources
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import Filtering
 from equipoise.scorer.wire import Malformed, read_question, write_filtering
 
 SECRET = "sEcReT-0451"

@@ -12,7 +12,9 @@ from builders import NOW, a_node_utilization, a_placement
 
 from equipoise.contracts import objects
 from equipoise.contracts.demand import MEASURED_FIRST, Link
-from equipoise.contracts.messages import PlacedPod, Resources, WindowUsage
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.contracts.settings import LoadSettings
 from equipoise.scorer.demand import expected_demand, pod_demand
 from equipoise.scorer.hotspot import base_of, compensated_load, requested_and_limited

@@ -10,7 +10,7 @@ from deployment.kustomize import Document, identity, read_kustomization
 from deployment.worlds import Run, World
 
 from equipoise.binder.answers import read_answer
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.kube import PODS, EvictionAnswer, connect_kube
 from equipoise.runtime.settings import Kubernetes

@@ -18,7 +18,8 @@ from e2e.killed.configuration import HOT, IDLE, NODES
 
 from equipoise.annotator.members import SELECTOR, live
 from equipoise.contracts.annotations import read_node_load, read_workload_usage
-from equipoise.contracts.messages import ExplainQuestion, Explanation, UtilizationCycle
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.objects import Lease
 from equipoise.contracts.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect

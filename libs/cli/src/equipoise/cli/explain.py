@@ -10,14 +10,14 @@ from rich.text import Text
 
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.telling import UNIT, amount, console, percent
-from equipoise.contracts.messages import (
+from equipoise.contracts.messages.explanation import (
     Correction,
     ExplainQuestion,
     Explanation,
     NodeExplanation,
-    Resources,
     WindowExplanation,
 )
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.subjects import SCORE_EXPLAIN
 from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
 from equipoise.runtime.clock import SystemClock

@@ -12,7 +12,7 @@ from equipoise.contracts.subjects import SERVICES
 from equipoise.testbed.program import testbed
 
 if TYPE_CHECKING:
-    from equipoise.contracts.messages import ExplainQuestion
+    from equipoise.contracts.messages.explanation import ExplainQuestion
     from equipoise.runtime.settings import Kubernetes, Nats
 
 PLUGIN = "kubectl-equipoise"
@@ -184,7 +184,7 @@ def explain_pod(pod: str, node: str, url: str, user: str | None, password_file: 
 @output_option
 def explain_node(node: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
     """Show where a node's load comes from, and how it looks to a pod that asks for nothing."""
-    from equipoise.contracts.messages import ExplainQuestion
+    from equipoise.contracts.messages.explanation import ExplainQuestion
 
     _explain(ExplainQuestion(node=node), _nats(url, user, password_file), output)
 

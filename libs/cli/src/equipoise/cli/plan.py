@@ -11,7 +11,9 @@ from rich.text import Text
 
 from equipoise.cli.plan_changes import LastPlans, NodeChange, PlanChanges, changes
 from equipoise.cli.telling import RESOURCES, amounts, console, day_and_time, length, percent, table, time_of_day, under
-from equipoise.contracts.messages import PlannedMove, PlannedNode, PlanQuestion, PlanShown, RefusedMove, Resources
+from equipoise.contracts.messages.descheduling import RefusedMove
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanQuestion, PlanShown
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.subjects import PLAN_SHOW
 from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
 from equipoise.runtime.clock import SystemClock

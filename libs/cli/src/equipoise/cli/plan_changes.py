@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.contracts.messages import PlannedMove, PlannedNode, PlanShown, RefusedMove
+from equipoise.contracts.messages.descheduling import RefusedMove
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanShown
 
 
 class Redirected(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,15 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.endings import WrongInput
-from equipoise.contracts import messages
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import ScoreDecision
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.subjects import CHANNELS, PREFIX
 from equipoise.runtime.bus import Bus, Delivery, connect
 from equipoise.runtime.clock import SystemClock
@@ -151,66 +158,66 @@ def _percent(amount: Resources) -> str:
     )
 
 
-def _node(message: messages.NodeUtilization) -> str:
+def _node(message: NodeUtilization) -> str:
     windows = "   ".join(f"{name} {_cores(window.mean)}" for name, window in message.windows.items())
     age = message.queried_at - message.sampled_at
     return f"{windows or 'nothing known'}   ({len(message.pods)} pods, sample {age:.1f} s old)"
 
 
-def _workload(message: messages.WorkloadUtilization) -> str:
+def _workload(message: WorkloadUtilization) -> str:
     windows = "   ".join(f"{name} {_cores(window.mean)}" for name, window in message.windows.items())
     return f"{windows or 'nothing known'} per replica ({message.replicas} measured)"
 
 
-def _cycle(message: messages.UtilizationCycle) -> str:
+def _cycle(message: UtilizationCycle) -> str:
     return f"round {message.cycle}: {message.fresh} of {message.expected} nodes fresh {message.problem}".rstrip()
 
 
-def _placement(message: messages.NodePlacement) -> str:
+def _placement(message: NodePlacement) -> str:
     state = "gone" if message.removed else "ready" if message.ready else "not ready"
     return f"{state}, {len(message.pods)} pods, {len(message.gone)} lately gone"
 
 
-def _intent(message: messages.EvictionIntent) -> str:
+def _intent(message: EvictionIntent) -> str:
     return f"should leave {message.node} for {message.target or 'anywhere'}: {message.reason}"
 
 
-def _outcome(message: messages.EvictionOutcome) -> str:
+def _outcome(message: EvictionOutcome) -> str:
     return f"{message.outcome} from {message.node} (for {message.target or 'anywhere'}) {message.detail}".rstrip()
 
 
-def _annotation(message: messages.AnnotationWritten) -> str:
+def _annotation(message: AnnotationWritten) -> str:
     return (
         f"{message.object}: {', '.join(f'{key}={value}' for key, value in message.annotations.items())} ({message.why})"
     )
 
 
-def _score(message: messages.ScoreDecision) -> str:
+def _score(message: ScoreDecision) -> str:
     best = ", ".join(f"{node.node} {node.answer} ({node.score:.0f})" for node in message.best[:5])
     demand = f"expects {_cores(message.demand)} ({message.demand_source})"
     return f"{'neutral: ' + message.why if message.neutral else best}; {demand}; {message.considered} nodes"
 
 
-def _advice(message: messages.PlacementAdvice) -> str:
+def _advice(message: PlacementAdvice) -> str:
     if message.rank is None or message.regret is None or message.best is None:
         return f"on {message.node}: {message.why}"
     place = f"on {message.node}: rank {message.rank} of {message.considered}"
     return place if message.rank == 1 else f"{place}, {message.regret:.0f} points worse than {message.best.node}"
 
 
-def _review(message: messages.FleetReview) -> str:
+def _review(message: FleetReview) -> str:
     over = ", ".join(f"{node} {seconds:.0f} s" for node, seconds in list(message.over.items())[:8])
     return f"{message.seen:.0f} s seen, {message.nodes:.0f} nodes; over their marks: {over or 'none'}"
 
 
-def _deschedule(message: messages.DescheduleDecision) -> str:
+def _deschedule(message: DescheduleDecision) -> str:
     hot = [f"{node.node} ({_percent(node.load)})" for node in message.nodes if node.state == "hot"]
     said = f"{len(message.intents)} intents" if message.intents else message.why
     said += f"; {len(message.assumed)} moves assumed in dry run" if message.assumed else ""
     return f"hot: {', '.join(hot[:8]) or 'none'}; {said}; {len(message.refused)} moves refused"
 
 
-def _health(message: messages.Heartbeat) -> str:
+def _health(message: Heartbeat) -> str:
     state = "ready" if message.ready else "not ready"
     leading = {True: ", leading", False: ", standing by", None: ""}[message.leading]
     problems = f": {'; '.join(message.problems)}" if message.problems else ""
@@ -218,16 +225,16 @@ def _health(message: messages.Heartbeat) -> str:
 
 
 _TELLERS: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {
-    messages.NodeUtilization: _node,
-    messages.WorkloadUtilization: _workload,
-    messages.UtilizationCycle: _cycle,
-    messages.NodePlacement: _placement,
-    messages.EvictionIntent: _intent,
-    messages.EvictionOutcome: _outcome,
-    messages.AnnotationWritten: _annotation,
-    messages.ScoreDecision: _score,
-    messages.PlacementAdvice: _advice,
-    messages.FleetReview: _review,
-    messages.DescheduleDecision: _deschedule,
-    messages.Heartbeat: _health,
+    NodeUtilization: _node,
+    WorkloadUtilization: _workload,
+    UtilizationCycle: _cycle,
+    NodePlacement: _placement,
+    EvictionIntent: _intent,
+    EvictionOutcome: _outcome,
+    AnnotationWritten: _annotation,
+    ScoreDecision: _score,
+    PlacementAdvice: _advice,
+    FleetReview: _review,
+    DescheduleDecision: _deschedule,
+    Heartbeat: _health,
 }

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 ON_PIPES = 400
 """Columns where nobody looks: no line is folded."""

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.load import known, load_of
-from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 
 LOAD = "equipoise.dev/load"
 """On nodes: load as shares of the base."""

@@ -12,7 +12,8 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.load import load_of
-from equipoise.contracts.messages import NodeUtilization, Resources
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 
 PERIOD = 180.0
 """Seconds between two writes of its fastest metrics. It believes them for five minutes more, then they count as 0."""

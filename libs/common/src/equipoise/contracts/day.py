@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.contracts.load import RESOURCES, amounts, known
-from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 
 Day = npt.NDArray[np.float64]
 """resources × slots: cores and bytes, in the order of `RESOURCES`."""

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.load import RESOURCES, known, usable_window
-from equipoise.contracts.messages import Resources, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings, Section
 
 Factor = Annotated[float, Meta(gt=0)]

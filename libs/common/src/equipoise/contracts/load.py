@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings, Window
 
 RESOURCES: tuple[Literal["cpu", "memory"], ...] = ("cpu", "memory")

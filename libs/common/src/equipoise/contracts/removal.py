@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from equipoise.contracts.messages import Taint
+from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.objects import NodeTaint
 
 REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"})

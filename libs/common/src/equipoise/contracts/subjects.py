@@ -4,7 +4,16 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts import messages
+from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 
 PREFIX = "equipoise"
@@ -197,35 +206,35 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.utilization.node.*",
         tokens=("node",),
-        message=messages.NodeUtilization,
+        message=NodeUtilization,
         said_by=("collector",),
         heard_by=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.workload.*.*.*",
         tokens=("key", "namespace", "name"),
-        message=messages.WorkloadUtilization,
+        message=WorkloadUtilization,
         said_by=("collector",),
         heard_by=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.cycle.*",
         tokens=("shard",),
-        message=messages.UtilizationCycle,
+        message=UtilizationCycle,
         said_by=("collector",),
         heard_by=("collector", "annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.placement.node.*",
         tokens=("node",),
-        message=messages.NodePlacement,
+        message=NodePlacement,
         said_by=("collector",),
         heard_by=("collector", "annotator", "scorer", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",
         tokens=("namespace", "pod"),
-        message=messages.EvictionIntent,
+        message=EvictionIntent,
         said_by=("descheduler",),
         heard_by=("binder",),
         overheard_by=("scorer",),
@@ -233,83 +242,83 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.eviction.outcome.*.*",
         tokens=("namespace", "pod"),
-        message=messages.EvictionOutcome,
+        message=EvictionOutcome,
         said_by=("binder",),
         heard_by=("scorer", "descheduler"),
     ),
     Channel(
         pattern=f"{PREFIX}.annotation.>",
         tokens=("object",),
-        message=messages.AnnotationWritten,
+        message=AnnotationWritten,
         said_by=("annotator",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.scorer.>",
         tokens=("pod",),
-        message=messages.ScoreDecision,
+        message=ScoreDecision,
         said_by=("scorer",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.placement.*.*.*",
         tokens=("namespace", "pod", "uid"),
-        message=messages.PlacementAdvice,
+        message=PlacementAdvice,
         said_by=("scorer",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.fleet.*.*",
         tokens=("hour", "since"),
-        message=messages.FleetReview,
+        message=FleetReview,
         said_by=("scorer",),
         heard_by=(),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.descheduler.>",
         tokens=("strategy",),
-        message=messages.DescheduleDecision,
+        message=DescheduleDecision,
         said_by=("descheduler",),
         heard_by=(),
     ),
     Channel(
         pattern=SCORE_PRIORITIZE,
-        message=messages.PrioritizeQuestion,
+        message=PrioritizeQuestion,
         said_by=(),
         heard_by=(),
         answered_by="scorer",
-        answer=messages.Ranking,
+        answer=Ranking,
     ),
     Channel(
         pattern=SCORE_FILTER,
-        message=messages.PrioritizeQuestion,
+        message=PrioritizeQuestion,
         said_by=(),
         heard_by=(),
         answered_by="scorer",
-        answer=messages.Filtering,
+        answer=Filtering,
     ),
     Channel(
         pattern=SCORE_EXPLAIN,
-        message=messages.ExplainQuestion,
+        message=ExplainQuestion,
         said_by=(),
         heard_by=(),
         answered_by="scorer",
-        answer=messages.Explanation,
+        answer=Explanation,
         asked_by_people=True,
     ),
     Channel(
         pattern=PLAN_SHOW,
-        message=messages.PlanQuestion,
+        message=PlanQuestion,
         said_by=(),
         heard_by=(),
         answered_by="descheduler",
-        answer=messages.PlanShown,
+        answer=PlanShown,
         asked_by_people=True,
     ),
     Channel(
         pattern=f"{PREFIX}.health.*.*",
         tokens=("service", "id"),
-        message=messages.Heartbeat,
+        message=Heartbeat,
         said_by=SERVICES,
         heard_by=("collector", "descheduler"),
     ),

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from equipoise.contracts import objects
-from equipoise.contracts.messages import LeaseEpoch
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.guarded import guarded, too_late
 from equipoise.runtime.kube import LEASES, Conflict, Kube, KubeError, NotFound

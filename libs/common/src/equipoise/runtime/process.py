@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import structlog
 from prometheus_client import CollectorRegistry, Histogram, Info
 
-from equipoise.contracts.messages import Heartbeat
+from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.settings import Section
 from equipoise.contracts.subjects import ServiceName
 from equipoise.contracts.subjects import health as health_subject

@@ -9,17 +9,9 @@ import numpy as np
 
 from equipoise.contracts.day import LEAST_SLOTS
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import (
-    GonePod,
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    Resources,
-    Taint,
-    UtilizationCycle,
-    WindowUsage,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import Freshness, LoadSettings, Window
 from equipoise.contracts.workload import Workload
 from equipoise.lab.trace import Array, Trace, TraceWorkload

@@ -6,7 +6,8 @@ from typing import Protocol
 
 import msgspec
 
-from equipoise.contracts.messages import NodePlacement, PlacedPod, PodDemand
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.agenda import Agenda
 from equipoise.lab.collecting import Collector, limits_of, requests_of
 from equipoise.lab.stock import PodKind, pod_kind

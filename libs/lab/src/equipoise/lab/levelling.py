@@ -16,16 +16,11 @@ from equipoise.binder.limits import Move as LimitedMove
 from equipoise.contracts.duration import Duration
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
 from equipoise.contracts.load import Stay, compensated, is_fresh, plus, usable_window
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    EvictionOutcome,
-    LeaseEpoch,
-    NodePlacement,
-    NodeUtilization,
-    Outcome,
-    PlacedPod,
-    Resources,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload

@@ -14,7 +14,9 @@ import msgspec
 import numpy as np
 
 from equipoise.binder.limits import Limits
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, NodePlacement, UtilizationCycle
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings, Protection, Section, Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import DeschedulerSettings

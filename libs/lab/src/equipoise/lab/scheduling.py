@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from equipoise.contracts.messages import PodDemand
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.collecting import Collector
 from equipoise.lab.greedy import Greedy
 from equipoise.lab.stock import Extender, Placements, PodKind, StockScheduler

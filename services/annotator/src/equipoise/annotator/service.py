@@ -1,13 +1,16 @@
 """The annotator's shell: hears what is measured, writes what is worth it, says what it wrote.
 
-Every write is a compare-and-swap: on what was just read, later on our own last value, which need not be read again.
-A replica that was halted between deciding and writing cannot put an older value over one that another has written
-since, and what stands on an object need not be written again because a replica is new.
+Every write is a compare-and-swap: on our value that stands there, which needs reading once, or on an object without one
+that was just read. A replica that was halted between deciding and writing cannot put an older value over one that
+another has written since, and what stands on an object need not be written again because a replica is new.
+
+Reads have a pace and a queue of their own: most of what a replica takes over needs no write, and no change waits until
+all of it is looked at. They are single reads: to list would need one more right on every kind of workload, and brings
+the whole fleet in one go, whoever has it; what has no value of ours would be read again before its write all the same.
 """
 
 import asyncio
-import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -17,6 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from equipoise.annotator.dead_band import Write, Written, decide, rest_after
 from equipoise.annotator.hot_values import HotValues, Placement
+from equipoise.annotator.pacing import Pacing
 from equipoise.annotator.seat import Membership
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shares import owner, pause
@@ -26,7 +30,8 @@ from equipoise.annotator.targets import Target, alive, target_of, value_of
 from equipoise.annotator.waiting import Waiting
 from equipoise.contracts.annotations import NodeLoad, WorkloadUsage, means, written
 from equipoise.contracts.crane import crane_annotations
-from equipoise.contracts.messages import AnnotationWritten, NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import ObjectMeta
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import PREFIX
@@ -42,8 +47,9 @@ log = structlog.get_logger()
 WRITE_LIMIT = 10.0
 """Seconds that reading or writing one object may take."""
 
-WRITERS = 32
-"""Writes under way at once: one that is slow does not hold up the others."""
+READERS = WRITERS = 8
+"""Under way or waiting for their turn at once: one that is slow does not hold up the others, and a change waits for no
+more of those that were taken before it."""
 
 ATTEMPTS = 3
 """How often in a row an object is tried because somebody else wrote to it in between, each in a turn of its own."""
@@ -65,7 +71,7 @@ class _Known:
     utilization: NodeUtilization | WorkloadUtilization
     last: Written | None = None
     basis: Basis | None = None
-    """What a write goes by; None: the object must be read first."""
+    """What a write goes by; None: the object waits for being read, not for its write."""
 
     not_before: float = 0.0
     """Not written again before then (Unix seconds): it was refused, or others write to it all the time."""
@@ -77,7 +83,7 @@ class _Known:
     """How often in a row somebody wrote to it between our reading and writing."""
 
     busy: bool = False
-    """Being written right now; what is heard meanwhile waits for the next message."""
+    """Being read or written right now, or next; considered again after that."""
 
 
 class _Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,16 +124,17 @@ class Annotator:
         self._known: dict[str, _Known] = {}
         self._hot_values = HotValues()
         self._skews = Skews()
-        self._waiting = Waiting()
-        self._pacing = asyncio.Lock()
-        self._next_at = -math.inf
-        """When the next write may begin (monotonic)."""
-
+        self._unread, self._unwritten = Waiting(), Waiting()
+        self._reading = Pacing(clock, lambda: pause(settings.reads_per_second, len(self._membership.members)))
+        self._writing = Pacing(clock, lambda: pause(settings.writes_per_second, len(self._membership.members)))
         self._writes = Counter(
             "equipoise_annotations", "Annotations written or refused.", ["kind", "result"], registry=metrics
         )
         Gauge("equipoise_annotations_waiting", "Objects that wait for a write.", registry=metrics).set_function(
-            lambda: float(len(self._waiting))
+            lambda: float(len(self._unwritten))
+        )
+        Gauge("equipoise_annotations_unread", "Objects that wait for being read.", registry=metrics).set_function(
+            lambda: float(len(self._unread))
         )
         Gauge("equipoise_annotator_members", "Replicas that share the objects.", registry=metrics).set_function(
             lambda: float(len(self._membership.members))
@@ -147,6 +154,8 @@ class Annotator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._stay_member(), name="stay member")
+                for number in range(READERS):
+                    tasks.create_task(self._read_for_ever(), name=f"read {number}")
                 for number in range(WRITERS):
                     tasks.create_task(self._write_for_ever(), name=f"write {number}")
         finally:
@@ -179,14 +188,24 @@ class Annotator:
 
     def _consider(self, key: str) -> None:
         known = self._known.get(key)
-        if known is None or known.busy:
+        if known is None:
             return
-        if owner(key, self._membership.members) != self._identity:
+        if not self._is_ours(known):
             known.last = known.basis = None  # whoever writes it now knows better
-            self._waiting.put(key, None)
-        else:
+            self._let_wait(key, None)
+        elif not known.busy:
             decision = self._decide(known)
-            self._waiting.put(key, decision.write if decision is not None else None)
+            self._let_wait(key, decision.write if decision is not None else None, read=known.basis is not None)
+
+    def _let_wait(self, key: str, write: Write | None, *, read: bool = False) -> None:
+        """For its write if it was read, else for that. None: for nothing any more."""
+        self._unread.put(key, None if read else write)
+        self._unwritten.put(key, write if read else None)
+
+    def _is_ours(self, known: _Known) -> bool:
+        """And still the object of that name."""
+        key = known.target.key
+        return self._known.get(key) is known and owner(key, self._membership.members) == self._identity
 
     async def _consider_all(self) -> None:
         """Objects have changed hands. Messages are heard in between: there may be thousands."""
@@ -238,55 +257,55 @@ class Annotator:
         for key, known in list(self._known.items()):
             if now - known.utilization.sampled_at > 2 * known.target.band.period:
                 del self._known[key]
-                self._waiting.put(key, None)
+                self._let_wait(key, None)
+
+    async def _read_for_ever(self) -> NoReturn:
+        while True:
+            await self._work_on(await self._unread.take(), self._read)
 
     async def _write_for_ever(self) -> NoReturn:
         while True:
-            key = await self._next()
-            known = self._known.get(key)
-            if known is None or known.busy or owner(key, self._membership.members) != self._identity:
-                continue
-            known.busy = True
-            try:
-                rest = await self._keep_true(known)
-            finally:
-                known.busy = False
-            if rest:
-                self._next_at = max(self._next_at, self._clock.monotonic() + rest)
+            await self._work_on(await self._unwritten.take(), self._write)
 
-    async def _next(self) -> str:
-        """The object whose turn it is, at the moment at which this replica may write again."""
-        async with self._pacing:
-            while (left := self._next_at - self._clock.monotonic()) > 0:
-                await self._clock.sleep(left)
-            key = await self._waiting.take()
-            rest = pause(self._settings.writes_per_second, len(self._membership.members))
-            self._next_at = self._clock.monotonic() + rest
-            return key
-
-    async def _keep_true(self, known: _Known) -> float:
-        """Write what an object should say; returns how long (seconds) to leave the API server alone."""
-        target, write = known.target, Write(why="not read yet")
+    async def _work_on(self, key: str, work: Callable[[_Known], Awaitable[None]]) -> None:
+        """Afterwards it is considered anew: what it needs next, or again."""
+        known = self._known.get(key)
+        if known is None or not self._is_ours(known):
+            return
+        known.busy = True
         try:
-            on = known.basis or await self._read(known)
-            decision = self._decide(known)
-            if decision is None:
-                return 0.0
-            write, annotations = decision.write, self._annotations(known, decision.value)
-            await self._annotate(target, on, annotations)
+            await work(known)
         except Conflict:
-            return self._overtaken(known, write)
+            self._overtaken(known)
         except (NotFound, _AnotherObject):
-            return self._gone(known)
+            self._gone(known)
         except (KubeError, TimeoutError) as error:
-            return self._refused(known, write, error)
+            self._refused(known, error)
+        finally:
+            known.busy = False
+        self._consider(key)
+
+    async def _write(self, known: _Known) -> None:
+        """Write what an object should say, if it is to be written when its turn has come."""
+        if known.basis is None or not known.basis.lasts(self._clock.monotonic()):
+            await self._read(known)
+        decision = await self._writing.turn(
+            lambda: self._decide(known) if known.basis is not None and self._is_ours(known) else None
+        )
+        on = known.basis
+        if decision is None or on is None:
+            return
+        annotations = self._annotations(known, decision.value)
+        await self._annotate(known.target, on, annotations)
         known.last, known.basis = decision.after, basis(on.uid, annotations)
         known.rest, known.conflicts = 0.0, 0
-        await self._say(target, annotations, write.why)
-        return 0.0
+        await self._say(known.target, annotations, decision.write.why)
 
-    async def _read(self, known: _Known) -> Basis:
+    async def _read(self, known: _Known) -> None:
         target = known.target
+        if not await self._reading.turn(lambda: self._is_ours(known) or None):
+            return
+        sent = self._clock.monotonic()
         reading = self._kube.get(_RESOURCES[target.group, target.kind], target.name, target.namespace)
         found = await guarded(reading, too_late(self._clock, WRITE_LIMIT))
         self._health.problem("api server", None)
@@ -294,8 +313,8 @@ class Annotator:
         if target.uid and metadata.uid != target.uid:
             raise _AnotherObject
         self._compare(known, metadata)
-        known.basis = None if known.last is None else basis(metadata.uid, metadata.annotations)
-        return Basis(uid=metadata.uid, version=metadata.resource_version)
+        on = None if known.last is None else basis(metadata.uid, metadata.annotations)
+        known.basis = on or Basis(uid=metadata.uid, version=metadata.resource_version, read_at=sent)
 
     def _compare(self, known: _Known, found: ObjectMeta) -> None:
         """What stands there counts, whoever wrote it."""
@@ -325,37 +344,33 @@ class Annotator:
         except BusError as error:
             log.warning("write not said", object=target.text, error=str(error))
 
-    def _overtaken(self, known: _Known, write: Write) -> float:
+    def _overtaken(self, known: _Known) -> None:
         """Somebody wrote in between: another replica, and after reading a heartbeat, too. It is read again, in turn."""
         known.basis = None
         known.conflicts += 1
-        if known.conflicts < ATTEMPTS:
-            self._waiting.put(known.target.key, write)
-            return 0.0
-        known.conflicts = 0
-        known.not_before = self._clock.now() + RETRY_PERIOD
-        self._writes.labels(known.target.kind, "conflict").inc()
-        return 0.0
+        if known.conflicts == ATTEMPTS:
+            known.conflicts = 0
+            known.not_before = self._clock.now() + RETRY_PERIOD
+            self._writes.labels(known.target.kind, "conflict").inc()
 
-    def _gone(self, known: _Known) -> float:
+    def _gone(self, known: _Known) -> None:
         """Gone, or another object of the same name: its own measurements will come under its own UID."""
         self._writes.labels(known.target.kind, "gone").inc()
         if self._known.get(known.target.key) is known:
             del self._known[known.target.key]
-        return 0.0
 
-    def _refused(self, known: _Known, write: Write, error: KubeError | TimeoutError) -> float:
+    def _refused(self, known: _Known, error: KubeError | TimeoutError) -> None:
         target = known.target
         if isinstance(error, KubeError) and 400 <= error.status < 500 and error.status != 429:
             self._writes.labels(target.kind, "refused").inc()
             self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
             known.rest = rest_after(known.rest, target.band)
             known.not_before = self._clock.now() + known.rest
-            return 0.0
+            return
         self._writes.labels(target.kind, "failed").inc()
         self._health.problem("api server", f"the API server does not take annotations: {error}")
-        self._waiting.put(target.key, write)
-        return max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0)
+        for pacing in (self._reading, self._writing):
+            pacing.rest(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
 
 
 class _AnotherObject(Exception):

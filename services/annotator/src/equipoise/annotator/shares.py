@@ -18,9 +18,9 @@ def phase(key: str) -> float:
     return _hash(key) / 2**64
 
 
-def pause(writes_per_second: float, members: int) -> float:
-    """Seconds between two writes of one replica, so that all of them together keep the rate."""
-    return max(1, members) / writes_per_second
+def pause(per_second: float, members: int) -> float:
+    """Seconds between two requests of one replica, so that all of them together keep the rate."""
+    return max(1, members) / per_second
 
 
 def _hash(text: str) -> int:

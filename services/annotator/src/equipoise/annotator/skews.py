@@ -1,7 +1,7 @@
 """How far the source's clock and the collectors' are apart: too far, and the age of no value is known."""
 
 from equipoise.contracts.load import skew_of
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.subjects import UTILIZATION_LIFE
 
 

@@ -12,6 +12,9 @@ BELIEVED_AHEAD = 15.0
 """Seconds that a sample may lie ahead of us: clocks of Prometheus and replicas differ. Further ahead it is a forgery,
 which would keep true values out for ever."""
 
+NEAR = 2.0
+"""Seconds for which an object's version is likely to last: a kubelet reports its node's status every 10 s at most."""
+
 
 def standing(target: Target, annotations: Mapping[str, str], now: float) -> Written | None:
     """What stands there, as written when it was sampled. None: nothing to keep.
@@ -36,6 +39,13 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
 
     text: Mapping[str, str] = {}
     """Our annotation of it."""
+
+    read_at: float = 0.0
+    """When the version was read (monotonic seconds)."""
+
+    def lasts(self, now: float) -> bool:
+        """Whether a write may go by it at this monotonic time: our text stands until it is changed, a version falls."""
+        return not self.version or now - self.read_at <= NEAR
 
 
 def basis(uid: str, annotations: Mapping[str, str]) -> Basis | None:

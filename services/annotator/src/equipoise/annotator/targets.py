@@ -8,7 +8,7 @@ from equipoise.annotator.dead_band import Scale
 from equipoise.annotator.settings import AnnotatorSettings, DeadBand
 from equipoise.contracts.annotations import NodeLoad, WorkloadUsage, node_load, workload_usage
 from equipoise.contracts.load import usable_window
-from equipoise.contracts.messages import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.subjects import node_annotation, workload_annotation
 

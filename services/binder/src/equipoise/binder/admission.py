@@ -8,7 +8,7 @@ import msgspec
 from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger import Entry, Ledger
 from equipoise.binder.limits import Limits, Move
-from equipoise.contracts.messages import EvictionIntent, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):

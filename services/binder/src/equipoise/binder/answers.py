@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.binder.doubts import Verdict
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 
 _PAUSE = 1.0
 """Seconds to wait when the API server wants to be left alone and does not say how long."""

@@ -13,7 +13,7 @@ from equipoise.binder.limits import Limits, Move
 from equipoise.binder.outages import Outages
 from equipoise.binder.preempted import Preempted, with_preempted
 from equipoise.binder.reading import read_replacement
-from equipoise.contracts.messages import EvictionIntent, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.kube import Conflict, Kube, KubeError
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 import msgspec
 
 from equipoise.contracts.load import is_fresh
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, LeaseEpoch, Outcome, UtilizationCycle
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.objects import Lease
 from equipoise.contracts.settings import LoadSettings
 

@@ -4,7 +4,7 @@ import msgspec
 
 from equipoise.binder.doubts import Verdict
 from equipoise.binder.ledger import Entry
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.messages import Outcome
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.workload import Workload
 
 IN_TRANSIT = 1.0

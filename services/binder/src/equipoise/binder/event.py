@@ -4,7 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Literal
 
-from equipoise.contracts.messages import EvictionIntent
+from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.objects import Event, ObjectMeta, ObjectReference, WorkloadObject
 
 CONTROLLER = "equipoise.dev/binder"

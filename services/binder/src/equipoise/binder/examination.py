@@ -11,7 +11,7 @@ from equipoise.binder.picture import Picture
 from equipoise.binder.reading import Unreadable, read_candidate, read_pod, read_volume_nodes
 from equipoise.binder.targets import no_target, unsettled
 from equipoise.contracts.fit import fit_pod
-from equipoise.contracts.messages import EvictionIntent, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.objects import Lease, Pod
 from equipoise.contracts.protection import Candidate, Rules, protection
 from equipoise.contracts.settings import LoadSettings, Thresholds

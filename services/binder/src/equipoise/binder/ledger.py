@@ -12,7 +12,8 @@ import msgspec
 
 from equipoise.binder.entry import CERTAIN, IN_TRANSIT, Entry, Replacement
 from equipoise.binder.view import CLOCK_TOLERANCE, View
-from equipoise.contracts.messages import EvictionIntent, LeaseEpoch, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.workload import Workload
 
 __all__ = [

@@ -7,7 +7,8 @@ import msgspec
 from equipoise.binder.preempted import Preempted, preempted_on
 from equipoise.binder.targets import FleetNode, fleet_node
 from equipoise.contracts.load import skew_of
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.workload import Workload
 
 _ENDING = 60.0

@@ -13,7 +13,7 @@ from equipoise.binder.ending import Ending, left, paused
 from equipoise.binder.examination import Examination, Passed
 from equipoise.binder.ledger import Closed, Entry
 from equipoise.binder.reading import has_left, read_pod
-from equipoise.contracts.messages import EvictionIntent, Outcome
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Again
 from equipoise.runtime.clock import Clock

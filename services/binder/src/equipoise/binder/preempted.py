@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from equipoise.binder.ledger import Entry, Ledger
-from equipoise.contracts.messages import GonePod, NodePlacement, Outcome, PlacedPod
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.workload import Workload
 
 _RESOLUTION = 2.0

@@ -19,15 +19,10 @@ from equipoise.binder.posting import Posting, again_for
 from equipoise.binder.reading import has_left, read_pod
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.telling import Telling
-from equipoise.contracts.messages import (
-    DRY_RUN,
-    REAL,
-    EvictionIntent,
-    NodePlacement,
-    NodeUtilization,
-    Outcome,
-    UtilizationCycle,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.contracts.messages.health import DRY_RUN, REAL
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.runtime.bus import Again, Bus, BusError, Delivery

@@ -11,7 +11,9 @@ import msgspec
 
 from equipoise.contracts.fit import FitNode, FitPod, node_refusal, placed_node
 from equipoise.contracts.load import RESOURCES, Stay, compensated, is_fresh, known, load_of, plus, usable_window
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, Resources
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.removal import being_removed, may_be_removed
 from equipoise.contracts.settings import LoadSettings, Thresholds
 

@@ -8,7 +8,7 @@ from equipoise.binder.doubts import Verdict
 from equipoise.binder.event import eviction_event, refusal_event, workload_reference
 from equipoise.binder.reading import Unreadable, read_workload
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import EvictionIntent
+from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.objects import Event, ObjectReference
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Bus

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from equipoise.contracts.messages import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement
 
 FIRST_PAUSE = 1.0
 """Seconds after which what may be missing is said again; twice as long each time."""

@@ -15,7 +15,7 @@ from equipoise.collector.sources import MetricSource
 from equipoise.collector.turns import NODES_AT_ONCE, PROFILES_AT_ONCE, WORKLOADS_AT_ONCE, aside, emptied
 from equipoise.collector.workloads import SLOTS, Workloads
 from equipoise.contracts.annotations import USAGE
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.runtime.turns import in_turns
 

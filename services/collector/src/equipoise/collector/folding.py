@@ -5,7 +5,7 @@ from statistics import fmean
 
 import msgspec
 
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 
 

@@ -16,7 +16,8 @@ from equipoise.collector.sources import MetricSource
 from equipoise.collector.turns import NODES_AT_ONCE, aside, emptied
 from equipoise.collector.utilization import MeasuredNode, Utilization
 from equipoise.collector.workloads import SLOTS, Heard, Workloads
-from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.objects import Node
 from equipoise.contracts.raw_allocatable import base_of
 from equipoise.contracts.settings import LoadSettings, Window

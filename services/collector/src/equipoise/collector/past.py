@@ -7,7 +7,7 @@ from collections.abc import Container
 
 import msgspec
 
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
 class ToldPlacement(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ import msgspec
 
 from equipoise.collector.pods import FINISHED, placed, seconds
 from equipoise.contracts.load import Stay, share_measured
-from equipoise.contracts.messages import GonePod, NodePlacement, PlacedPod, Resources, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import Node, OwnerReference, Pod
 from equipoise.contracts.owners import workload_from_pod, workload_of
 from equipoise.contracts.quantity import parse_quantity

@@ -6,7 +6,8 @@ later than the API's by less than the resolution and the way through the watch.
 
 from datetime import datetime
 
-from equipoise.contracts.messages import PlacedPod, Resources
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import Condition, Container, ObjectMeta, Pod, PodSpec, PodStatus, WorkloadObject
 from equipoise.contracts.production import quality
 from equipoise.contracts.requests import pod_limit, pod_requests

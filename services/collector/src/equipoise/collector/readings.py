@@ -14,7 +14,7 @@ import msgspec
 
 from equipoise.collector.questions import Resource, Sample, Statistic, What
 from equipoise.contracts.load import FUTURE_TOLERANCE
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 Answers = Mapping[What, list[Sample]]
 """What was answered about one resource in one window."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from equipoise.collector.folding import Fold
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 
 Folds = Mapping[Workload, Fold]

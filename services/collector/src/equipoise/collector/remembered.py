@@ -7,7 +7,7 @@ within limits only.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from equipoise.contracts.annotations import SLOTS, read_workload_usage
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 LIFE = 14 * 86_400.0
 """Seconds after which a day says nothing of those to come."""

@@ -24,7 +24,7 @@ from equipoise.collector.readings import (
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.turns import aside
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 LAST_STEPS = 20
 """Into how many steps the past is cut to find the last sample of a series that ended."""

@@ -30,7 +30,10 @@ from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
 from equipoise.collector.utilization import summed_up
 from equipoise.collector.voices import Voice, Voices
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import Heartbeat, LeaseEpoch, NodePlacement, UtilizationCycle
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.objects import Node, OwnerReference, Pod, WorkloadObject
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.workload import Workload

@@ -176,6 +176,10 @@ class ProfileSettings(Section, frozen=True, kw_only=True):
     """Between the queries that fill the slots of the past day after a start."""
 
 
+_SHARD = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_NUMBERED = re.compile(r".*-[0-9]+")
+
+
 class CollectorSettings(Section, frozen=True, kw_only=True):
     """The section `collector`."""
 
@@ -194,7 +198,8 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     All replicas must agree."""
 
     shard: str = WHOLE
-    """Names this collector's part of the cluster in its messages and in its Leases: for several `nodeSelector`s."""
+    """Names this collector's part of the cluster in its messages and in its Leases: for several `nodeSelector`s.
+    Lower-case letters, digits and dashes; no number at its end, which is how the parts of a divided one are called."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
     """Labels of the nodes that are this collector's; default: every node."""
@@ -225,3 +230,12 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     """How often every placement is said again, changed or not."""
 
     profile: ProfileSettings = ProfileSettings()
+
+    def __post_init__(self) -> None:
+        if _SHARD.fullmatch(self.shard) is None:
+            raise ValueError(f"shard {self.shard!r} must be a name of lower-case letters, digits and '-', as zone-a")
+        if _NUMBERED.fullmatch(self.shard):
+            family, _, number = self.shard.rpartition("-")
+            raise ValueError(
+                f"shard {self.shard!r} would be part {number} of a collector called {family!r}: end it otherwise"
+            )

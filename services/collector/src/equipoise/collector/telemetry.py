@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from equipoise.collector.readings import Reason
 from equipoise.contracts.load import skew_of
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
 class Telemetry:

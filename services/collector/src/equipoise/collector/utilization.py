@@ -13,7 +13,8 @@ import msgspec
 from equipoise.collector.questions import Resource
 from equipoise.collector.readings import STATISTICS, Doubt, Reading, Reason
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import NodeUtilization, Resources, UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.contracts.settings import LoadSettings, Window
 
 MISSING_LIMIT = 20

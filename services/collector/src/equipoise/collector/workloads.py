@@ -11,7 +11,8 @@ import msgspec
 from equipoise.collector.folding import Fold, mean_of
 from equipoise.collector.recent import Recent
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 

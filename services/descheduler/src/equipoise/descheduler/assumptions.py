@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load import known, plus
-from equipoise.contracts.messages import AssumedMove, EvictionOutcome, Outcome, Resources
+from equipoise.contracts.messages.descheduling import AssumedMove
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.fleet import FleetNode, MovablePod
 from equipoise.descheduler.later import Later

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 from equipoise.descheduler.fleet import FleetNode, Resource
 from equipoise.descheduler.loads import MEASURED, Array, Flags, amounts, bases, production_amounts, row
 from equipoise.descheduler.marks import Levels

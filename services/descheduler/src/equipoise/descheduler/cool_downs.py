@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.messages import EvictionOutcome, Outcome, Relief, RestingNode
+from equipoise.contracts.messages.descheduling import Relief, RestingNode
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import CoolDown
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from equipoise.contracts.load import skew_of
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 
 

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from equipoise.contracts.day import SLOTS, Day, beyond_pods
 from equipoise.contracts.load import RESOURCES, amounts
-from equipoise.contracts.messages import NodeUtilization, Resources
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.workload import Workload
 
 WorkloadDays = Mapping[Workload, Day]

@@ -7,7 +7,8 @@ import msgspec
 
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.load import RESOURCES, load_of, plus
-from equipoise.contracts.messages import RefusedMove, Resources
+from equipoise.contracts.messages.descheduling import RefusedMove
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Thresholds
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.days import Days

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Outcome, Resources
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.fleet import Move
 

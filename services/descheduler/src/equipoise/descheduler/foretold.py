@@ -6,7 +6,8 @@ from itertools import chain
 from typing import Any
 
 from equipoise.contracts.day import Day, workload_day
-from equipoise.contracts.messages import NodeUtilization, Resources, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.assumptions import Assumptions
 from equipoise.descheduler.days import NodeParts, Part, Working

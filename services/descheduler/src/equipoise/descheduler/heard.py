@@ -3,14 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol, TypeVar
 
-from equipoise.contracts.messages import (
-    REAL,
-    Heartbeat,
-    NodeUtilization,
-    Resources,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.health import REAL, Heartbeat
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 
 

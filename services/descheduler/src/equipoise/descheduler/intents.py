@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.contracts.messages import (
+from equipoise.contracts.messages.descheduling import (
     AssumedMove,
     DescheduleDecision,
-    EvictionIntent,
     Landing,
-    LeaseEpoch,
     NodeVerdict,
     ProposedMove,
     Relief,
     RestingNode,
 )
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.descheduler.evaluations import Counts
 from equipoise.descheduler.fleet import Move, Plan
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 from equipoise.contracts.settings import Marks
 from equipoise.descheduler.classification import Classes, Present, Scope, Texts, classified, present, verdict
 from equipoise.descheduler.fleet import FleetNode, Resource

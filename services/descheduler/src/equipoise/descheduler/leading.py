@@ -8,15 +8,11 @@ import msgspec
 import structlog
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import (
-    DescheduleDecision,
-    EvictionIntent,
-    Landing,
-    LeaseEpoch,
-    PlanQuestion,
-    PlanShown,
-    Resources,
-)
+from equipoise.contracts.messages.descheduling import DescheduleDecision, Landing
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler.assumptions import told
 from equipoise.descheduler.cool_downs import resting_nodes

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.fleet import FleetNode, MovablePod, Resource
 
 Array = npt.NDArray[np.float64]

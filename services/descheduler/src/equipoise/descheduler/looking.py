@@ -6,7 +6,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import structlog
 
-from equipoise.contracts.messages import Landing
+from equipoise.contracts.messages.descheduling import Landing
 from equipoise.contracts.settings import LoadSettings
 from equipoise.descheduler.heard import Heard
 from equipoise.descheduler.memory import Memory

@@ -6,7 +6,8 @@ import msgspec
 
 from equipoise.contracts.demand import expected_usage, fresh
 from equipoise.contracts.load import Stay, age_of, compensated, is_fresh, known, share_measured, usable_window
-from equipoise.contracts.messages import NodeUtilization, Resources, WindowUsage, WorkloadUtilization
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 from equipoise.contracts.objects import Node, Pod
 from equipoise.contracts.owners import workload_from_pod
 from equipoise.contracts.requests import Amounts

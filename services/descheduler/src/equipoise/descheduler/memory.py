@@ -5,7 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Landing, Outcome, Relief, Resources
+from equipoise.contracts.messages.descheduling import Landing, Relief
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Window
 from equipoise.contracts.workload import Workload
 from equipoise.descheduler import assumptions, cool_downs, flights, reliefs

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load import skew_of
-from equipoise.contracts.messages import NodeUtilization, NodeVerdict, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.workload import Workload

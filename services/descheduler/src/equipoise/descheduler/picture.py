@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.contracts.fit import FitNode, FitPod, fit_node, fit_pod
 from equipoise.contracts.labels import selects
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import (
     Namespace,
     Node,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.contracts.messages import RefusedMove
+from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Move, Plan
 from equipoise.descheduler.projection import Projection
 

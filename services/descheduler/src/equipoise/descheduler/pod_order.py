@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.load import known
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.fleet import MovablePod, QosClass, Resource, shares
 from equipoise.descheduler.standing import TIERS, qos_rank
 

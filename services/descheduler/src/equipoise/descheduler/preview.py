@@ -5,16 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load import load_of, plus
-from equipoise.contracts.messages import (
-    LeaseEpoch,
-    MoveUnderWay,
-    NodeVerdict,
-    PlannedMove,
-    PlannedNode,
-    PlanShown,
-    RefusedMove,
-    Resources,
-)
+from equipoise.contracts.messages.descheduling import NodeVerdict, RefusedMove
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.assumptions import told
 from equipoise.descheduler.cool_downs import resting_nodes
 from equipoise.descheduler.evaluations import Counts

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load import RESOURCES, known
-from equipoise.contracts.messages import NodeVerdict, Relief, Resources
+from equipoise.contracts.messages.descheduling import NodeVerdict, Relief
+from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.fleet import Fleet, FleetNode
 from equipoise.descheduler.flights import Flight
 

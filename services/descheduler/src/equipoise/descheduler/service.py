@@ -6,14 +6,9 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import (
-    REAL,
-    EvictionOutcome,
-    Heartbeat,
-    NodeUtilization,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.eviction import EvictionOutcome
+from equipoise.contracts.messages.health import REAL, Heartbeat
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.protection import Rules
 from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.descheduler.heard import Heard

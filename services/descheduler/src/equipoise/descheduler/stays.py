@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from equipoise.contracts.load import Stay
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import Pod
 
 FINISHED = ("Succeeded", "Failed")

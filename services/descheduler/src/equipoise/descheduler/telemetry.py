@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 
 STATES = ("hot", "idle", "between", "sparse", "unknown")
 

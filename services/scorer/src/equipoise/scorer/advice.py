@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from equipoise.contracts.messages import AdvisedNode, PlacedPod, PlacementAdvice, PodDemand, Resources
+from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Marks
 from equipoise.scorer.loads import resources
 from equipoise.scorer.prioritize import Ranked

@@ -12,7 +12,9 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
-from equipoise.contracts.messages import EvictionIntent, EvictionOutcome, Outcome, PlacedPod, Resources
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 
 _CLOCK_STEP = 1.0

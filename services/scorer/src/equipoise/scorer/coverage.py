@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from equipoise.contracts.load import is_fresh, skew_of
-from equipoise.contracts.messages import UtilizationCycle
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.contracts.settings import LoadSettings
 
 _FORGOTTEN_AFTER = 10.0

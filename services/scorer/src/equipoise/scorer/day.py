@@ -7,7 +7,9 @@ import numpy as np
 
 from equipoise.contracts.day import SLOTS, beyond_pods, workload_day
 from equipoise.contracts.load import RESOURCES, amounts
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, PlacedPod, Resources, WorkloadUtilization
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.hotspot import UsageOf
 from equipoise.scorer.loads import Array, Days, Rows

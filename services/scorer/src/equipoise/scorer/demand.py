@@ -6,7 +6,9 @@ import numpy as np
 
 from equipoise.contracts.demand import Link, expected_usage
 from equipoise.contracts.load import amounts
-from equipoise.contracts.messages import PodDemand, Resources, WorkloadUtilization
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.objects import Pod
 from equipoise.contracts.owners import workload_from_pod
 from equipoise.contracts.production import is_production, quality

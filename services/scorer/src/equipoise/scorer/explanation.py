@@ -9,19 +9,18 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.load import RESOURCES, Stay, age_of, amounts, correction, known, share_measured
-from equipoise.contracts.messages import (
+from equipoise.contracts.messages.explanation import (
     Correction,
     ExplainQuestion,
     Explanation,
     NodeExplanation,
-    NodePlacement,
-    NodeUtilization,
     Overtaking,
-    PlacedPod,
-    PodDemand,
-    Resources,
     WindowExplanation,
 )
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.settings import LoadSettings, Window
 from equipoise.contracts.subjects import token
 from equipoise.scorer.advice import as_asked

@@ -14,7 +14,8 @@ from typing import Protocol
 import structlog
 from aiohttp import web
 
-from equipoise.contracts.messages import Filtering, PodDemand
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import Filtering
 from equipoise.runtime.clock import Clock
 from equipoise.runtime.health import Health
 from equipoise.runtime.health_server import split_address

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Filtering
+from equipoise.contracts.messages.score import Filtering
 from equipoise.contracts.settings import Marks
 from equipoise.scorer.loads import Demand, NodeLoads, expected_load
 

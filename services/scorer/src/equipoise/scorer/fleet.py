@@ -15,7 +15,8 @@ import numpy as np
 
 from equipoise.contracts.demand import Link, fresh
 from equipoise.contracts.load import FUTURE_TOLERANCE, RESOURCES
-from equipoise.contracts.messages import NodePlacement, NodeUtilization, PlacedPod, WorkloadUtilization
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload
 from equipoise.scorer.arrivals import Arrivals

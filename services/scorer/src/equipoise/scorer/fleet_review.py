@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import FleetReview, Resources
+from equipoise.contracts.messages.advice import FleetReview
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Marks
 from equipoise.scorer.loads import Array, resources
 

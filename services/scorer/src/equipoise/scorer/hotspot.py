@@ -10,14 +10,9 @@ import numpy as np
 
 from equipoise.contracts.demand import Link, expected_usage, fresh
 from equipoise.contracts.load import RESOURCES, Stay, amounts, compensated, known, plus, share_measured
-from equipoise.contracts.messages import (
-    GonePod,
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    Resources,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.production import is_production
 from equipoise.contracts.settings import LoadSettings
 from equipoise.contracts.workload import Workload

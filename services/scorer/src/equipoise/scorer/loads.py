@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from equipoise.contracts.demand import Link
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.contracts.messages import ScoresFollowed
+from equipoise.contracts.messages.advice import ScoresFollowed
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _REMEMBERED = 1_000

@@ -6,23 +6,14 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.load import RESOURCES, amounts
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    EvictionOutcome,
-    ExplainQuestion,
-    Explanation,
-    Filtering,
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    PlacementAdvice,
-    PodDemand,
-    Resources,
-    ScoreDecision,
-    ShadowOpinion,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.advice import PlacementAdvice
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import Filtering, ScoreDecision, ShadowOpinion
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings, Marks
 from equipoise.scorer import coverage
 from equipoise.scorer.advice import advice, as_asked

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.messages import NodeScore, PodDemand, ScoreDecision
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import NodeScore, ScoreDecision
 from equipoise.scorer.after_eviction import Hint
 from equipoise.scorer.answer import HIGHEST, Answer, answer
 from equipoise.scorer.loads import Array, Demand, Flags, NodeLoads, expected_load, resources

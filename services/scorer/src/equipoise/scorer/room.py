@@ -3,7 +3,7 @@
 import numpy as np
 
 from equipoise.contracts.load import amounts
-from equipoise.contracts.messages import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.scorer.loads import Array, Flags
 
 _KEEP_OFF = ("NoSchedule", "NoExecute")

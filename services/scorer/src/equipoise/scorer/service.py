@@ -8,22 +8,12 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.messages import (
-    EvictionIntent,
-    EvictionOutcome,
-    ExplainQuestion,
-    Explanation,
-    Filtering,
-    NodePlacement,
-    NodeUtilization,
-    PlacedPod,
-    PodDemand,
-    PrioritizeQuestion,
-    Ranking,
-    ScoreDecision,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.contracts.subjects import (
     PREFIX,

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from equipoise.contracts.messages import PodDemand, ShadowOpinion, WorkloadUtilization
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import ShadowOpinion
+from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.scorer.after_eviction import Hint
 from equipoise.scorer.demand import expected_demand
 from equipoise.scorer.loads import Array, NodeLoads

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.messages import Filtering, PodDemand
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import Filtering
 from equipoise.contracts.objects import Pod
 from equipoise.scorer.demand import pod_demand
 from equipoise.scorer.loads import Rows

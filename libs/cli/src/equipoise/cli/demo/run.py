@@ -37,7 +37,7 @@ from equipoise.cli.demo.trace import Trace, load_slice
 from equipoise.cli.demo.view import Picture
 from equipoise.cli.preparation import prepare
 from equipoise.cli.supervisor import Supervisor
-from equipoise.contracts.messages import EvictionOutcome, Outcome
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.settings import Nats

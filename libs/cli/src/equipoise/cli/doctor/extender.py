@@ -12,7 +12,7 @@ import yaml
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.contracts.messages import FleetReview, PlacementAdvice, ScoresFollowed
+from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.objects import ConfigMap
 from equipoise.contracts.subjects import CHANNELS, STREAMS, matches
 from equipoise.runtime.bus import BusError, NotPermitted

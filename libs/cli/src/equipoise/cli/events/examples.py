@@ -4,8 +4,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts import messages, subjects
-from equipoise.contracts.messages import LeaseEpoch, PodDemand, Resources, WindowUsage
+from equipoise.contracts import subjects
+from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeVerdict, ProposedMove
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.health import DRY_RUN, Heartbeat
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import Filtering, NodeScore, PrioritizeQuestion, Ranking, ScoreDecision
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.contracts.subjects import CHANNELS, Channel
 from equipoise.contracts.workload import Workload
 
@@ -33,7 +45,7 @@ def _window(cpu: float, memory: float) -> WindowUsage:
 
 
 def _node() -> Said:
-    return subjects.node_utilization(HOT), messages.NodeUtilization(
+    return subjects.node_utilization(HOT), NodeUtilization(
         node=HOT, uid="7b1c", base=Resources(cpu=8, memory=32 * GIB), sampled_at=NOW - 6, queried_at=NOW,
         windows={"5m": _window(7.28, 18), "15m": _window(7.1, 18)},
         system=Resources(cpu=0.3, memory=GIB), pods={POD_UID: RELIEF},
@@ -42,7 +54,7 @@ def _node() -> Said:
 
 
 def _workload() -> Said:
-    return subjects.workload_utilization(WEB), messages.WorkloadUtilization(
+    return subjects.workload_utilization(WEB), WorkloadUtilization(
         workload=WEB, replicas=3, sampled_at=NOW - 6, queried_at=NOW, windows={"5m": _window(1.1, 1.5)},
         profile={"cpu": [0.4] * 8 + [1.1] * 2 + [None] * 14, "memory": [1.5 * GIB] * 10 + [None] * 14},
         epoch=1_799_990_000_000, sequence=42,
@@ -50,7 +62,7 @@ def _workload() -> Said:
 
 
 def _cycle() -> Said:
-    return subjects.utilization_cycle("all"), messages.UtilizationCycle(
+    return subjects.utilization_cycle("all"), UtilizationCycle(
         shard="all", cycle=42, expected=40, fresh=39, queried_at=NOW, skew=0.02,
         missing={"node-17.example.com": "no sample within 180 s"}, reasons={"no sample": 1},
         epoch=1_799_990_000_000, sequence=42,
@@ -58,11 +70,11 @@ def _cycle() -> Said:
 
 
 def _placement() -> Said:
-    pod = messages.PlacedPod(
+    pod = PlacedPod(
         uid=POD_UID, namespace="shop", name=POD, workload=WEB, placed_at=NOW - 7_200, running_since=NOW - 7_195,
         qos="Burstable", requests=DEMAND.requests, limits=Resources(cpu=2),
     )  # fmt: skip
-    return subjects.node_placement(HOT), messages.NodePlacement(
+    return subjects.node_placement(HOT), NodePlacement(
         node=HOT, uid="7b1c", labels={"topology.kubernetes.io/zone": "a"}, ready=True, ready_since=NOW - 90_000,
         created_at=NOW - 90_100, allocatable=Resources(cpu=8, memory=32 * GIB),
         capacity=Resources(cpu=8, memory=32 * GIB), pods=[pod], epoch=1_799_990_000_000, sequence=41,
@@ -70,7 +82,7 @@ def _placement() -> Said:
 
 
 def _intent() -> Said:
-    return subjects.eviction_intent("shop", POD), messages.EvictionIntent(
+    return subjects.eviction_intent("shop", POD), EvictionIntent(
         id=INTENT, pod_uid=POD_UID, namespace="shop", pod=POD, node=HOT, workload=WEB, strategy="low_node_load",
         reason=REASON, sampled_at=NOW - 6, decided_at=NOW, expires_at=NOW + 180, relief=RELIEF, target=IDLE,
         epoch=EPOCH,
@@ -78,33 +90,33 @@ def _intent() -> Said:
 
 
 def _outcome() -> Said:
-    return subjects.eviction_outcome("shop", POD), messages.EvictionOutcome(
-        intent_id=INTENT, outcome=messages.Outcome.EVICTED, pod_uid=POD_UID, namespace="shop", pod=POD, node=HOT,
+    return subjects.eviction_outcome("shop", POD), EvictionOutcome(
+        intent_id=INTENT, outcome=Outcome.EVICTED, pod_uid=POD_UID, namespace="shop", pod=POD, node=HOT,
         workload=WEB, target=IDLE, reason=REASON, relief=RELIEF, decided_at=NOW, settled_at=NOW + 0.4,
     )  # fmt: skip
 
 
 def _annotation() -> Said:
     load = '{"windows":{"5m":{"mean":{"cpu":0.91,"memory":0.5625}}},"sampledAt":1799999994}'
-    return subjects.node_annotation(HOT), messages.AnnotationWritten(
+    return subjects.node_annotation(HOT), AnnotationWritten(
         object=f"node/{HOT}", annotations={"equipoise.dev/load": load}, why="cpu changed by 7 points",
         written_at=NOW + 0.1,
     )  # fmt: skip
 
 
 def _score() -> Said:
-    best = [messages.NodeScore(node=IDLE, score=88.0, answer=10), messages.NodeScore(node=HOT, score=12.5, answer=0)]
-    return subjects.decision("scorer", "shop", POD), messages.ScoreDecision(
+    best = [NodeScore(node=IDLE, score=88.0, answer=10), NodeScore(node=HOT, score=12.5, answer=0)]
+    return subjects.decision("scorer", "shop", POD), ScoreDecision(
         pod=DEMAND, policy="profile", demand=RELIEF, demand_source="measured", best=best, considered=40, neutral=False,
         decided_at=NOW + 1.2,
     )  # fmt: skip
 
 
 def _advice() -> Said:
-    chosen = messages.AdvisedNode(
+    chosen = AdvisedNode(
         node=IDLE, score=88.0, load=Resources(cpu=0.21, memory=0.3), with_pod=Resources(cpu=0.36, memory=0.35)
     )
-    return subjects.placement_advice("shop", POD, POD_UID), messages.PlacementAdvice(
+    return subjects.placement_advice("shop", POD, POD_UID), PlacementAdvice(
         pod_uid=POD_UID, namespace="shop", pod=POD, workload=WEB, node=IDLE, policy="profile", considered=40,
         chosen=chosen, best=chosen, rank=1, regret=0.0, high=Resources(cpu=0.65, memory=0.8),
         placed_at=NOW + 1.3, advised_at=NOW + 1.4,
@@ -113,46 +125,46 @@ def _advice() -> Said:
 
 def _review() -> Said:
     hour = int(NOW // 3_600)
-    return subjects.fleet_review(hour, int(NOW)), messages.FleetReview(
+    return subjects.fleet_review(hour, int(NOW)), FleetReview(
         since=NOW, until=NOW + 600, seen=600, nodes=39.5, over={HOT: 240.0}, high=Resources(cpu=0.65, memory=0.8),
         spread=Resources(cpu=0.42, memory=0.31), deviation=Resources(cpu=0.11, memory=0.08),
     )  # fmt: skip
 
 
 def _deschedule() -> Said:
-    verdict = messages.NodeVerdict(
+    verdict = NodeVerdict(
         node=HOT, state="hot", load=Resources(cpu=0.91, memory=0.5625), abnormal_evaluations=5, over=["cpu"],
         sampled_at=NOW - 6,
     )  # fmt: skip
-    move = messages.ProposedMove(
+    move = ProposedMove(
         intent_id=INTENT, namespace="shop", pod=POD, pod_uid=POD_UID, workload=WEB, node=HOT, target=IDLE,
         reason=REASON, relief=RELIEF, sampled_at=NOW - 6, expires_at=NOW + 180,
     )  # fmt: skip
-    return subjects.decision("descheduler", "low_node_load"), messages.DescheduleDecision(
+    return subjects.decision("descheduler", "low_node_load"), DescheduleDecision(
         strategy="low_node_load", evaluated_at=NOW, nodes=[verdict], intents=[INTENT], moves=[move]
     )
 
 
 def _heartbeat() -> Said:
-    return subjects.health("descheduler", "descheduler-5c9f-a1b2c3"), messages.Heartbeat(
+    return subjects.health("descheduler", "descheduler-5c9f-a1b2c3"), Heartbeat(
         service="descheduler", id="descheduler-5c9f-a1b2c3", version="0.1.0", ready=True, leading=True, at=NOW
     )
 
 
 def _plan_question() -> Said:
-    return subjects.PLAN_SHOW, messages.PlanQuestion()
+    return subjects.PLAN_SHOW, PlanQuestion()
 
 
 def _prioritize() -> Said:
-    return subjects.SCORE_PRIORITIZE, messages.PrioritizeQuestion(pod=DEMAND, nodes=[HOT, IDLE])
+    return subjects.SCORE_PRIORITIZE, PrioritizeQuestion(pod=DEMAND, nodes=[HOT, IDLE])
 
 
 def _filter() -> Said:
-    return subjects.SCORE_FILTER, messages.PrioritizeQuestion(pod=DEMAND, nodes=[HOT, IDLE])
+    return subjects.SCORE_FILTER, PrioritizeQuestion(pod=DEMAND, nodes=[HOT, IDLE])
 
 
 def _explain() -> Said:
-    return subjects.SCORE_EXPLAIN, messages.ExplainQuestion(node=IDLE)
+    return subjects.SCORE_EXPLAIN, ExplainQuestion(node=IDLE)
 
 
 _SAID = (
@@ -161,11 +173,11 @@ _SAID = (
 )  # fmt: skip
 
 ANSWERS: Mapping[str, msgspec.Struct] = {
-    subjects.SCORE_PRIORITIZE: messages.Ranking(scores={HOT: 0, IDLE: 10}),
-    subjects.SCORE_FILTER: messages.Filtering(nodes=[IDLE], refused={HOT: "cpu would be at 106 %"}),
-    subjects.SCORE_EXPLAIN: messages.Explanation(policy="profile", considered=40, explained_at=NOW),
-    subjects.PLAN_SHOW: messages.PlanShown(
-        why={"low_node_load": "no node is hot"}, evictions=messages.DRY_RUN, considered=40, interval=120, leader=EPOCH,
+    subjects.SCORE_PRIORITIZE: Ranking(scores={HOT: 0, IDLE: 10}),
+    subjects.SCORE_FILTER: Filtering(nodes=[IDLE], refused={HOT: "cpu would be at 106 %"}),
+    subjects.SCORE_EXPLAIN: Explanation(policy="profile", considered=40, explained_at=NOW),
+    subjects.PLAN_SHOW: PlanShown(
+        why={"low_node_load": "no node is hot"}, evictions=DRY_RUN, considered=40, interval=120, leader=EPOCH,
         planned_at=NOW,
     ),
 }  # fmt: skip

@@ -11,7 +11,8 @@ from equipoise.cli.eviction.text import show
 from equipoise.cli.explain import pod_named
 from equipoise.cli.telling import console
 from equipoise.contracts import subjects
-from equipoise.contracts.messages import DescheduleDecision, EvictionOutcome
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.subjects import stream_of
 from equipoise.runtime.bus.history import history
 from equipoise.runtime.clock import SystemClock

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from equipoise.contracts.messages import (
+from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
-    EvictionOutcome,
     Landing,
     NodeState,
     NodeVerdict,
     ProposedMove,
     RefusedMove,
     Relief,
-    Resources,
 )
+from equipoise.contracts.messages.eviction import EvictionOutcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.workload import Workload
 
 

@@ -19,7 +19,9 @@ from equipoise.cli.telling import (
     table,
     time_of_day,
 )
-from equipoise.contracts.messages import EvictionOutcome, Landing, Outcome, Relief, Resources
+from equipoise.contracts.messages.descheduling import Landing, Relief
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
 
 _HAPPENED = {
     Outcome.EVICTED: "evicted",

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from equipoise.contracts.messages import AdvisedNode, FleetReview, PlacementAdvice, Resources
+from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
+from equipoise.contracts.messages.resources import Resources
 
 LEAST_REGRET = 5.0
 """Points of the policy below which nobody would have gone elsewhere: the default of `scorer.leastSpread`."""

@@ -10,7 +10,7 @@ from equipoise.cli.report.figures import Figures
 from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
 from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
 from equipoise.contracts.subjects import CHANNELS, STREAMS, matches
 from equipoise.runtime.bus.history import history
 from equipoise.runtime.clock import SystemClock

@@ -1,7 +1,7 @@
 """What a report says in words, alike on a terminal and on a page."""
 
 from equipoise.cli.report.figures import LEAST_REGRET, Report
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 
 LIMITS = (
     "A regret is the points of the policy by which the best node was better, with every other pod where it was. The "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.labels import selects_node
-from equipoise.contracts.messages import Taint
+from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.objects import Toleration
 
 _FORBIDDING = ("NoSchedule", "NoExecute")

@@ -6,7 +6,8 @@ from functools import cached_property
 import msgspec
 
 from equipoise.contracts import objects
-from equipoise.contracts.messages import NodePlacement, Resources, Taint
+from equipoise.contracts.messages.placement import NodePlacement, Taint
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.objects import NodeSelector, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from equipoise.contracts.requests import Amounts, amounts_of, pod_requests
 

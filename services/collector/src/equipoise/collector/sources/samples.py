@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 
 from equipoise.collector.questions import Sample, SourceError, Subject, series_of
+from equipoise.collector.sources.document import Element
 
 _NUMBER = "0123456789+-.eE"
 """What Prometheus writes numbers with: float() also reads "1_0", blanks, words and digits of other scripts."""
@@ -28,43 +29,7 @@ REMEMBERED = 600.0
 _PORT = re.compile(r":\d{1,5}", re.ASCII)
 
 
-class Element(msgspec.Struct, kw_only=True, gc=False):
-    """A series in an answer. Of a big answer labels and value are still text: to read it all in one go would hold up
-    everything else, as nothing of Python runs beside the reading of JSON."""
-
-    metric: Any = None
-    value: Any = None
-    values: Any = None
-
-
-class _Unread(Element, kw_only=True, gc=False):
-    metric: msgspec.Raw = msgspec.Raw(b"null")
-    value: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Data(TypedDict, total=False):
-    resultType: Any
-    result: list[_Unread]
-
-
-class _Document(TypedDict, total=False):
-    status: Any
-    error: Any
-    warnings: Any
-    isPartial: Any
-    data: _Data
-
-
-_LAZY = msgspec.json.Decoder(_Document)
 _READ = msgspec.json.Decoder()
-
-
-def read_document(body: bytes) -> Any:
-    """A body as plain values, the elements of a vector not read yet. Raises msgspec.DecodeError."""
-    try:
-        return _LAZY.decode(body)
-    except msgspec.ValidationError:
-        return msgspec.json.decode(body)  # no vector of elements: whoever asked judges what it is
 
 
 def result(document: Any, *kinds: str) -> Any:

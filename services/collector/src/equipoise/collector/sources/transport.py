@@ -18,7 +18,7 @@ from urllib3.util.retry import Retry
 
 from equipoise.collector.questions import SourceError
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.sources.samples import read_document
+from equipoise.collector.sources.document import read_document
 from equipoise.runtime.clock import Clock
 
 CONNECT_TIMEOUT = 3.05

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 from equipoise.descheduler.evaluations import Reading
 from equipoise.descheduler.fleet import Fleet, Plan
 from equipoise.descheduler.strategies.bin_pack import BinPack

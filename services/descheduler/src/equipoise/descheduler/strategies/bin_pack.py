@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.load import known
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 from equipoise.contracts.settings import LEAST_GAP, Marks, Section, Thresholds
 from equipoise.descheduler.classification import present, within
 from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Plan, Resource

@@ -20,7 +20,7 @@ from msgspec import Meta
 from equipoise.contracts.day import SLOTS
 from equipoise.contracts.fit import neighbour_refusal, room_refusal, standing_refusal
 from equipoise.contracts.load import RESOURCES, amounts
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 from equipoise.contracts.settings import Percent, Section, Share
 from equipoise.descheduler.day_table import Chain, DayTable, Single
 from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Plan

@@ -9,7 +9,7 @@ measurement never moves.
 
 from collections.abc import Collection, Sequence
 
-from equipoise.contracts.messages import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeVerdict
 from equipoise.contracts.settings import Namespaces, Percent, Section, Thresholds
 from equipoise.descheduler.cooling import Cooling, NodeOrder
 from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Plan

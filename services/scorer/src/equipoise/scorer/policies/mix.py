@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.demand import Link
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import Array, Demand, NodeLoads, Statistic
 from equipoise.scorer.policies.policy import ScoringPolicy

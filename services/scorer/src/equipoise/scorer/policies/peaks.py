@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import Array, Demand, NodeLoads, pod_share
 from equipoise.scorer.policies.policy import ScoringPolicy

@@ -1,7 +1,7 @@
 """What every scoring policy is: a section of the configuration that scores."""
 
 from equipoise.contracts.demand import MEASURED_FIRST, Link
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import Array, Demand, NodeLoads, Statistic
 

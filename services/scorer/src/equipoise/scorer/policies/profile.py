@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from equipoise.contracts.day import SLOTS
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import Array, Demand, NodeLoads
 from equipoise.scorer.policies.policy import ScoringPolicy

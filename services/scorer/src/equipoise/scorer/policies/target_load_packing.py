@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from equipoise.contracts.demand import TARGET_LOAD_PACKING, Link
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.loads import Array, Demand, NodeLoads, expected_load
 from equipoise.scorer.policies.policy import ScoringPolicy
 

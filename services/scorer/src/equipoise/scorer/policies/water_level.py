@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from equipoise.contracts.demand import WATER_LEVEL, Link
 from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.messages import Resources
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.settings import Section
 from equipoise.scorer.loads import BEYOND, Array, Demand, NodeLoads
 from equipoise.scorer.policies.policy import ScoringPolicy

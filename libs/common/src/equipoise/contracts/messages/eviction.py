@@ -1,0 +1,79 @@
+"""`eviction.>`: which pods the descheduler wants moved, and what the binder did about it."""
+
+from enum import StrEnum
+
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.message import Message
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.workload import Workload
+
+
+class EvictionIntent(Message, frozen=True, kw_only=True):
+    """`eviction.intent.<namespace>.<pod>`: a pod that should leave its node, and why."""
+
+    id: str
+    """Also the Nats-Msg-Id."""
+
+    pod_uid: str
+    namespace: str
+    pod: str
+    node: str
+    workload: Workload | None = None
+    strategy: str
+    reason: str
+    """As people read it: `node is overutilized, cpu usage(68.53%)>threshold(50.00%)`."""
+
+    sampled_at: float
+    """Oldest sample the decision stands on."""
+
+    decided_at: float
+    expires_at: float
+    relief: Resources
+    """What the node is expected to lose."""
+
+    target: str
+    """Where the replacement is expected to go. A hint, never a reservation."""
+
+    epoch: LeaseEpoch
+
+
+class Outcome(StrEnum):
+    """What became of an intent."""
+
+    EVICTED = "evicted"
+    ALREADY_GONE = "already_gone"
+    UID_CHANGED = "uid_changed"
+    BLOCKED_PDB = "blocked_pdb"
+    REJECTED_POLICY = "rejected_policy"
+    REJECTED_LIMIT = "rejected_limit"
+    REJECTED_FIT = "rejected_fit"
+    REJECTED_STALE = "rejected_stale"
+    PAUSED = "paused"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    DRY_RUN = "dry_run"
+
+
+class EvictionOutcome(Message, frozen=True, kw_only=True):
+    """`eviction.outcome.<namespace>.<pod>`: exactly one per intent."""
+
+    intent_id: str
+    outcome: Outcome
+    detail: str = ""
+    """Why, as people read it."""
+
+    pod_uid: str
+    namespace: str
+    pod: str
+    node: str
+    workload: Workload | None = None
+    target: str
+    reason: str
+    relief: Resources
+    decided_at: float
+    settled_at: float
+    limit: str = ""
+    """The limit that refused, as the configuration calls it."""
+
+    room_at: float | None = None
+    """When that limit may have room again; None when that is not a matter of time."""

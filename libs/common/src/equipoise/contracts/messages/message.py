@@ -1,0 +1,11 @@
+"""What everything said on the bus is made of."""
+
+import msgspec
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A part of a message."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A whole message."""

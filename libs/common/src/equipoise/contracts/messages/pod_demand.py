@@ -1,0 +1,20 @@
+"""A pod that waits for a node, as scores are asked for it."""
+
+from typing import Literal
+
+from equipoise.contracts.messages.message import Message
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.workload import Workload
+
+
+class PodDemand(Message, frozen=True, kw_only=True):
+    """What the bus may know of a pod that waits for a node. Never the Pod: its env values are secrets."""
+
+    namespace: str
+    name: str
+    uid: str
+    workload: Workload | None = None
+    qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    priority: int = 0
+    requests: Resources = Resources()
+    limits: Resources = Resources()

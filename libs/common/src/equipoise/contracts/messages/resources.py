@@ -1,0 +1,10 @@
+"""Amounts of cpu and memory, as most messages tell them."""
+
+from equipoise.contracts.messages.message import Value
+
+
+class Resources(Value, frozen=True, kw_only=True):
+    """An amount of cpu (cores) and memory (bytes); None is unknown (in a request: not given)."""
+
+    cpu: float | None = None
+    memory: float | None = None
