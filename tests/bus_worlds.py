@@ -1,10 +1,11 @@
 """The two buses behind one face, so that the same tests hold for both: in memory, and a real nats-server."""
 
 import asyncio
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,6 +27,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 INTENT_LIFE = 60.0
 
+PATIENCE = 60.0
+"""Seconds after which what should happen at once will not happen any more, on the slowest of machines."""
+
 
 class Heard(Generic[T]):
     """A handler that remembers what it heard and can be waited for."""
@@ -44,7 +48,7 @@ class Heard(Generic[T]):
 
     async def until(self, enough: int | Callable[[list[Delivery[T]]], bool]) -> None:
         """Wait for so many deliveries, or until they satisfy a condition."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (len(self.deliveries) >= enough if isinstance(enough, int) else enough(self.deliveries)):
                 self._changed.clear()
                 await self._changed.wait()
@@ -52,7 +56,7 @@ class Heard(Generic[T]):
 
 async def eventually(true: Callable[[], bool]) -> None:
     """Wait for something that no event tells."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline, "it did not become true"
         await asyncio.sleep(0.01)
@@ -106,11 +110,16 @@ class MemoryWorld:
         yield self.bus
 
 
+async def heard_by_server(client: Client) -> None:
+    """Wait until the server knows of everything that the client has asked for and said so far."""
+    await client.flush()  # the client's ping overtakes what it has not written yet,
+    await client.flush()  # so only the second one comes after that
+
+
 async def tapping(client: Client) -> Subscription:
     """A subscription to everything, which the server knows of by now."""
     tap = await client.subscribe("equipoise.>")
-    await client.flush()  # the client's ping overtakes what it has not written yet,
-    await client.flush()  # so only the second one comes after the subscription
+    await heard_by_server(client)
     return tap
 
 
@@ -119,7 +128,7 @@ class _Tap:
         self._subscription = subscription
 
     async def headers(self, count: int) -> list[dict[str, str]]:
-        return [dict((await self._subscription.next_msg(timeout=5)).headers or {}) for _ in range(count)]
+        return [dict((await self._subscription.next_msg(timeout=PATIENCE)).headers or {}) for _ in range(count)]
 
 
 class NatsWorld:
@@ -147,7 +156,7 @@ class NatsWorld:
     async def inject(self, subject: str, payload: bytes) -> None:
         async with await nats.connect(self.settings.url) as client:
             await client.publish(subject, payload)
-            await client.flush()
+            await heard_by_server(client)
 
     @asynccontextmanager
     async def overhearing(self) -> AsyncIterator[Overheard]:
@@ -193,6 +202,10 @@ def server_process(directory: Path) -> int:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that Linux gives to outgoing connections: who asks a server that is away must not get its port."""
+    for port in random.sample(range(10_000, 20_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

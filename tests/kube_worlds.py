@@ -71,7 +71,7 @@ class RealWorld:
     async def run_pod(self, app: str) -> objects.Pod:
         template = manifests.pod_template(app)
         await self.cluster.apply([manifests.deployment(app, template, namespace=NAMESPACE)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 for pod in await self.kube.list(PODS, NAMESPACE, f"app={app}"):
                     ready = any(item.type == "Ready" and item.status == "True" for item in pod.status.conditions)
@@ -83,7 +83,7 @@ class RealWorld:
         await self.cluster.apply(
             [manifests.pod_disruption_budget(budget, app, max_unavailable=0, namespace=NAMESPACE)]
         )  # fmt: skip
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await self.kube.get(BUDGETS, budget, NAMESPACE)).status.expected_pods == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 

@@ -86,6 +86,11 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
         lambda pods: sum(pod["status"].get("phase") == "Running" for pod in pods["items"]) == 5,
         what="the pods of the three built-in kinds run",
     )
+    await cluster.wait(
+        DEPLOYMENT,
+        lambda thing: thing["status"].get("availableReplicas") == 2,
+        what="its controller has counted them: the fence's tests compare all of it with what was there before",
+    )
     return cluster
 
 
@@ -110,7 +115,7 @@ class Account:
 
     async def fenced(self, annotation: str, *, allowed: bool) -> None:
         """Wait until the API server goes by the fence that was just put there; it takes a moment to read it."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             for number in count():  # what stands there already may be written again: always something else
                 refusal = await self.refusal(NODE, {"metadata": {"annotations": {annotation: str(number)}}})
                 if bool(refusal) != allowed:
@@ -275,7 +280,7 @@ async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster
             )
             await bus.publish(workload_utilization(workload), utilization)
         for workload, path in WORKLOADS.items():
-            await cluster.wait(path, says(cores), what=f"{workload} has its usage", timeout=20)
+            await cluster.wait(path, says(cores), what=f"{workload} has its usage")
         await asyncio.sleep(1.1)  # the least interval
     settled = "a controller has seen what was written"
     for path in WORKLOADS.values():
@@ -307,7 +312,7 @@ async def test_a_node_is_annotated_while_its_kubelet_writes_to_it(cluster: Clust
         now = SystemClock().now()
         message = a_node_utilization("alpha", 10 * load, uid=uid, sampled_at=now, queried_at=now, sequence=sequence)
         await bus.publish(node_utilization("alpha"), message)
-        await cluster.wait(NODE, has_load(load), what=f"the node has a load of {load}", timeout=20)
+        await cluster.wait(NODE, has_load(load), what=f"the node has a load of {load}")
         beat = {"metadata": {"labels": {"beat": str(sequence)}}}
         async with cluster.api() as api:
             await api.request("PATCH", NODE, beat, content_type=MERGE)

@@ -23,7 +23,7 @@ class Running:
         self.process = process
         self.said = ""
 
-    async def says(self, pattern: str, timeout: float = 60.0) -> re.Match[str]:
+    async def says(self, pattern: str, timeout: float = 100.0) -> re.Match[str]:
         """Wait until it has said this."""
         assert self.process.stdout is not None
         try:
@@ -36,7 +36,7 @@ class Running:
             raise AssertionError(f"it did not say {pattern} within {timeout:g} s:\n{self.said}") from None
         return found
 
-    async def ends(self, timeout: float = 60.0) -> int:
+    async def ends(self, timeout: float = 100.0) -> int:
         """Its exit code."""
         assert self.process.stdout is not None
         async with asyncio.timeout(timeout):

@@ -291,7 +291,7 @@ def polled_world(source: Literal["metrics-server", "load-watcher"]) -> tuple[Sur
 
 async def found(name: str, around: Surroundings) -> dict[str, Finding]:
     """What a check finds, by where; a source that nobody polls would hold it up for two minutes."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return {finding.where: finding for finding in await CHECKS[name](around)}
 
 

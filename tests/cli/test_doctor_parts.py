@@ -51,7 +51,7 @@ LOAD = LoadSettings(
 def around(kube: Kube | KubeError = NOWHERE, bus: Nats | None = None, url: str = "http://127.0.0.1:1") -> Surroundings:
     configured = Configured(
         shared=Shared(nats=bus or Nats(url=f"nats://127.0.0.1:{free_port()}"), load=LOAD),
-        collector=CollectorSettings(prometheus=PrometheusSettings(url=url, timeout=5.0)),
+        collector=CollectorSettings(prometheus=PrometheusSettings(url=url, timeout=30.0)),
         descheduler=DeschedulerSettings(intent_life=Duration(60)),
     )
     return Surroundings(configured=configured, clock=SystemClock(), kube=kube)
@@ -155,7 +155,7 @@ async def eventually_found(
     name: str, surroundings: Callable[[], Surroundings], enough: Callable[[dict[str, Finding]], bool]
 ) -> dict[str, Finding]:
     """By where, as soon as Prometheus has scraped enough for it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             by_place = {finding.where: finding for finding in await found(name, surroundings())}
             if enough(by_place):
@@ -286,24 +286,29 @@ async def deployed(request: pytest.FixtureRequest) -> AsyncIterator[Deployed]:
         yield await on_cluster(cluster, kube)
 
 
-async def until_found(deployed: Deployed, where: str, state: str) -> list[Finding]:
-    """The authorizer of a real API server hears of a changed role a moment later."""
-    async with asyncio.timeout(15):
-        while True:
-            findings = await found("rights", around(deployed.kube))
-            if any(finding.where.startswith(where) and finding.state == state for finding in findings):
-                return findings
+async def until_found(deployed: Deployed, enough: Callable[[list[Finding]], bool]) -> list[Finding]:
+    """The authorizer of a real API server hears of each changed role a moment later."""
+    async with asyncio.timeout(60):
+        while not enough(findings := await found("rights", around(deployed.kube))):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
+        return findings
+
+
+def all_well(findings: list[Finding]) -> bool:
+    return {finding.state for finding in findings} == {"ok"}
 
 
 async def test_accounts_have_their_rights_until_one_is_taken(deployed: Deployed) -> None:
     """As k8s/base gives them everything is well; what is taken is named, with the file that gives it."""
-    findings = await until_found(deployed, "evictions", "ok")
-    assert {finding.state for finding in findings} == {"ok"}, findings
+    await until_found(deployed, all_well)
     await deployed.take("collector", "watch", "nodes")
     await deployed.take("binder", "create", "eviction")
-    await until_found(deployed, "collector", "error")
-    findings = await found("rights", around(deployed.kube))
+
+    def taken(findings: list[Finding]) -> bool:
+        lacking = any(finding.state == "error" for finding in findings)
+        return lacking and any("observe" in finding.what for finding in findings)
+
+    findings = await until_found(deployed, taken)
     lacking = next(finding for finding in findings if finding.where == "collector (account equipoise-collector)")
     assert "watch nodes" in lacking.what
     assert lacking.to_do == "apply k8s/base/collector.yaml"
@@ -389,7 +394,7 @@ async def test_all_well_is_exit_code_0(
     _, url = metrics
     await cluster.add_nodes([node("well")])
     async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "doctor", SystemClock()) as kube:
-        await until_found(await on_cluster(cluster, kube), "evictions", "ok")
+        await until_found(await on_cluster(cluster, kube), all_well)
     access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
     file = tmp_path / "equipoise.yaml"
     file.write_text(

@@ -12,7 +12,7 @@ import msgspec
 import nats
 import pytest
 import yaml
-from bus_worlds import nats_world
+from bus_worlds import PATIENCE, nats_world
 from click.testing import CliRunner
 from flow.loop import INTERVAL, Loop, settled
 
@@ -143,7 +143,7 @@ async def test_the_three_lines_of_python_work(tmp_path: Path) -> None:
         scope: dict[str, Any] = {"nats": nats, "print": lambda *words: printed.put_nowait(words)}
         exec(f"async def example():\n{body}", scope)
         listening = asyncio.create_task(scope["example"]())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while printed.empty():
                 await world.bus.publish(subject, outcome)
                 await asyncio.sleep(0.02)

@@ -20,7 +20,7 @@ from equipoise.testbed.objects import deployment, node, pod_template
 from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.usage import constant_usage_annotations
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 # Prometheus scrapes four times a second, so five minutes are five seconds.
 QUICK: dict[str, Any] = {
@@ -126,7 +126,7 @@ async def test_who_reads_the_tap_may_leave(up: Up) -> None:
         "bash", "-c", f"{tap} | head -1; echo ${{PIPESTATUS[0]}}",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    said, _ = await asyncio.wait_for(shell.communicate(), 30)
+    said, _ = await asyncio.wait_for(shell.communicate(), 90)
 
     line, code = said.decode().splitlines()
     assert line.startswith("utilization.")

@@ -108,9 +108,10 @@ def prometheus(
 
 
 def _await_ready(url: str) -> None:
-    for _ in range(300):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         try:
-            urllib.request.urlopen(f"{url}/-/ready", timeout=1).close()
+            urllib.request.urlopen(f"{url}/-/ready", timeout=10).close()
         except OSError:
             time.sleep(0.05)
         else:

@@ -51,7 +51,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 async def killed_in_turn(run: Run) -> Judged:
     """From the first eviction on, kill and start again one service after the other; then wait until it is level."""
     before = await run.world.spread()
-    await run.until(lambda: run.evictions() > 0, 60, "the first eviction")
+    await run.until(lambda: run.evictions() > 0, 120, "the first eviction")
     killed_at: dict[str, int] = {}
     away: dict[str, tuple[float, float]] = {}
 
@@ -78,8 +78,8 @@ async def _until_more(run: Run) -> None:
 
 
 async def _level(run: Run) -> float:
-    """The spread once it is low, or after two minutes."""
-    deadline = asyncio.get_running_loop().time() + 120
+    """The spread once it is low, or after four minutes."""
+    deadline = asyncio.get_running_loop().time() + 240
     while True:
         spread = await run.world.spread()
         if spread <= LEVEL or asyncio.get_running_loop().time() > deadline:
@@ -126,7 +126,7 @@ async def kept_outcomes(run: Run) -> list[dict[str, Any]]:
         pull = await context.pull_subscribe_bind(consumer="judge", stream=stream)
         found: list[dict[str, Any]] = []
         while len(found) < waiting:
-            found += [json.loads(message.data) for message in await pull.fetch(100, timeout=2)]
+            found += [json.loads(message.data) for message in await pull.fetch(100, timeout=60)]
         return found
     finally:
         await client.close()

@@ -102,12 +102,12 @@ class Machine:
             expected = 0 if name in SERVICES else code
             assert code == expected, f"{name} ended with code {code}, it had {grace} s:\n{self.tail(name)}"
 
-    async def completed(self, name: str, seconds: float = 60.0) -> None:
+    async def completed(self, name: str, seconds: float = 120.0) -> None:
         """Wait until it has ended with code 0."""
         code = await self._exit_code(self._pids[name], seconds)
         assert code == 0, f"{name} ended with code {code}:\n{self.tail(name)}"
 
-    async def healthy(self, name: str, seconds: float = 60.0) -> None:
+    async def healthy(self, name: str, seconds: float = 120.0) -> None:
         """Wait until its own health check passes."""
         program = self.programs[name]
         deadline = asyncio.get_running_loop().time() + seconds
@@ -119,7 +119,7 @@ class Machine:
             assert asyncio.get_running_loop().time() < deadline, f"{name} is not healthy:\n{self.tail(name)}"
             await asyncio.sleep(0.5)
 
-    async def ready(self, name: str, seconds: float = 60.0) -> None:
+    async def ready(self, name: str, seconds: float = 120.0) -> None:
         """Wait until /readyz is 200."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not (said := await self.readiness(name)).get("ready"):

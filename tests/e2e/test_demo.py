@@ -9,7 +9,7 @@ from rich.console import Console
 from equipoise.cli.demo.run import DemoOptions, Result, Screen, run_demo
 from equipoise.contracts.subjects import SERVICES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 async def a_run(steps: int, **options: object) -> Result:

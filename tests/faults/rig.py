@@ -265,7 +265,7 @@ class Rig:
             messages = await streams.subscribe("equipoise.eviction.outcome.>", ordered_consumer=True, config=config)
             info = await streams.stream_info(OUTCOMES)
             for _ in range(info.state.messages):
-                message = await messages.next_msg(timeout=5)
+                message = await messages.next_msg(timeout=60)
                 self.recorder.kept[json.loads(message.data)["intent_id"]] += 1
             await messages.unsubscribe()
 

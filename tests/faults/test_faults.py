@@ -6,7 +6,7 @@ from faults.campaign import line, try_fault
 from faults.rig import Rig
 from faults.troubles import SHORT
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 CHOSEN = ("killed_binders", "redelivered", "errors", "nats_emptied", "stopped_descheduler", "not_numbers")
 """One of each kind, for each invariant that a planted defect breaks."""

@@ -43,6 +43,8 @@ from equipoise.testbed.objects import daemon_set, deployment, namespace, node, p
 from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.usage import constant_usage_annotations
 
+pytestmark = pytest.mark.timeout(300)
+
 SCRAPE = 0.25
 STEP = 2
 """Seconds."""
@@ -272,7 +274,7 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
         f'count_over_time(pod_cpu_usage_seconds_total{{namespace=~"default|other",pod!~"once.*"}}[{SETTLED_SECONDS}s])'
     )
     whole = f"min({counts}) >= {SETTLED_SECONDS / SCRAPE - 1} and vector(time()) > {time.time() + SETTLED_SECONDS}"  # noqa: TID251
-    async with aiohttp.ClientSession() as session, asyncio.timeout(60):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(200):
         while True:
             async with session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": whole}) as response:
                 if found := (await response.json())["data"]["result"]:

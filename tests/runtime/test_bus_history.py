@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bus_worlds import NatsWorld, free_port
+from bus_worlds import PATIENCE, NatsWorld, free_port
 
 from equipoise.contracts import subjects
 from equipoise.contracts.messages.advice import FleetReview
@@ -78,6 +78,6 @@ async def test_a_bus_that_is_not_there_is_said_soon(monkeypatch: pytest.MonkeyPa
     """A person waits: it does not wait for ever as services do."""
     monkeypatch.setattr(history_module, "_CONNECT_TIMEOUT", 0.2)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusUnavailable, match="was not reached"):
             await read(Nats(url=f"nats://127.0.0.1:{free_port()}"), 0)

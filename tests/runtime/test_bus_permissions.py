@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import an_intent
-from bus_worlds import Heard, NatsWorld
+from bus_worlds import PATIENCE, Heard, NatsWorld
 
 from equipoise.contracts import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -65,7 +65,7 @@ def a_subject(channel: Channel, service: str) -> str:
 async def may(asking: Awaitable[object]) -> bool:
     """Whether the server permits something (that it then answers otherwise is another matter)."""
     try:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             await asking
     except NotPermitted:
         return False
@@ -182,7 +182,7 @@ async def test_each_service_does_its_part_as_itself(users: Users) -> None:
             "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
         )
         async with users.bus("tap") as tap:
-            said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=5)
+            said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
         assert b"prioritize" in said.data
         assert scorer.troubles.errors("permission") == 0
 

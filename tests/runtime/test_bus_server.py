@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nats
 import pytest
-from bus_worlds import eventually, server_process
+from bus_worlds import PATIENCE, eventually, server_process
 
 from equipoise.runtime.nats_server import NoNatsServer, embedded_server, nats_server_binary
 
@@ -52,7 +52,7 @@ async def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     )
     assert parent.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while await parent.stdout.readline() != b"up\n":
                 pass
         server = server_process(tmp_path)

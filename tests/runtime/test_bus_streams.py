@@ -10,7 +10,7 @@ from pathlib import Path
 import nats
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import NatsWorld, eventually
+from bus_worlds import PATIENCE, NatsWorld, eventually
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
 
 from equipoise.contracts import subjects
@@ -53,14 +53,14 @@ async def test_running_it_again_changes_what_changed_and_loses_nothing(world: Na
     async with connect(world.settings, "collector") as bus:
         await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
     await setup_streams(world.settings, intent_life=180)
-    await setup_streams(world.settings, intent_life=0.8, utilization_life=8)
+    await setup_streams(world.settings, intent_life=0.8, utilization_life=80)
     async with await nats.connect(world.settings.url) as client:
         intents = await client.jetstream().stream_info("EQUIPOISE_INTENT")
         utilization = await client.jetstream().stream_info("EQUIPOISE_UTILIZATION")
     assert intents.config.max_age == pytest.approx(0.8)
     assert intents.config.duplicate_window == pytest.approx(0.8)
     assert intents.state.consumer_count == 1
-    assert utilization.config.max_age == 8
+    assert utilization.config.max_age == 80
     assert utilization.state.messages == 1
 
 
@@ -70,7 +70,7 @@ async def test_an_intent_that_nobody_took_is_gone_after_its_life(world: NatsWorl
     subject = subjects.eviction_intent("shop", "web-1")
     async with connect(world.settings, "descheduler") as bus:
         await bus.publish(subject, an_intent(), message_id="one")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not await _kept_anew(bus, subject):  # noqa: ASYNC110  nothing tells that a message grew too old
                 await asyncio.sleep(0.02)
 
@@ -88,7 +88,7 @@ async def test_it_waits_for_nats(tmp_path: Path) -> None:
     setting_up = asyncio.create_task(setup_streams(world.settings, intent_life=60))
     await asyncio.wait([setting_up], timeout=0.1)
     await world.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await setting_up
     await world.stop()
 
@@ -99,7 +99,7 @@ async def test_a_user_who_may_not_make_streams_is_told(tmp_path: Path) -> None:
     await world.start()
     (tmp_path / "password").write_text("secret")
     settings = Nats(url=world.settings.url, user="collector", password_file=str(tmp_path / "password"))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusError, match="not permitted"):
             await setup_streams(settings, intent_life=60)
     await world.stop()
@@ -109,7 +109,7 @@ async def test_a_stream_that_cannot_become_ours_is_an_error(world: NatsWorld) ->
     """A foreign stream on our subjects is told by name, instead of waiting for ever."""
     async with await nats.connect(world.settings.url) as client:
         await client.jetstream().add_stream(name="FOREIGN", subjects=["equipoise.>"])
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusError, match=r"EQUIPOISE_UTILIZATION: .*overlap"):
             await setup_streams(world.settings, intent_life=60)
 
@@ -125,7 +125,7 @@ async def test_the_program_reads_the_configuration_of_the_services(world: NatsWo
         sys.executable, "-m", "equipoise.runtime.streams",
         env=os.environ | {"EQUIPOISE_CONFIG": str(configuration)}, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert await program.wait() == 0
     async with await nats.connect(world.settings.url) as client:
         assert (await client.jetstream().stream_info("EQUIPOISE_INTENT")).config.max_age == 90
@@ -151,7 +151,7 @@ async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -
         begun.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE):
         async with connect(world.settings, "scorer") as bus:
             await bus.listen("equipoise.utilization.node.*", type(a_node_utilization()), never_ends)
             await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))

@@ -122,7 +122,7 @@ def api(server: tuple[Server, BaseTestServer]) -> Server:
 
 
 async def heard(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
-    async with asyncio.timeout(5), aclosing(kube.watch(PODS, since=since)) as changes:
+    async with asyncio.timeout(60), aclosing(kube.watch(PODS, since=since)) as changes:
         return [change async for change in changes]
 
 

@@ -191,10 +191,10 @@ def test_a_huge_file_is_refused_quickly(tmp_path: Path) -> None:
     """No more than a ConfigMap can hold is read."""
     file = tmp_path / "huge.yaml"
     file.write_text(HEADER + "scorer: {}\n" * 500_000)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(ConfigurationError, match="bytes"):
         load_configuration(file, "scorer", ScorerSection, {})
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])

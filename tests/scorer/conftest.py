@@ -72,7 +72,7 @@ async def start() -> AsyncIterator[Start]:
             await scorer.attach()
             running.task = asyncio.create_task(scorer.run())
             stack.push_async_callback(running.stop)
-            await asyncio.wait([running.task, scorer.port], timeout=5, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running.task, scorer.port], timeout=60, return_when=asyncio.FIRST_COMPLETED)
             return running
 
         yield begin

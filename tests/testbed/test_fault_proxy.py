@@ -57,7 +57,7 @@ async def proxy(upstream: Upstream) -> AsyncIterator[FaultProxy]:
 
 @pytest.fixture
 async def client(proxy: FaultProxy) -> AsyncIterator[aiohttp.ClientSession]:
-    timeout = aiohttp.ClientTimeout(total=5)
+    timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(proxy.url, timeout=timeout, headers={"User-Agent": "equipoise-binder/1"}) as made:
         yield made
 

@@ -7,8 +7,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.state import process_start
+
+pytestmark = pytest.mark.timeout(240)
 
 TESTBED = [sys.executable, "-c", "from equipoise.testbed.program import testbed; testbed()"]
 
@@ -19,7 +23,7 @@ def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: P
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*TESTBED, *arguments], env=environment, capture_output=True, text=True, timeout=30, check=False
+            [*TESTBED, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
 
     with (tmp_path / "up.log").open("w") as output:
@@ -29,7 +33,7 @@ def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: P
             stdout=output,
             stderr=output,
         )
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while not (shown := json.loads(run("status", "-o", "json").stdout)) and time.monotonic() < deadline:
         time.sleep(0.2)
     twice = run("up")
@@ -40,7 +44,7 @@ def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: P
     assert "a cluster named default runs already" in twice.stderr
     assert len(etcd) == 1
     assert "stopped default\n" == down.stdout
-    assert up.wait(timeout=5) == 0
+    assert up.wait(timeout=30) == 0
     assert process_start(etcd[0]) is None
     assert [] == json.loads(run("status", "-o", "json").stdout)
     assert "no cluster named default runs" in run("down").stderr

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 
 from equipoise.contracts.subjects import SERVICES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ async def composed(world: World) -> AsyncIterator[Machine]:
             await machine.completed(name)
             events[name, "service_completed_successfully"].set()
 
-    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(180), asyncio.TaskGroup() as group:
         for name in machine.programs:
             group.create_task(up(name))
     yield machine
@@ -61,7 +61,7 @@ async def test_everything_comes_up_and_the_loop_proposes(world: World, composed:
     await client.subscribe("equipoise.eviction.outcome.>", cb=on_outcome)
     for service in SERVICES:
         await composed.ready(service)
-    await asyncio.wait_for(dry_run.wait(), 60)
+    await asyncio.wait_for(dry_run.wait(), 100)
     await client.close()
     problems = {service: (await composed.readiness(service))["problems"] for service in SERVICES}
     assert not [text for texts in problems.values() for text in texts if "ermission" in text], problems

@@ -5,7 +5,7 @@ from deployment.judging import KILLED, LEVEL, Judged
 
 from equipoise.contracts.subjects import SERVICES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 async def test_the_loop_ends_as_level_as_without(judged: Judged) -> None:

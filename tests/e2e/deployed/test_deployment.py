@@ -10,7 +10,7 @@ from deployment.worlds import Run, World
 
 from equipoise.contracts.subjects import SERVICES
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 ACCOUNT = "system:serviceaccount:equipoise-system:equipoise-{}"
 
@@ -86,7 +86,7 @@ async def test_the_second_scheduler_places_with_our_scores(run: Run) -> None:
     )
     await run.until(
         lambda: any(line["subject"] == "equipoise.decision.scorer.launch.chooser" for line in run.said()),
-        10,
+        60,
         "the scorer was asked",
     )
     assert "orbidden" not in run.machine.log("scheduler").read_text()

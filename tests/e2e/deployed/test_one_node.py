@@ -9,7 +9,7 @@ from deployment.worlds import Run
 
 from equipoise.contracts.annotations import LOAD
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 PATH = ("utilization.node.", "annotation.node.", "decision.scorer.", "eviction.intent.", "eviction.outcome.")
 

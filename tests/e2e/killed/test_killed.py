@@ -20,7 +20,7 @@ from equipoise.testbed.pytest_fixture import StartCluster
 NATS_AWAY = MUTE_LIMIT + 5.0
 """Seconds: long enough that a collector has handed on shards because it could not speak."""
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from equipoise.runtime.clock import SystemClock
 from equipoise.runtime.log import configure_logging
 from equipoise.runtime.settings import Logging, Nats
 
-TIMEOUT = 5.0
-"""Seconds for the bus and the scorer together; an answer takes milliseconds."""
+TIMEOUT = 20.0
+"""Seconds for the bus and the scorer together; an answer takes milliseconds, a second attempt to connect seconds."""
 
 _SHOWN = 10
 

@@ -21,7 +21,7 @@ import structlog
 
 log = structlog.get_logger()
 
-_START_TIMEOUT = 10.0
+_START_TIMEOUT = 30.0
 """Seconds until the server must listen."""
 
 _STOP_TIMEOUT = 5.0

@@ -106,7 +106,7 @@ class Api:
         scope = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
         return f"{root}{scope}/{plural}/{metadata['name']}"
 
-    async def wait(self, path: str, condition: Callable[[Any], bool], *, timeout: float = 30.0, what: str = "") -> Any:
+    async def wait(self, path: str, condition: Callable[[Any], bool], *, timeout: float = 60.0, what: str = "") -> Any:
         """GET until the body meets the condition; a TimeoutError says what was seen last."""
         seen: Any = None
         try:

@@ -256,7 +256,7 @@ class Cluster:
             )
         await asyncio.to_thread(self._discover, names)
 
-    async def wait(self, path: str, condition: Callable[[Any], bool], *, timeout: float = 30.0, what: str = "") -> Any:
+    async def wait(self, path: str, condition: Callable[[Any], bool], *, timeout: float = 60.0, what: str = "") -> Any:
         async with self.api() as api:
             return await api.wait(path, condition, timeout=timeout, what=what)
 
