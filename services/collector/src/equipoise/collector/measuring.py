@@ -146,7 +146,9 @@ class Measuring:
         """Why nothing was measured, if nothing was, and which questions failed."""
         nodes = dict(self._fleet.nodes)
         begun = at - window.length
-        known = {name: known_node(node, busy=self._busy(name, begun)) for name, node in nodes.items()}
+        known: dict[str, Known] = {}
+        async for some in in_turns(nodes.items(), NODES_AT_ONCE):
+            known |= {name: known_node(node, busy=self._busy(name, begun)) for name, node in some}
         statistics = self._settings.statistics if window.length <= self._settings.statistics_limit else ()
         found = await measure_nodes(
             self._source, known, criteria_of(self._load, window, at), self._intervals, statistics
