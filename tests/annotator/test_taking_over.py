@@ -275,3 +275,37 @@ async def test_who_had_lost_its_seat_meanwhile_looks_again_at_what_it_has_in_han
         await measured(world, nodes)
         await world.clock.advance(30)
     assert {world.load_on(name) for name in nodes} == {0.1}
+
+
+async def test_a_webhook_that_is_down_holds_up_nothing_but_what_it_watches(world: World) -> None:
+    """It makes the server answer 500 to every write on some objects; what changed elsewhere is written in time."""
+    nodes = names(600)
+    watched, changed = set(nodes[:10]), set(nodes[::30])
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    for name in watched:
+        world.kube.refuse("annotate", status=500, name=name)
+    await world.begin()
+    await measured(world, nodes, changed | watched)
+    await world.clock.advance(22)
+    assert {world.load_on(name) for name in changed - watched} == {0.9}
+    assert all(world.writes_on(name) == 1 for name in watched)
+    world.kube.heal()
+    await world.clock.advance(SETTINGS.nodes.least_interval)
+    await measured(world, nodes, changed | watched)
+    await world.clock.advance(2)
+    assert {world.load_on(name) for name in watched} == {0.9}
+
+
+async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> None:
+    """A token that is refused is no fault of each object: when it is good again, none of them rests for a minute."""
+    nodes = names(200)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    await world.begin()
+    world.kube.refuse(resource="nodes", status=401)
+    await measured(world, nodes, changed=nodes[:20])
+    await world.clock.advance(2 * RETRY_PERIOD)
+    world.kube.heal()
+    await world.clock.advance(RETRY_PERIOD + 5)
+    assert {world.load_on(name) for name in nodes[:20]} == {0.9}

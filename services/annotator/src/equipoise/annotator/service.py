@@ -57,6 +57,9 @@ ATTEMPTS = 3
 RETRY_PERIOD = 5.0
 """Seconds of rest when the API server is away, unless it asks for more."""
 
+_OF_THE_SERVER = (401, 429)
+"""Refusals that any object would meet. 500 is none of them: one webhook that is down answers so for what it watches."""
+
 _AT_ONCE = 100
 """Objects that are considered in one go."""
 
@@ -361,7 +364,7 @@ class Annotator:
 
     def _refused(self, known: _Known, error: KubeError | TimeoutError) -> None:
         target = known.target
-        if isinstance(error, KubeError) and 400 <= error.status < 500 and error.status != 429:
+        if isinstance(error, KubeError) and 400 <= error.status <= 500 and error.status not in _OF_THE_SERVER:
             self._writes.labels(target.kind, "refused").inc()
             self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
             known.rest = rest_after(known.rest, target.band)
