@@ -296,20 +296,33 @@ async def test_a_newer_value_of_another_replica_is_found_by_who_wrote_the_last_o
 
 
 async def test_an_object_that_is_written_to_all_the_time_waits_while_others_are_written(world: World) -> None:
-    """After three tries; its value is written once there is peace."""
+    """After three tries for a minute, then for two; its value is written once there is peace."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()
     world.kube.refuse("annotate", status=409, name="node-a")
-    await world.measured("node-a")
-    await world.measured("node-b")
-    await world.clock.advance(1)
-    assert (world.load_on("node-a"), world.load_on("node-b")) == (None, 0.1)
-    assert sum(call.verb == "annotate" and call.name == "node-a" for call in world.kube.calls) == ATTEMPTS
+    for tries in (1, 1, 2, 2):
+        await world.measured("node-a")
+        await world.measured("node-b")
+        await world.clock.advance(SETTINGS.nodes.least_interval)
+        assert (world.load_on("node-a"), world.load_on("node-b")) == (None, 0.1)
+        assert world.writes_on("node-a") == tries * ATTEMPTS
     world.kube.heal()
-    await world.clock.advance(RETRY_PERIOD)
+    await world.clock.advance(1)
     await world.measured("node-a")
     assert world.load_on("node-a") == 0.1
+
+
+async def test_a_policy_that_refuses_what_stands_anew_is_told(world: World) -> None:
+    """The server answers such a patch like one that came too late."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=3.0)
+    await world.clock.advance(SETTINGS.nodes.least_interval)
+    world.kube.refuse("annotate", status=409)
+    await world.measured(cpu=9.0)
+    await world.clock.advance(1)
+    assert "cannot be annotated: 409" in world.health["annotator-1"].problems[0]
 
 
 async def test_an_annotation_that_somebody_removed_comes_back_at_its_turn(world: World) -> None:

@@ -77,7 +77,7 @@ class _Known:
     """What a write goes by; None: the object waits for being read, not for its write."""
 
     not_before: float = 0.0
-    """Not written again before then (Unix seconds): it was refused, or others write to it all the time."""
+    """Left alone until then (Unix seconds): it was refused, or others write to it all the time."""
 
     rest: float = 0.0
     """For how long (seconds) it was left alone when it was refused last; 0 once it was written."""
@@ -278,8 +278,8 @@ class Annotator:
         known.busy = True
         try:
             await work(known)
-        except Conflict:
-            self._overtaken(known)
+        except Conflict as error:
+            self._overtaken(known, error)
         except (NotFound, _AnotherObject):
             self._gone(known)
         except (KubeError, TimeoutError) as error:
@@ -347,14 +347,16 @@ class Annotator:
         except BusError as error:
             log.warning("write not said", object=target.text, error=str(error))
 
-    def _overtaken(self, known: _Known) -> None:
-        """Somebody wrote in between: another replica, and after reading a heartbeat, too. It is read again, in turn."""
+    def _overtaken(self, known: _Known, error: Conflict) -> None:
+        """Somebody wrote in between: another replica, and after reading a heartbeat, too. It is read again, in turn.
+
+        Again and again: a policy may refuse what we write, which the server says of a patch like it says a conflict.
+        """
         known.basis = None
         known.conflicts += 1
         if known.conflicts == ATTEMPTS:
             known.conflicts = 0
-            known.not_before = self._clock.now() + RETRY_PERIOD
-            self._writes.labels(known.target.kind, "conflict").inc()
+            self._refused(known, error)
 
     def _gone(self, known: _Known) -> None:
         """Gone, or another object of the same name: its own measurements will come under its own UID."""
