@@ -7,7 +7,7 @@ import msgspec
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import a_node_utilization
 
-from equipoise.annotator.service import RETRY_PERIOD, WRITERS
+from equipoise.annotator.service import READERS, RETRY_PERIOD, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shares import owner
 from equipoise.contracts.annotations import node_load, written
@@ -271,7 +271,7 @@ async def test_who_had_lost_its_seat_meanwhile_looks_again_at_what_it_has_in_han
     for name in nodes:
         stands(world, name, cpu=5.0, ago=0)
     world.kube.heal()
-    for _ in range(4 * WRITERS + 2):
+    for _ in range(2 * WRITERS + 4):
         await measured(world, nodes)
         await world.clock.advance(30)
     assert {world.load_on(name) for name in nodes} == {0.1}
@@ -309,3 +309,60 @@ async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> Non
     world.kube.heal()
     await world.clock.advance(RETRY_PERIOD + 5)
     assert {world.load_on(name) for name in nodes[:20]} == {0.9}
+
+
+async def test_how_many_wait_is_told(world: World) -> None:
+    """For being read and for their write, without those that are in hand; nothing waits at who lost its seat."""
+    nodes = names(WRITERS + READERS + 20)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    slow = msgspec.structs.replace(SETTINGS, writes_per_second=0.01, reads_per_second=0.2)
+    await world.begin(settings=slow)
+    await measured(world, nodes, changed=nodes)
+    assert world.waiting() == (len(nodes) - READERS - 1, 0)  # one is read, and written
+    await world.clock.advance(20 * 5)
+    assert world.waiting() == (len(nodes) - READERS - 21, 20 - WRITERS - 1)
+    world.kube.refuse("replace", resource="leases", status=0)
+    await world.clock.advance(SETTINGS.seat.lease_duration)
+    assert world.waiting() == (0, 0)
+
+
+async def test_the_turn_of_a_node_that_was_replaced_is_the_next_one_s(world: World) -> None:
+    """Another of its name was measured while its write waited: nothing is tried on the former any more."""
+    nodes = names(3)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    requests = Requests(world)
+    await world.begin(settings=SLOW)
+    await measured(world, nodes, changed=nodes)
+    await world.clock.advance(5)
+    ((_, first),) = requests.of("annotate")
+    second, third = (name for name in nodes if name != first)
+    world.add_node(second, uid="new")
+    await world.measured(second, cpu=5.0, uid="new")
+    await world.clock.advance(30)
+    assert [name for _, name in requests.of("annotate")] == [first, third, second]
+    assert world.load_on(second) == 0.5
+
+
+async def test_an_object_is_in_one_hand_at_a_time(world: World) -> None:
+    """What is measured while its write is under way waits until that has ended."""
+    stands(world, "node-a", cpu=1.0)
+    answered = asyncio.Event()
+
+    async def hang(call: Call) -> None:
+        if call.verb == "annotate":
+            await answered.wait()
+
+    world.kube.on_call = hang
+    await world.begin()
+    await world.measured(cpu=9.0)
+    await world.clock.advance(1)
+    await world.measured(cpu=5.0)
+    await world.clock.advance(1)
+    assert world.writes == 1
+    answered.set()
+    for _ in range(2):
+        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.measured(cpu=5.0)
+    assert (world.load_on(), world.writes) == (0.5, 2)

@@ -273,7 +273,7 @@ class Annotator:
     async def _work_on(self, key: str, work: Callable[[_Known], Awaitable[None]]) -> None:
         """Afterwards it is considered anew: what it needs next, or again."""
         known = self._known.get(key)
-        if known is None or not self._is_ours(known):
+        if known is None:
             return
         known.busy = True
         try:
