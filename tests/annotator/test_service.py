@@ -197,9 +197,12 @@ async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: Wor
     assert world.health["annotator-1"].problems == []
 
 
-async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(world: World) -> None:
+@pytest.mark.parametrize("stood", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "nonsense"])
+async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(
+    world: World, stood: dict[str, str]
+) -> None:
     """A replica that was halted between reading and writing finds the newer value and leaves it."""
-    world.add_node()
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood)))
     await world.begin()
     newer, halted = node_load(a_node_utilization(cpu=5.0, sampled_at=NOW + 3)), asyncio.Event()
     assert newer is not None
@@ -207,7 +210,7 @@ async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(wor
     async def somebody_else_writes(call: Call) -> None:
         if call.verb == "annotate" and not halted.is_set():
             halted.set()
-            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(newer))))
+            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood | written(newer))))
 
     world.kube.on_call = somebody_else_writes
     await world.measured(cpu=1.0)

@@ -312,11 +312,12 @@ async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> Non
 
 
 async def test_how_many_wait_is_told(world: World) -> None:
-    """For being read and for their write, without those that are in hand; nothing waits at who lost its seat."""
+    """For being read and for their write, without those that are in hand; who lost its seat does nothing more."""
     nodes = names(WRITERS + READERS + 20)
     for name in nodes:
         stands(world, name, cpu=1.0)
     slow = msgspec.structs.replace(SETTINGS, writes_per_second=0.01, reads_per_second=0.2)
+    requests = Requests(world)
     await world.begin(settings=slow)
     await measured(world, nodes, changed=nodes)
     assert world.waiting() == (len(nodes) - READERS - 1, 0)  # one is read, and written
@@ -325,6 +326,9 @@ async def test_how_many_wait_is_told(world: World) -> None:
     world.kube.refuse("replace", resource="leases", status=0)
     await world.clock.advance(SETTINGS.seat.lease_duration)
     assert world.waiting() == (0, 0)
+    before = requests.of("get")
+    await world.clock.advance(60)
+    assert requests.of("get") == before
 
 
 async def test_the_turn_of_a_node_that_was_replaced_is_the_next_one_s(world: World) -> None:
@@ -366,3 +370,20 @@ async def test_an_object_is_in_one_hand_at_a_time(world: World) -> None:
         await world.clock.advance(SETTINGS.nodes.least_interval)
         await world.measured(cpu=5.0)
     assert (world.load_on(), world.writes) == (0.5, 2)
+
+
+async def test_heartbeats_do_not_matter_where_ours_stands(world: World) -> None:
+    """A write goes by our annotation there, however long it waits: each node is read once and written once."""
+    nodes = names(100)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    requests = Requests(world)
+    await world.begin()
+    await measured(world, nodes, changed=nodes)
+    for second in range(12):
+        for node in world.kube.stored(NODES):
+            beat = msgspec.structs.replace(node.metadata, labels={"beat": str(second)})
+            world.kube.put(NODES, msgspec.structs.replace(node, metadata=beat))
+        await world.clock.advance(1)
+    assert {world.load_on(name) for name in nodes} == {0.9}
+    assert (len(requests.of("get")), len(requests.of("annotate"))) == (100, 100)
