@@ -239,6 +239,21 @@ async def test_what_stands_on_an_object_is_not_written_again_because_a_replica_i
     assert (world.load_on(), world.writes) == (0.9, 2)
 
 
+async def test_an_api_server_that_asks_to_be_left_alone_is(world: World) -> None:
+    """For as long as it says, reads and writes; nothing is put off for longer."""
+    for name in ("node-a", "node-b"):
+        world.add_node(name)
+    await world.begin()
+    world.kube.fail_next("annotate", status=429, retry_after=4 * RETRY_PERIOD)
+    await world.measured("node-a")
+    asked = len(world.kube.calls)
+    await world.measured("node-b")
+    await world.clock.advance(4 * RETRY_PERIOD - 1)
+    assert [call for call in world.kube.calls[asked:] if call.resource == "nodes"] == []
+    await world.clock.advance(2)
+    assert (world.load_on("node-a"), world.load_on("node-b")) == (0.1, 0.1)
+
+
 async def test_a_value_from_the_future_is_overwritten(world: World) -> None:
     """Any kubelet may write its own node's annotations: a forged time must not keep the true load out for ever."""
     forged = node_load(a_node_utilization(cpu=9.0, sampled_at=NOW + 1e9))
@@ -314,6 +329,18 @@ async def test_an_object_that_is_written_to_all_the_time_waits_while_others_are_
     await world.clock.advance(1)
     await world.measured("node-a")
     assert world.load_on("node-a") == 0.1
+
+
+async def test_conflicts_count_until_it_is_written(world: World) -> None:
+    """Two now and two later are no three in a row."""
+    world.add_node()
+    await world.begin()
+    for cpu in (1.0, 9.0):
+        world.kube.fail_next("annotate", status=409, times=ATTEMPTS - 1)
+        await world.measured(cpu=cpu)
+        await world.clock.advance(1)
+        assert world.load_on() == cpu / 10
+        await world.clock.advance(SETTINGS.nodes.least_interval)
 
 
 async def test_a_policy_that_refuses_what_stands_anew_is_told(world: World) -> None:

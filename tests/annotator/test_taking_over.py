@@ -204,8 +204,8 @@ async def test_who_lost_its_seat_does_not_write_what_it_has_in_hand(world: World
 
 async def test_an_api_server_that_is_away_is_left_alone_by_reads_and_writes(world: World) -> None:
     """Who has something in hand asks once each five seconds at most; when it is back, all goes on at the old pace."""
-    nodes = names(300)
-    changed = set(nodes[::6])
+    nodes = names(900)  # of which two thirds are not read yet when it goes away
+    changed = set(nodes[::18])
     for name in nodes:
         stands(world, name, cpu=1.0)
     requests = Requests(world)
