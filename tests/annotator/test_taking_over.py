@@ -7,7 +7,7 @@ import msgspec
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import a_node_utilization
 
-from equipoise.annotator.service import READERS, RETRY_PERIOD, WRITERS
+from equipoise.annotator.service import READERS, RETRY_PERIOD, WRITE_LIMIT, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shares import owner
 from equipoise.contracts.annotations import node_load, written
@@ -295,6 +295,26 @@ async def test_a_webhook_that_is_down_holds_up_nothing_but_what_it_watches(world
     await measured(world, nodes, changed | watched)
     await world.clock.advance(2)
     assert {world.load_on(name) for name in watched} == {0.9}
+
+
+async def test_what_gets_no_answer_goes_behind_what_changed_since(world: World) -> None:
+    """A webhook that never answers: what it watches is tried once, then rests, and nothing else waits behind it."""
+    watched, others = names(40), ["mine", "yours"]
+    for name in (*watched, *others):
+        stands(world, name, cpu=1.0)
+
+    async def hang(call: Call) -> None:
+        if call.verb == "annotate" and call.name in watched:
+            await asyncio.Event().wait()
+
+    world.kube.on_call = hang
+    await world.begin()
+    await measured(world, [*watched, *others], changed=watched)
+    await world.clock.advance(len(watched) / WRITERS * (WRITE_LIMIT + RETRY_PERIOD))
+    assert all(world.writes_on(name) == 1 for name in watched)
+    await measured(world, [*others, *watched], changed=[*watched, *others])
+    await world.clock.advance(RETRY_PERIOD + 1)
+    assert {world.load_on(name) for name in others} == {0.9}
 
 
 async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> None:

@@ -57,9 +57,6 @@ ATTEMPTS = 3
 RETRY_PERIOD = 5.0
 """Seconds of rest when the API server is away, unless it asks for more."""
 
-_OF_THE_SERVER = (401, 429)
-"""Refusals that any object would meet. 500 is none of them: one webhook that is down answers so for what it watches."""
-
 _AT_ONCE = 100
 """Objects that are considered in one go."""
 
@@ -365,17 +362,24 @@ class Annotator:
             del self._known[known.target.key]
 
     def _refused(self, known: _Known, error: KubeError | TimeoutError) -> None:
-        target = known.target
-        if isinstance(error, KubeError) and 400 <= error.status <= 500 and error.status not in _OF_THE_SERVER:
-            self._writes.labels(target.kind, "refused").inc()
-            self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
+        """It may be the object, it may be the server, and without an answer in time nobody knows which."""
+        target, refused = known.target, isinstance(error, KubeError) and _of_one_object(error.status)
+        if refused or isinstance(error, TimeoutError):
             known.rest = rest_after(known.rest, target.band)
             known.not_before = self._clock.now() + known.rest
+        if refused:
+            self._writes.labels(target.kind, "refused").inc()
+            self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
             return
         self._writes.labels(target.kind, "failed").inc()
         self._health.problem("api server", f"the API server does not take annotations: {error}")
         for pacing in (self._reading, self._writing):
             pacing.rest(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
+
+
+def _of_one_object(status: int) -> bool:
+    """Whether others may meet another answer: 500 is also what one webhook that is down makes of what it watches."""
+    return 400 <= status <= 500 and status not in (401, 429)
 
 
 class _AnotherObject(Exception):
