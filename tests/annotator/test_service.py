@@ -197,6 +197,20 @@ async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: Wor
     assert world.health["annotator-1"].problems == []
 
 
+async def test_that_an_api_server_was_away_is_over_with_the_first_answer(world: World) -> None:
+    """Also when it is read only, and nothing is to be written."""
+    stands = node_load(a_node_utilization(cpu=3.0, sampled_at=NOW - 90))
+    assert stands is not None
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(stands))))
+    await world.begin()
+    world.kube.refuse("get", status=0)
+    await world.measured(cpu=3.0)
+    assert "does not take annotations" in world.health["annotator-1"].problems[0]
+    world.kube.heal()
+    await world.clock.advance(RETRY_PERIOD)
+    assert (world.health["annotator-1"].problems, world.writes) == ([], 0)
+
+
 @pytest.mark.parametrize("stood", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "nonsense"])
 async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(
     world: World, stood: dict[str, str]
