@@ -181,12 +181,13 @@ async def test_an_object_that_is_gone_is_no_trouble(world: World) -> None:
     assert world.health["annotator-1"].problems == []
 
 
+@pytest.mark.parametrize("status", [0, 503])
 @pytest.mark.parametrize("newer", [True, False])
-async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: World, newer: bool) -> None:
+async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: World, newer: bool, status: int) -> None:
     """Nothing is lost, the trouble is told, and it is over when it is over."""
     world.add_node()
     await world.begin()
-    world.kube.refuse("annotate", status=0)
+    world.kube.refuse("annotate", status=status)
     await world.measured(cpu=3.0)
     assert "does not take annotations" in world.health["annotator-1"].problems[0]
     if newer:
