@@ -317,6 +317,29 @@ async def test_what_gets_no_answer_goes_behind_what_changed_since(world: World) 
     assert {world.load_on(name) for name in others} == {0.9}
 
 
+async def test_a_server_that_never_answers_is_left_alone_too(world: World) -> None:
+    """After as many requests as there may be at once, and it is told."""
+    nodes = names(100)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    requests = Requests(world)
+    await world.begin()
+    await measured(world, nodes)
+    note = world.kube.on_call
+    assert note is not None
+
+    async def hang(call: Call) -> None:
+        await note(call)
+        if call.resource == "nodes":
+            await asyncio.Event().wait()
+
+    world.kube.on_call = hang
+    before = len(requests.of("get"))
+    await world.clock.advance(WRITE_LIMIT + RETRY_PERIOD - 1)
+    assert len(requests.of("get")) - before == READERS
+    assert "does not take annotations: no answer" in world.health["annotator-1"].problems[0]
+
+
 async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> None:
     """A token that is refused is no fault of each object: when it is good again, none of them rests for a minute."""
     nodes = names(200)
