@@ -181,12 +181,13 @@ async def test_an_object_that_is_gone_is_no_trouble(world: World) -> None:
     assert world.health["annotator-1"].problems == []
 
 
+@pytest.mark.parametrize("status", [0, 503])
 @pytest.mark.parametrize("newer", [True, False])
-async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: World, newer: bool) -> None:
+async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: World, newer: bool, status: int) -> None:
     """Nothing is lost, the trouble is told, and it is over when it is over."""
     world.add_node()
     await world.begin()
-    world.kube.refuse("annotate", status=0)
+    world.kube.refuse("annotate", status=status)
     await world.measured(cpu=3.0)
     assert "does not take annotations" in world.health["annotator-1"].problems[0]
     if newer:
@@ -197,9 +198,26 @@ async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: Wor
     assert world.health["annotator-1"].problems == []
 
 
-async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(world: World) -> None:
+async def test_that_an_api_server_was_away_is_over_with_the_first_answer(world: World) -> None:
+    """Also when it is read only, and nothing is to be written."""
+    stands = node_load(a_node_utilization(cpu=3.0, sampled_at=NOW - 90))
+    assert stands is not None
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(stands))))
+    await world.begin()
+    world.kube.refuse("get", status=0)
+    await world.measured(cpu=3.0)
+    assert "does not take annotations" in world.health["annotator-1"].problems[0]
+    world.kube.heal()
+    await world.clock.advance(RETRY_PERIOD)
+    assert (world.health["annotator-1"].problems, world.writes) == ([], 0)
+
+
+@pytest.mark.parametrize("stood", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "nonsense"])
+async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(
+    world: World, stood: dict[str, str]
+) -> None:
     """A replica that was halted between reading and writing finds the newer value and leaves it."""
-    world.add_node()
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood)))
     await world.begin()
     newer, halted = node_load(a_node_utilization(cpu=5.0, sampled_at=NOW + 3)), asyncio.Event()
     assert newer is not None
@@ -207,7 +225,7 @@ async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(wor
     async def somebody_else_writes(call: Call) -> None:
         if call.verb == "annotate" and not halted.is_set():
             halted.set()
-            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(newer))))
+            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood | written(newer))))
 
     world.kube.on_call = somebody_else_writes
     await world.measured(cpu=1.0)
@@ -234,6 +252,21 @@ async def test_what_stands_on_an_object_is_not_written_again_because_a_replica_i
     await world.clock.advance(60)
     await world.measured(cpu=9.0)
     assert (world.load_on(), world.writes) == (0.9, 2)
+
+
+async def test_an_api_server_that_asks_to_be_left_alone_is(world: World) -> None:
+    """For as long as it says, reads and writes; nothing is put off for longer."""
+    for name in ("node-a", "node-b"):
+        world.add_node(name)
+    await world.begin()
+    world.kube.fail_next("annotate", status=429, retry_after=4 * RETRY_PERIOD)
+    await world.measured("node-a")
+    asked = len(world.kube.calls)
+    await world.measured("node-b")
+    await world.clock.advance(4 * RETRY_PERIOD - 1)
+    assert [call for call in world.kube.calls[asked:] if call.resource == "nodes"] == []
+    await world.clock.advance(2)
+    assert (world.load_on("node-a"), world.load_on("node-b")) == (0.1, 0.1)
 
 
 async def test_a_value_from_the_future_is_overwritten(world: World) -> None:
@@ -296,20 +329,45 @@ async def test_a_newer_value_of_another_replica_is_found_by_who_wrote_the_last_o
 
 
 async def test_an_object_that_is_written_to_all_the_time_waits_while_others_are_written(world: World) -> None:
-    """After three tries; its value is written once there is peace."""
+    """After three tries for a minute, then for two; its value is written once there is peace."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()
     world.kube.refuse("annotate", status=409, name="node-a")
-    await world.measured("node-a")
-    await world.measured("node-b")
-    await world.clock.advance(1)
-    assert (world.load_on("node-a"), world.load_on("node-b")) == (None, 0.1)
-    assert sum(call.verb == "annotate" and call.name == "node-a" for call in world.kube.calls) == ATTEMPTS
+    for tries in (1, 1, 2, 2):
+        await world.measured("node-a")
+        await world.measured("node-b")
+        await world.clock.advance(SETTINGS.nodes.least_interval)
+        assert (world.load_on("node-a"), world.load_on("node-b")) == (None, 0.1)
+        assert world.writes_on("node-a") == tries * ATTEMPTS
     world.kube.heal()
-    await world.clock.advance(RETRY_PERIOD)
+    await world.clock.advance(1)
     await world.measured("node-a")
     assert world.load_on("node-a") == 0.1
+
+
+async def test_conflicts_count_until_it_is_written(world: World) -> None:
+    """Two now and two later are no three in a row."""
+    world.add_node()
+    await world.begin()
+    for cpu in (1.0, 9.0):
+        world.kube.fail_next("annotate", status=409, times=ATTEMPTS - 1)
+        await world.measured(cpu=cpu)
+        await world.clock.advance(1)
+        assert world.load_on() == cpu / 10
+        await world.clock.advance(SETTINGS.nodes.least_interval)
+
+
+async def test_a_policy_that_refuses_what_stands_anew_is_told(world: World) -> None:
+    """The server answers such a patch like one that came too late."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=3.0)
+    await world.clock.advance(SETTINGS.nodes.least_interval)
+    world.kube.refuse("annotate", status=409)
+    await world.measured(cpu=9.0)
+    await world.clock.advance(1)
+    assert "cannot be annotated: 409" in world.health["annotator-1"].problems[0]
 
 
 async def test_an_annotation_that_somebody_removed_comes_back_at_its_turn(world: World) -> None:

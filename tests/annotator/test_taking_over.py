@@ -7,7 +7,7 @@ import msgspec
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import a_node_utilization
 
-from equipoise.annotator.service import RETRY_PERIOD, WRITERS
+from equipoise.annotator.service import READERS, RETRY_PERIOD, WRITE_LIMIT, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shares import owner
 from equipoise.contracts.annotations import node_load, written
@@ -204,8 +204,8 @@ async def test_who_lost_its_seat_does_not_write_what_it_has_in_hand(world: World
 
 async def test_an_api_server_that_is_away_is_left_alone_by_reads_and_writes(world: World) -> None:
     """Who has something in hand asks once each five seconds at most; when it is back, all goes on at the old pace."""
-    nodes = names(300)
-    changed = set(nodes[::6])
+    nodes = names(900)  # of which two thirds are not read yet when it goes away
+    changed = set(nodes[::18])
     for name in nodes:
         stands(world, name, cpu=1.0)
     requests = Requests(world)
@@ -271,7 +271,162 @@ async def test_who_had_lost_its_seat_meanwhile_looks_again_at_what_it_has_in_han
     for name in nodes:
         stands(world, name, cpu=5.0, ago=0)
     world.kube.heal()
-    for _ in range(4 * WRITERS + 2):
+    for _ in range(2 * WRITERS + 4):
         await measured(world, nodes)
         await world.clock.advance(30)
     assert {world.load_on(name) for name in nodes} == {0.1}
+
+
+async def test_a_webhook_that_is_down_holds_up_nothing_but_what_it_watches(world: World) -> None:
+    """It makes the server answer 500 to every write on some objects; what changed elsewhere is written in time."""
+    nodes = names(600)
+    watched, changed = set(nodes[:10]), set(nodes[::30])
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    for name in watched:
+        world.kube.refuse("annotate", status=500, name=name)
+    await world.begin()
+    await measured(world, nodes, changed | watched)
+    await world.clock.advance(22)
+    assert {world.load_on(name) for name in changed - watched} == {0.9}
+    assert all(world.writes_on(name) == 1 for name in watched)
+    world.kube.heal()
+    await world.clock.advance(SETTINGS.nodes.least_interval)
+    await measured(world, nodes, changed | watched)
+    await world.clock.advance(2)
+    assert {world.load_on(name) for name in watched} == {0.9}
+
+
+async def test_what_gets_no_answer_goes_behind_what_changed_since(world: World) -> None:
+    """A webhook that never answers: what it watches is tried once, then rests, and nothing else waits behind it."""
+    watched, others = names(40), ["mine", "yours"]
+    for name in (*watched, *others):
+        stands(world, name, cpu=1.0)
+
+    async def hang(call: Call) -> None:
+        if call.verb == "annotate" and call.name in watched:
+            await asyncio.Event().wait()
+
+    world.kube.on_call = hang
+    await world.begin()
+    await measured(world, [*watched, *others], changed=watched)
+    await world.clock.advance(len(watched) / WRITERS * (WRITE_LIMIT + RETRY_PERIOD))
+    assert all(world.writes_on(name) == 1 for name in watched)
+    await measured(world, [*others, *watched], changed=[*watched, *others])
+    await world.clock.advance(RETRY_PERIOD + 1)
+    assert {world.load_on(name) for name in others} == {0.9}
+
+
+async def test_a_server_that_never_answers_is_left_alone_too(world: World) -> None:
+    """After as many requests as there may be at once, and it is told."""
+    nodes = names(100)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    requests = Requests(world)
+    await world.begin()
+    await measured(world, nodes)
+    note = world.kube.on_call
+    assert note is not None
+
+    async def hang(call: Call) -> None:
+        await note(call)
+        if call.resource == "nodes":
+            await asyncio.Event().wait()
+
+    world.kube.on_call = hang
+    before = len(requests.of("get"))
+    await world.clock.advance(WRITE_LIMIT + RETRY_PERIOD - 1)
+    assert len(requests.of("get")) - before == READERS
+    assert "does not take annotations: no answer" in world.health["annotator-1"].problems[0]
+
+
+async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> None:
+    """A token that is refused is no fault of each object: when it is good again, none of them rests for a minute."""
+    nodes = names(200)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    await world.begin()
+    world.kube.refuse(resource="nodes", status=401)
+    await measured(world, nodes, changed=nodes[:20])
+    await world.clock.advance(2 * RETRY_PERIOD)
+    world.kube.heal()
+    await world.clock.advance(RETRY_PERIOD + 5)
+    assert {world.load_on(name) for name in nodes[:20]} == {0.9}
+
+
+async def test_how_many_wait_is_told(world: World) -> None:
+    """For being read and for their write, without those that are in hand; who lost its seat does nothing more."""
+    nodes = names(WRITERS + READERS + 20)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    slow = msgspec.structs.replace(SETTINGS, writes_per_second=0.01, reads_per_second=0.2)
+    requests = Requests(world)
+    await world.begin(settings=slow)
+    await measured(world, nodes, changed=nodes)
+    assert world.waiting() == (len(nodes) - READERS - 1, 0)  # one is read, and written
+    await world.clock.advance(20 * 5)
+    assert world.waiting() == (len(nodes) - READERS - 21, 20 - WRITERS - 1)
+    world.kube.refuse("replace", resource="leases", status=0)
+    await world.clock.advance(SETTINGS.seat.lease_duration)
+    assert world.waiting() == (0, 0)
+    before = requests.of("get")
+    await world.clock.advance(60)
+    assert requests.of("get") == before
+
+
+async def test_the_turn_of_a_node_that_was_replaced_is_the_next_one_s(world: World) -> None:
+    """Another of its name was measured while its write waited: nothing is tried on the former any more."""
+    nodes = names(3)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    requests = Requests(world)
+    await world.begin(settings=SLOW)
+    await measured(world, nodes, changed=nodes)
+    await world.clock.advance(5)
+    ((_, first),) = requests.of("annotate")
+    second, third = (name for name in nodes if name != first)
+    world.add_node(second, uid="new")
+    await world.measured(second, cpu=5.0, uid="new")
+    await world.clock.advance(30)
+    assert [name for _, name in requests.of("annotate")] == [first, third, second]
+    assert world.load_on(second) == 0.5
+
+
+async def test_an_object_is_in_one_hand_at_a_time(world: World) -> None:
+    """What is measured while its write is under way waits until that has ended."""
+    stands(world, "node-a", cpu=1.0)
+    answered = asyncio.Event()
+
+    async def hang(call: Call) -> None:
+        if call.verb == "annotate":
+            await answered.wait()
+
+    world.kube.on_call = hang
+    await world.begin()
+    await world.measured(cpu=9.0)
+    await world.clock.advance(1)
+    await world.measured(cpu=5.0)
+    await world.clock.advance(1)
+    assert world.writes == 1
+    answered.set()
+    for _ in range(2):
+        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.measured(cpu=5.0)
+    assert (world.load_on(), world.writes) == (0.5, 2)
+
+
+async def test_heartbeats_do_not_matter_where_ours_stands(world: World) -> None:
+    """A write goes by our annotation there, however long it waits: each node is read once and written once."""
+    nodes = names(100)
+    for name in nodes:
+        stands(world, name, cpu=1.0)
+    requests = Requests(world)
+    await world.begin()
+    await measured(world, nodes, changed=nodes)
+    for second in range(12):
+        for node in world.kube.stored(NODES):
+            beat = msgspec.structs.replace(node.metadata, labels={"beat": str(second)})
+            world.kube.put(NODES, msgspec.structs.replace(node, metadata=beat))
+        await world.clock.advance(1)
+    assert {world.load_on(name) for name in nodes} == {0.9}
+    assert (len(requests.of("get")), len(requests.of("annotate"))) == (100, 100)

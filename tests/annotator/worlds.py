@@ -83,6 +83,12 @@ class World:
         labels = {"kind": "Node", "result": "written"}
         return int(self.metrics[identity].get_sample_value("equipoise_annotations_total", labels) or 0)
 
+    def waiting(self, identity: str = "annotator-1") -> tuple[float | None, float | None]:
+        """How many objects wait for being read, and for their write."""
+        names = ("equipoise_annotations_unread", "equipoise_annotations_waiting")
+        unread, unwritten = (self.metrics[identity].get_sample_value(name) for name in names)
+        return unread, unwritten
+
     def load_on(self, name: str = "node-a") -> float | None:
         """The cpu load of the shortest window as it stands on the node."""
         node = next(node for node in self.kube.stored(NODES) if node.metadata.name == name)

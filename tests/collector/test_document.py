@@ -71,6 +71,7 @@ def test_no_part_is_longer_than_it_should_be(monkeypatch: pytest.MonkeyPatch) ->
     body = a_body([{"metric": {"pod": f"web-{number}"}, "value": [1, "2"]} for number in range(2_000)])
     assert len(read_document(body, 5_000)["data"]["result"]) == 2_000
     assert sum(read) >= len(body)
+    assert len(read) <= len(body) / 5_000 + 1
     assert max(read) < 2 * 5_000 + 100
     assert max(read[1:]) < 5_000 + 100
 
@@ -82,7 +83,15 @@ def test_a_matrix_is_read_in_parts_too() -> None:
     assert [{"metric": each["metric"], "values": each["values"]} for each in told["data"]["result"]] == series
 
 
-@pytest.mark.parametrize("body", ["[1]", "3", '{"data":[{"metric":1},{"metric":2},{"metric":3},{"metric":4}]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[1]",
+        "3",
+        '{"data":[{"metric":1},{"metric":2},{"metric":3},{"metric":4}]}',
+        '{"x":{"y":[{"metric":1},{"metric":2}]},"z":[{"metric":3},{"metric":4},{"metric":5}],"data":[]}',
+    ],
+)
 def test_another_document_is_read_as_it_is(body: str) -> None:
     """Whoever asked for it judges what it is."""
     assert read_document(body.encode(), 10) == json.loads(body)

@@ -182,6 +182,9 @@ def test_a_part_of_the_cluster_has_a_name(name: str) -> None:
     ("name", "complaint"),
     [
         ("zone-1", "part 1 of a collector called 'zone'"),
+        ("zone-12", "part 12 of a collector called 'zone'"),
+        ("zone-", "name"),
+        ("z" * 64, "name"),
         ("1", "name"),
         ("Zone A", "name"),
         ("a.b", "name"),

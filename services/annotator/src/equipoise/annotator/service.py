@@ -74,7 +74,7 @@ class _Known:
     """What a write goes by; None: the object waits for being read, not for its write."""
 
     not_before: float = 0.0
-    """Not written again before then (Unix seconds): it was refused, or others write to it all the time."""
+    """Left alone until then (Unix seconds): it was refused, or others write to it all the time."""
 
     rest: float = 0.0
     """For how long (seconds) it was left alone when it was refused last; 0 once it was written."""
@@ -270,13 +270,13 @@ class Annotator:
     async def _work_on(self, key: str, work: Callable[[_Known], Awaitable[None]]) -> None:
         """Afterwards it is considered anew: what it needs next, or again."""
         known = self._known.get(key)
-        if known is None or not self._is_ours(known):
+        if known is None:
             return
         known.busy = True
         try:
             await work(known)
-        except Conflict:
-            self._overtaken(known)
+        except Conflict as error:
+            self._overtaken(known, error)
         except (NotFound, _AnotherObject):
             self._gone(known)
         except (KubeError, TimeoutError) as error:
@@ -344,14 +344,16 @@ class Annotator:
         except BusError as error:
             log.warning("write not said", object=target.text, error=str(error))
 
-    def _overtaken(self, known: _Known) -> None:
-        """Somebody wrote in between: another replica, and after reading a heartbeat, too. It is read again, in turn."""
+    def _overtaken(self, known: _Known, error: Conflict) -> None:
+        """Somebody wrote in between: another replica, and after reading a heartbeat, too. It is read again, in turn.
+
+        Again and again: a policy may refuse what we write, which the server says of a patch like it says a conflict.
+        """
         known.basis = None
         known.conflicts += 1
         if known.conflicts == ATTEMPTS:
             known.conflicts = 0
-            known.not_before = self._clock.now() + RETRY_PERIOD
-            self._writes.labels(known.target.kind, "conflict").inc()
+            self._refused(known, error)
 
     def _gone(self, known: _Known) -> None:
         """Gone, or another object of the same name: its own measurements will come under its own UID."""
@@ -360,17 +362,24 @@ class Annotator:
             del self._known[known.target.key]
 
     def _refused(self, known: _Known, error: KubeError | TimeoutError) -> None:
-        target = known.target
-        if isinstance(error, KubeError) and 400 <= error.status < 500 and error.status != 429:
-            self._writes.labels(target.kind, "refused").inc()
-            self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
+        """It may be the object, it may be the server, and without an answer in time nobody knows which."""
+        target, refused = known.target, isinstance(error, KubeError) and _of_one_object(error.status)
+        if refused or isinstance(error, TimeoutError):
             known.rest = rest_after(known.rest, target.band)
             known.not_before = self._clock.now() + known.rest
+        if refused:
+            self._writes.labels(target.kind, "refused").inc()
+            self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
             return
         self._writes.labels(target.kind, "failed").inc()
         self._health.problem("api server", f"the API server does not take annotations: {error}")
         for pacing in (self._reading, self._writing):
             pacing.rest(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
+
+
+def _of_one_object(status: int) -> bool:
+    """Whether others may meet another answer: 500 is also what one webhook that is down makes of what it watches."""
+    return 400 <= status <= 500 and status not in (401, 429)
 
 
 class _AnotherObject(Exception):

@@ -1,4 +1,4 @@
-"""Objects that wait for their write."""
+"""Objects that wait for being read, or for their write."""
 
 import asyncio
 from dataclasses import dataclass, field
