@@ -48,11 +48,12 @@ def names(count: int) -> list[str]:
     return [f"node-{number}" for number in range(count)]
 
 
-def stands(world: World, name: str, cpu: float, ago: float = AGO) -> None:
-    """Another replica wrote it."""
-    load = node_load(a_node_utilization(name, cpu=cpu, sampled_at=world.clock.now() - ago))
-    assert load is not None
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=f"uid-{name}", annotations=written(load))))
+def stand(world: World, nodes: Iterable[str], cpu: float, ago: float = AGO) -> None:
+    """Another replica wrote them."""
+    for name in nodes:
+        load = node_load(a_node_utilization(name, cpu=cpu, sampled_at=world.clock.now() - ago))
+        assert load is not None
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=f"uid-{name}", annotations=written(load))))
 
 
 async def measured(world: World, nodes: Iterable[str], changed: Collection[str] = ()) -> None:
@@ -73,8 +74,7 @@ async def test_what_changed_among_thousands_is_written_within_the_minute_after_a
     """
     nodes = names(2_500)
     changed = {*nodes[::100], *nodes[1_201:1_226]}
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin(settings=AnnotatorSettings())
     await measured(world, nodes, changed)
@@ -90,8 +90,7 @@ async def test_a_change_waits_for_no_reads(world: World) -> None:
     await world.measured("mine", cpu=1.0)
     await world.clock.advance(AGO)
     others = names(500)
-    for name in others:
-        stands(world, name, cpu=1.0)
+    stand(world, others, cpu=1.0)
     await measured(world, others)
     await world.measured("mine", cpu=9.0)
     await world.clock.advance(2)
@@ -105,8 +104,7 @@ async def test_those_who_share_the_objects_share_the_reads(world: World) -> None
     await world.begin("annotator-2")
     await world.clock.advance(2 * ROUND)
     nodes = names(1_800)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     await measured(world, nodes)
     await world.clock.advance(6)
     assert len(requests.of("get")) > 750
@@ -119,8 +117,7 @@ async def test_those_who_share_the_objects_share_the_reads(world: World) -> None
 async def test_reads_go_on_while_all_writers_wait_for_their_turn(world: World) -> None:
     """Far more than can be written have changed; all are looked at all the same."""
     nodes = names(200)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin(settings=SLOW)
     await measured(world, nodes, changed=nodes)
@@ -132,15 +129,13 @@ async def test_reads_go_on_while_all_writers_wait_for_their_turn(world: World) -
 async def test_a_newer_value_that_was_written_while_a_write_waited_stays(world: World) -> None:
     """What was read and decided long before the turn is no ground for overwriting."""
     nodes = names(WRITERS)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin(settings=SLOW)
     await measured(world, nodes, changed=nodes)
     await world.clock.advance(5)
     ((_, first),) = requests.of("annotate")
-    for name in nodes:
-        stands(world, name, cpu=5.0, ago=0)
+    stand(world, nodes, cpu=5.0, ago=0)
     await world.clock.advance(300)
     assert {world.load_on(name) for name in nodes} == {0.5}
     assert world.health["annotator-1"].problems == []
@@ -150,8 +145,7 @@ async def test_a_newer_value_that_was_written_while_a_write_waited_stays(world: 
 async def test_what_is_written_is_what_is_known_when_the_turn_comes(world: World) -> None:
     """Values go on while a write waits."""
     nodes = names(3)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin(settings=SLOW)
     await measured(world, nodes, changed=nodes)
@@ -190,8 +184,7 @@ async def test_what_becomes_another_replica_s_while_its_write_waits_is_left_to_t
 async def test_who_lost_its_seat_does_not_write_what_it_has_in_hand(world: World) -> None:
     """Not even what waits for its turn only."""
     nodes = names(WRITERS)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     await world.begin(settings=msgspec.structs.replace(SETTINGS, writes_per_second=1 / 40))
     await measured(world, nodes, changed=nodes)
     assert world.writes == 1
@@ -206,8 +199,7 @@ async def test_an_api_server_that_is_away_is_left_alone_by_reads_and_writes(worl
     """Who has something in hand asks once each five seconds at most; when it is back, all goes on at the old pace."""
     nodes = names(900)  # of which two thirds are not read yet when it goes away
     changed = set(nodes[::18])
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin()
     await measured(world, nodes, changed)
@@ -229,8 +221,7 @@ async def test_an_api_server_that_is_away_is_left_alone_by_reads_and_writes(worl
 async def test_one_request_without_answer_does_not_hold_up_the_others(world: World) -> None:
     """A read and a write hang; the other nodes are written."""
     nodes = names(20)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
 
     async def hang(call: Call) -> None:
         if (call.verb, call.name) in (("get", "node-0"), ("annotate", "node-1")):
@@ -262,14 +253,12 @@ async def test_what_nobody_wrote_on_before_is_read_right_before_its_write(world:
 async def test_who_had_lost_its_seat_meanwhile_looks_again_at_what_it_has_in_hand(world: World) -> None:
     """Another wrote on it in between: what was known before tells no more what stands there. A turn takes a minute."""
     nodes = names(WRITERS)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     await world.begin(settings=msgspec.structs.replace(SETTINGS, writes_per_second=1 / 60))
     await measured(world, nodes, changed=nodes)
     world.kube.refuse("replace", resource="leases", status=0)
     await world.clock.advance(SETTINGS.seat.lease_duration)
-    for name in nodes:
-        stands(world, name, cpu=5.0, ago=0)
+    stand(world, nodes, cpu=5.0, ago=0)
     world.kube.heal()
     for _ in range(2 * WRITERS + 4):
         await measured(world, nodes)
@@ -281,8 +270,7 @@ async def test_a_webhook_that_is_down_holds_up_nothing_but_what_it_watches(world
     """It makes the server answer 500 to every write on some objects; what changed elsewhere is written in time."""
     nodes = names(600)
     watched, changed = set(nodes[:10]), set(nodes[::30])
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     for name in watched:
         world.kube.refuse("annotate", status=500, name=name)
     await world.begin()
@@ -300,8 +288,7 @@ async def test_a_webhook_that_is_down_holds_up_nothing_but_what_it_watches(world
 async def test_what_gets_no_answer_goes_behind_what_changed_since(world: World) -> None:
     """A webhook that never answers: what it watches is tried once, then rests, and nothing else waits behind it."""
     watched, others = names(40), ["mine", "yours"]
-    for name in (*watched, *others):
-        stands(world, name, cpu=1.0)
+    stand(world, [*watched, *others], cpu=1.0)
 
     async def hang(call: Call) -> None:
         if call.verb == "annotate" and call.name in watched:
@@ -320,8 +307,7 @@ async def test_what_gets_no_answer_goes_behind_what_changed_since(world: World) 
 async def test_a_server_that_never_answers_is_left_alone_too(world: World) -> None:
     """After as many requests as there may be at once, and it is told."""
     nodes = names(100)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin()
     await measured(world, nodes)
@@ -343,8 +329,7 @@ async def test_a_server_that_never_answers_is_left_alone_too(world: World) -> No
 async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> None:
     """A token that is refused is no fault of each object: when it is good again, none of them rests for a minute."""
     nodes = names(200)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     await world.begin()
     world.kube.refuse(resource="nodes", status=401)
     await measured(world, nodes, changed=nodes[:20])
@@ -357,8 +342,7 @@ async def test_a_server_that_does_not_know_us_is_left_alone(world: World) -> Non
 async def test_how_many_wait_is_told(world: World) -> None:
     """For being read and for their write, without those that are in hand; who lost its seat does nothing more."""
     nodes = names(WRITERS + READERS + 20)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     slow = msgspec.structs.replace(SETTINGS, writes_per_second=0.01, reads_per_second=0.2)
     requests = Requests(world)
     await world.begin(settings=slow)
@@ -377,8 +361,7 @@ async def test_how_many_wait_is_told(world: World) -> None:
 async def test_the_turn_of_a_node_that_was_replaced_is_the_next_one_s(world: World) -> None:
     """Another of its name was measured while its write waited: nothing is tried on the former any more."""
     nodes = names(3)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin(settings=SLOW)
     await measured(world, nodes, changed=nodes)
@@ -394,7 +377,7 @@ async def test_the_turn_of_a_node_that_was_replaced_is_the_next_one_s(world: Wor
 
 async def test_an_object_is_in_one_hand_at_a_time(world: World) -> None:
     """What is measured while its write is under way waits until that has ended."""
-    stands(world, "node-a", cpu=1.0)
+    stand(world, ["node-a"], cpu=1.0)
     answered = asyncio.Event()
 
     async def hang(call: Call) -> None:
@@ -418,8 +401,7 @@ async def test_an_object_is_in_one_hand_at_a_time(world: World) -> None:
 async def test_heartbeats_do_not_matter_where_ours_stands(world: World) -> None:
     """A write goes by our annotation there, however long it waits: each node is read once and written once."""
     nodes = names(100)
-    for name in nodes:
-        stands(world, name, cpu=1.0)
+    stand(world, nodes, cpu=1.0)
     requests = Requests(world)
     await world.begin()
     await measured(world, nodes, changed=nodes)
