@@ -183,6 +183,16 @@ async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
     assert (429, False, 7) == (answer.status, answer.disruption_budget, answer.retry_after)
 
 
+async def test_nobody_is_left_alone_for_an_hour(kube: Kube, api: Server) -> None:
+    """A proxy's page may ask for it; a minute is enough to be no burden."""
+    api.says(text(503, "Down for maintenance", Retry_After="3600"))
+
+    with pytest.raises(KubeError, match="maintenance") as error:
+        await kube.get(PODS, "web-1", "shop")
+
+    assert 60 == error.value.retry_after
+
+
 async def test_a_budget_is_named_by_its_cause(kube: Kube, api: Server) -> None:
     """The message proper does not name it."""
     said = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")

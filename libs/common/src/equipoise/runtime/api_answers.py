@@ -16,6 +16,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 500
 """Characters of an answer that is no Status: proxies send whole pages."""
 
+LONGEST_REST = 60.0
+"""Seconds that the server is left alone at most when it asks for it: the page of a proxy may ask for an hour."""
+
 _BUDGET = re.compile(r"The disruption budget (\S+) (?:needs|is still being processed)")
 """Source: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, and its createTooManyRequestsError."""
 
@@ -217,6 +220,5 @@ def _said(body: bytes) -> Status:
 
 def _retry_after(headers: Mapping[str, str], said: Status) -> float | None:
     header = headers.get("Retry-After", "")
-    if header.isdecimal():
-        return float(header)
-    return float(said.details.retry_after_seconds) or None
+    asked = float(header) if header.isdecimal() else float(said.details.retry_after_seconds) or None
+    return asked and min(asked, LONGEST_REST)

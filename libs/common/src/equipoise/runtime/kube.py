@@ -113,7 +113,7 @@ def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
 class KubeError(Exception):
     """The API server refused, or could not be reached. `status` is 0 when there was no answer.
 
-    `retry_after`: seconds that the server asks to be left alone.
+    `retry_after`: seconds that the server asks to be left alone, a minute at most.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
