@@ -35,9 +35,6 @@ OURS = (LOAD, USAGE)
 RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values())
 """Deployments before ReplicaSets: their controller copies annotations from the one to the other."""
 
-LONGEST_REST = 60.0
-"""Seconds that a server which asks to be left alone is left alone at most."""
-
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
     """An object with annotations that are to go."""
@@ -124,7 +121,7 @@ async def _remove(kube: Kube, clock: Clock, thing: Marked) -> None:
     except KubeError as error:
         if error.status != 429:
             raise
-        await clock.sleep(min(error.retry_after or 1.0, LONGEST_REST))
+        await clock.sleep(error.retry_after or 1.0)
         await kube.annotate(thing.resource, thing.name, nothing, namespace=thing.namespace, uid=thing.uid)
 
 
