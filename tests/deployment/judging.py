@@ -21,6 +21,9 @@ KILLED: tuple[ServiceName, ...] = ("binder", "scorer", "annotator", "collector",
 LEVEL = 20.0
 """Points of percent between the hottest and the idlest node."""
 
+LONG_AGO = 10.0
+"""Seconds after an intent's life by which its outcome is told, however busy the machine is."""
+
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run in which every service was killed once."""
@@ -36,7 +39,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     limit_violations: int
     protected_evictions: int
     intents: frozenset[str]
-    """Ids that the tap heard, of intents that a binder could take in their life."""
+    """Ids that the tap heard, of intents that ended long ago and that a binder could take in their life."""
 
     under_way: int
     """So many intents one binder has in hand at once, at most."""
@@ -93,6 +96,7 @@ async def _judge(run: Run, before: float, after: float, killed_at: dict[str, int
     configuration = run.world.configuration
     limits = window_limits(limits_in_force(configuration))
     intents = [line["message"] for line in run.said() if line["subject"].startswith("equipoise.eviction.intent.")]
+    ended = time.time() - LONG_AGO  # noqa: TID251  the clock of the intents
     return Judged(
         spread_before=before,
         spread_after=after,
@@ -101,7 +105,11 @@ async def _judge(run: Run, before: float, after: float, killed_at: dict[str, int
         limit_violations=figures.limit_violations(witness, limits),
         protected_evictions=witness.protected_evictions(),
         # The stream drops what expires there: on a slow machine a binder is away for longer than an intent lives.
-        intents=frozenset(intent["id"] for intent in intents if not away[0] <= intent["expires_at"] <= away[1]),
+        intents=frozenset(
+            intent["id"]
+            for intent in intents
+            if intent["expires_at"] < ended and not away[0] <= intent["expires_at"] <= away[1]
+        ),
         under_way=configuration["binder"]["concurrency"],
         outcomes=Counter([outcome["intent_id"] for outcome in await kept_outcomes(run)]),
         problems={name: (await run.machine.readiness(name)).get("problems", ["no answer"]) for name in SERVICES},

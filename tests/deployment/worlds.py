@@ -19,8 +19,8 @@ from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.example import example_trace
+from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
-from equipoise.cli.demo.run import NodeLoads
 from equipoise.cli.demo.trace import Trace
 from equipoise.contracts.subjects import SERVICES
 from equipoise.runtime.permissions import USERS
@@ -65,7 +65,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         return (await self.cluster.service_account_token(NAMESPACE, f"equipoise-{service}")).read_text()
 
     async def spread(self) -> float:
-        return figures.spread(await self.loads.at())
+        return figures.spread(await self.loads.of_all())
 
 
 def a_trace() -> Trace:

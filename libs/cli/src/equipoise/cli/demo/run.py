@@ -26,6 +26,7 @@ from equipoise.cli.demo.configuration import (
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
+from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
     burst_document,
@@ -126,23 +127,6 @@ class Screen:
             self._last_line = time.monotonic()
             counts = ", ".join(f"{name} {count}" for name, count in sorted(picture.counts.items()))
             self.say(f"{picture.phase}: spread {figures.spread(picture.now):.0f} points, {counts or 'no outcome yet'}")
-
-
-class NodeLoads:
-    """CPU load of every node in percent of its cores, as Prometheus tells it, in the trace's order."""
-
-    def __init__(self, session: aiohttp.ClientSession, prometheus_url: str, trace: Trace, seconds: float) -> None:
-        self._session = session
-        self._url = f"{prometheus_url}/api/v1/query"
-        self._cores = {node.name: node.cpu_milli / 1000 for node in trace.nodes}
-        self._query = f"rate(node_cpu_usage_seconds_total[{round(seconds * 1000)}ms])"
-
-    async def at(self, moment: float | None = None) -> dict[str, float]:
-        parameters = {"query": self._query} | ({"time": f"{moment:.3f}"} if moment is not None else {})
-        async with self._session.get(self._url, params=parameters) as response:
-            answer = await response.json()
-        cores = {row["metric"]["node"]: float(row["value"][1]) for row in answer["data"]["result"]}
-        return {name: cores[name] / size * 100 for name, size in self._cores.items() if name in cores}
 
 
 async def run_demo(options: DemoOptions, screen: Screen) -> Result:
@@ -247,7 +231,7 @@ class Demo:
 
     async def _look(self, moment: float) -> dict[str, float]:
         await asyncio.sleep(max(0.0, moment + 1.2 - time.time()))  # noqa: TID251  until the scrape of it is in
-        return await self.loads.at(moment)
+        return await self.loads.of_all(moment)
 
     @asynccontextmanager
     async def equipoise(self, before: Mapping[str, float]) -> AsyncIterator[Supervisor]:
