@@ -8,12 +8,11 @@ import aiohttp
 import pytest
 from collector.exporter import Exporter, a_job, a_node, prometheus
 
-from equipoise.cli.demo import loads
 from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.trace import Trace, TraceNode
 from equipoise.testbed.binaries import Binaries
 
-WINDOW = 2.0
+WINDOW = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +62,11 @@ async def test_a_window_without_a_sample_tells_nothing(node_loads: NodeLoads) ->
     assert await node_loads.at(moment + 10 * WINDOW) == {}
 
 
-async def test_all_nodes_are_waited_for(
-    node_loads: NodeLoads, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_nodes_are_waited_for(node_loads: NodeLoads, exporter: Exporter) -> None:
     """A spread of the others would be flattering; a node that stays unknown is named."""
     await known(node_loads, "busy")
-    monkeypatch.setattr(loads, "PATIENCE", 0.0)
     with pytest.raises(TimeoutError, match="no usage of these nodes for 0 s: late"):
-        await node_loads.of_all()
-    monkeypatch.undo()
+        await node_loads.of_all(patience=0)
 
     exporter.show("late", a_node(1))
 

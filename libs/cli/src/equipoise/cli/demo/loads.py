@@ -32,14 +32,14 @@ class NodeLoads:
         cores = {row["metric"]["node"]: float(row["value"][1]) for row in answer["data"]["result"]}
         return {name: cores[name] / size * 100 for name, size in self._cores.items() if name in cores}
 
-    async def of_all(self, moment: float | None = None) -> dict[str, float]:
+    async def of_all(self, moment: float | None = None, *, patience: float = PATIENCE) -> dict[str, float]:
         """Of every node, at that moment or else as soon as all are known. Raises TimeoutError that names the others."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + patience
         loads = await self.at(moment)
         while missing := self._cores.keys() - loads.keys():
             if asyncio.get_running_loop().time() > deadline:
                 names = ", ".join(sorted(missing))
-                raise TimeoutError(f"Prometheus has had no usage of these nodes for {PATIENCE:g} s: {names}")
+                raise TimeoutError(f"Prometheus has had no usage of these nodes for {patience:g} s: {names}")
             await asyncio.sleep(0.5)
             loads = await self.at()
         return loads
