@@ -31,6 +31,7 @@ from bench.line import progress, say
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import PATIENT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
+from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.trace import Trace
 from equipoise.cli.preparation import prepare
@@ -201,6 +202,7 @@ class Run:
         self.api = api
         self.session = session
         self.cores = {node.name: node.cpu_milli / 1000 for node in trace.nodes}
+        self._node_loads = NodeLoads(session, cluster.prometheus_url, trace, interval)
         self.outcomes: Counter[str] = Counter()
 
     async def place(self, start: Placement) -> None:
@@ -232,14 +234,14 @@ class Run:
 
     async def loads(self) -> dict[str, float]:
         """Percent of each node's cores over the last interval. Fake nodes give more than they have: cut off at 100."""
-        rows = await self._query(f"rate(node_cpu_usage_seconds_total[{self.interval:g}s])")
-        return {node: min(100.0, value / self.cores[node] * 100) for node, value in rows.items()}
+        return {node: min(100.0, load) for node, load in (await self._node_loads.of_all()).items()}
 
-    async def _query(self, query: str) -> dict[str, float]:
-        url = f"{self.cluster.prometheus_url}/api/v1/query"
-        async with self.session.get(url, params={"query": query}) as response:
+    async def _least_scrapes(self, seconds: float) -> float:
+        """Of the last so many seconds, of the node that has the fewest."""
+        query = f"min(count_over_time(node_cpu_usage_seconds_total[{seconds:.0f}s]))"
+        async with self.session.get(f"{self.cluster.prometheus_url}/api/v1/query", params={"query": query}) as response:
             answer = await response.json()
-        return {row["metric"]["node"]: float(row["value"][1]) for row in answer["data"]["result"]}
+        return float(answer["data"]["result"][0]["value"][1])
 
     async def level(self, *, most_seconds: float, patience: float) -> Result:
         """From the contender's start until its time is over or the fleet gets no leveller."""
@@ -258,8 +260,7 @@ class Run:
                 if len(looks) % 6 == 0:
                     evictions = len(figures.read_witness(self.cluster.audit_log).evictions)
                     progress(f"  {seconds:3.0f} s: spread {spread:.0f} points, {evictions} evictions")
-        counted = await self._query(f"count_over_time(node_cpu_usage_seconds_total[{seconds:.0f}s])")
-        return self._judge(before, looks, min(counted.values()) / seconds)
+        return self._judge(before, looks, await self._least_scrapes(seconds) / seconds)
 
     @asynccontextmanager
     async def _contender(self) -> AsyncIterator[None]:

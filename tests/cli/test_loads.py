@@ -38,17 +38,17 @@ async def node_loads(url: str) -> AsyncIterator[NodeLoads]:
         yield NodeLoads(session, url, Trace(name="two", nodes=nodes, workloads=(), seconds_per_step=1), WINDOW)
 
 
-async def known(node_loads: NodeLoads, name: str) -> float:
-    """A moment at which it is known: the fixture has a whole window of it."""
+async def measured(node_loads: NodeLoads) -> float:
+    """A moment at which the busy node is known: there is a whole window of it."""
     async with asyncio.timeout(60):
-        while name not in await node_loads.at():  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+        while "busy" not in await node_loads.at():  # noqa: ASYNC110  Prometheus tells nobody that it scraped
             await asyncio.sleep(0.1)
     return time.time()  # noqa: TID251  Prometheus scrapes with the same clock
 
 
 async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads) -> None:
     """Three quarters of the window have no sample yet: what is known of it counts, not what is missing."""
-    moment = await known(node_loads, "busy")
+    moment = await measured(node_loads)
 
     loads = await node_loads.at(moment + 0.75 * WINDOW)
 
@@ -57,14 +57,14 @@ async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads) 
 
 async def test_a_window_without_a_sample_tells_nothing(node_loads: NodeLoads) -> None:
     """Neither zero nor what was."""
-    moment = await known(node_loads, "busy")
+    moment = await measured(node_loads)
 
     assert await node_loads.at(moment + 10 * WINDOW) == {}
 
 
 async def test_all_nodes_are_waited_for(node_loads: NodeLoads, exporter: Exporter) -> None:
     """A spread of the others would be flattering; a node that stays unknown is named."""
-    await known(node_loads, "busy")
+    await measured(node_loads)
     with pytest.raises(TimeoutError, match="no usage of these nodes for 0 s: late"):
         await node_loads.of_all(patience=0)
 

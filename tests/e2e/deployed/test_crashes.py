@@ -27,5 +27,6 @@ async def test_an_intent_has_one_outcome(judged: Judged) -> None:
     """No intent has two outcomes; only what the dead binder had in hand, and expired meanwhile, may have none."""
     assert judged.outcomes.total() > 10
     assert {intent: count for intent, count in judged.outcomes.items() if count > 1} == {}
+    assert len(judged.intents & judged.outcomes.keys()) > 5
     without = set(judged.intents) - set(judged.outcomes)
     assert len(without) <= judged.under_way, without
