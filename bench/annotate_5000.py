@@ -16,23 +16,25 @@ from prometheus_client import CollectorRegistry
 
 from bench import fleets
 from bench.line import progress, say
+from equipoise.annotator.decisions.write_decision import DeadBand
 from equipoise.annotator.service import Annotator
-from equipoise.annotator.settings import AnnotatorSettings, DeadBand
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.duration import Duration
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.clock import Clock, SystemClock
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import NODES as NODE_OBJECTS
-from equipoise.runtime.kube import Kube, connect_kube
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.settings import Kubernetes
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import NODES as NODE_OBJECTS
+from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 from equipoise.testbed.objects import node
 
 NODES = 5_000

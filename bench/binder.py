@@ -9,26 +9,33 @@ import time
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.binder.ledger_store import create_ledger
-from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerNamespace, InMigrationPerNode, Limits, Pace
+from equipoise.binder.decisions.limits import (
+    EvictionsPerCluster,
+    EvictionsPerNamespace,
+    InMigrationPerNode,
+    Limits,
+    Pace,
+)
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.duration import Duration
+from equipoise.binder.shell.ledger_store import create_ledger
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import LEASES, NAMESPACES, PODS, STATEFUL_SETS
-from equipoise.runtime.lease import DESCHEDULER_LEASE
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, PODS, STATEFUL_SETS
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.kube import MemoryKube
 
 OWN = "equipoise-system"
 GIB = 2.0**30

@@ -18,15 +18,15 @@ import psutil
 
 from bench.line import progress, say
 from bench.reflector_150k import resident_mb, worst_lag
-from equipoise.collector.measuring import Measuring
-from equipoise.collector.placement import Fleet
-from equipoise.collector.pods import trimmed
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.shell.batching import NODES_AT_ONCE, WORKLOADS_AT_ONCE
+from equipoise.collector.shell.measurement import Measuring
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.contracts.objects import (
+from equipoise.collector.state.placement import Fleet
+from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import (
     Condition,
     Container,
     Node,
@@ -38,11 +38,11 @@ from equipoise.contracts.objects import (
     PodStatus,
     ResourceRequirements,
 )
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.program import collect_rarely
-from equipoise.runtime.sharing import Sharing
-from equipoise.runtime.turns import in_turns
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.main import collect_rarely
 from equipoise.testbed.build import build
 from equipoise.testbed.guard import Guard
 from equipoise.testbed.ports import PortBlock

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 import yaml
 
 from bench.line import progress, say
+from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
-from equipoise.contracts.subjects import SCORE_EXPLAIN
 from equipoise.runtime.bus import Bus, BusError, connect
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import PODS, Kube, connect_kube
-from equipoise.runtime.settings import Kubernetes, Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Kubernetes, Nats
+from equipoise.runtime.kubernetes.client import PODS, Kube, connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import deployment, node, pod_template

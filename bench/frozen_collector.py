@@ -8,16 +8,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from equipoise.collector import measuring
-from equipoise.collector.placement import amounts
-from equipoise.collector.questions import Ask, Sample, series_of
-from equipoise.collector.readings import Known
+from equipoise.collector.decisions.query import Ask, Sample, series_of
+from equipoise.collector.decisions.sample_validation import Known
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
-from equipoise.contracts.objects import Node
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.collector.shell import measurement as measuring
+from equipoise.collector.state.placement import amounts
+from equipoise.contracts.kubernetes.objects import Node
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 
 INTERVAL = 1.0
 """Seconds between samples, as it says itself."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from bench.line import progress, say
 from equipoise.lab.example import STEPS_PER_DAY, example_trace
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan, Replay
-from equipoise.lab.trace import Trace
-from equipoise.scorer.policies.profile import Profile
+from equipoise.scorer.decisions.policies.profile import Profile
 
 
 def a_fleet(nodes: int, pods: int) -> Trace:

@@ -36,10 +36,10 @@ from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents
 from equipoise.cli.demo.trace import Trace
 from equipoise.cli.preparation import prepare
 from equipoise.cli.supervisor import Supervisor
+from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome
-from equipoise.contracts.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.runtime.bus import Delivery, connect
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.descheduler import build_descheduler, prometheus_policy, start_descheduler

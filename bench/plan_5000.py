@@ -25,34 +25,35 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from bench.line import progress, say
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.day import SLOTS
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.fit import fit_pod
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.contracts.protection import Rules
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.contracts.workload import Workload
-from equipoise.descheduler.fleet import IntentLimits
-from equipoise.descheduler.moment import Configured, Look, Moment, judged
-from equipoise.descheduler.picture import Watched
+from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.decisions.evaluation.snapshot import Configured, Look, Moment, judged
+from equipoise.descheduler.decisions.strategies import AnyStrategy, Strategy, name_of
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.stays import PodStays
-from equipoise.descheduler.strategies import AnyStrategy, Strategy, name_of
-from equipoise.descheduler.strategies.level_day import LevelDay
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.cluster import IntentLimits
+from equipoise.descheduler.state.pod_lifetimes import PodStays
 from equipoise.runtime.bus import Delivery, NoAnswer
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.program import collect_rarely
-from equipoise.runtime.sharing import Sharing
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.main import collect_rarely
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.kube import MemoryKube
 
 GIB = 2.0**30
 NOW = 1_800_000_000.0

@@ -12,9 +12,9 @@ import psutil
 from bench import fleets
 from bench.line import progress, say
 from bench.scorer_process import FilledBus, ScorerProcess, filled_bus
-from equipoise.contracts import subjects
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.program import collect_rarely
+from equipoise.contracts.bus import subjects
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.main import collect_rarely
 
 NODES, SCORERS, ROUNDS = 5_000, 3, 5
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import yaml
 
 from bench.line import progress, say
-from equipoise.collector.pods import trimmed
-from equipoise.contracts.objects import Pod
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import PODS, connect_kube
-from equipoise.runtime.program import collect_rarely
-from equipoise.runtime.reflector import Reflector
-from equipoise.runtime.settings import Kubernetes
+from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import PODS, connect_kube
+from equipoise.runtime.kubernetes.reflector import Reflector
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.main import collect_rarely
 
 CHANGES = 50_000
 LAG_PERIOD = 0.01

@@ -15,8 +15,8 @@ import yaml
 
 from bench.line import progress
 from equipoise.cli.demo.configuration import scheduler_configuration
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
 from equipoise.testbed import audit
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration

@@ -9,15 +9,15 @@ from statistics import median
 
 from bench import fleets
 from bench.line import progress, say
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.program import collect_rarely
-from equipoise.scorer.demand import expected_demand
-from equipoise.scorer.picture import Picture
-from equipoise.scorer.policies import ScoringPolicy
-from equipoise.scorer.policies.mix import Mix, Part
-from equipoise.scorer.policies.profile import Profile
-from equipoise.scorer.policies.single import SINGLE
-from equipoise.scorer.wire import read_question, write_priorities
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.runtime.process.main import collect_rarely
+from equipoise.scorer.decisions.extender_protocol import read_question, write_priorities
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies.mix import Mix, Part
+from equipoise.scorer.decisions.policies.profile import Profile
+from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.scoring_state import Picture
+from equipoise.scorer.state.demand import expected_demand
 
 NOW = 1_800_000_000.0
 NODES = 5_000

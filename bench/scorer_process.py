@@ -16,14 +16,14 @@ import yaml
 
 from bench import fleets
 from bench.line import progress
-from equipoise.contracts import subjects
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.runtime.bus import Bus, connect
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.nats_server import embedded_server
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.dev_server import embedded_server
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.ports import PortBlock
 
 

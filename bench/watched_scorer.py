@@ -11,8 +11,8 @@ from typing import Any
 
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery, Handler, T
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 from equipoise.scorer.__main__ import start as start_scorer
 from equipoise.scorer.settings import ScorerSettings
 

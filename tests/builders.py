@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
-from equipoise.contracts.workload import Workload
 
 GIB = 2.0**30
 NOW = 1_800_000_000.0

@@ -14,14 +14,14 @@ import nats
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from equipoise.contracts.subjects import with_lives
+from equipoise.contracts.bus.subjects import with_lives
 from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.nats_server import embedded_server
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.bus import MemoryBus
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from builders import NOW
 
-from equipoise.contracts import objects
+from equipoise.contracts.kubernetes import objects
 
 
 def owned_by(kind: str, name: str, group: str = "apps") -> list[objects.OwnerReference]:

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Protocol
 
-from equipoise.contracts import objects
-from equipoise.runtime.clock import Clock, SystemClock
-from equipoise.runtime.kube import BUDGETS, NAMESPACES, PODS, Kube
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.kubernetes.client import BUDGETS, NAMESPACES, PODS, Kube
+from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.memory.kube import MemoryKube
 
 NAMESPACE = "shop"
 

@@ -7,9 +7,9 @@ from builders import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.dead_band import Scale, Write, Written, decide, rest_after
-from equipoise.annotator.settings import AnnotatorSettings, DeadBand
-from equipoise.contracts.duration import Duration
+from equipoise.annotator.decisions.write_decision import DeadBand, Scale, Write, Written, decide, rest_after
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.configuration.duration import Duration
 
 BAND = AnnotatorSettings().nodes
 MEANS = st.dictionaries(st.sampled_from(["5m cpu", "5m memory", "1h cpu"]), st.floats(0, 2))

@@ -7,8 +7,8 @@ from builders import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.members import LABELS, live, released, seat_for
-from equipoise.contracts.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.annotator.decisions.replicas import LABELS, live, released, seat_for
+from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
 
 MOMENT = datetime.fromtimestamp(NOW, UTC)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.annotator.pacing import Pacing
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.annotator.shell.rate_limiter import Pacing
+from equipoise.testbed.memory.clock import ManualClock
 
 
 class Line:

@@ -14,20 +14,21 @@ from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import Document, read_kustomization
 from prometheus_client import CollectorRegistry
 
+from equipoise.annotator.decisions.write_decision import DeadBand
 from equipoise.annotator.service import Annotator
-from equipoise.annotator.settings import AnnotatorSettings, DeadBand
-from equipoise.contracts.annotations import LOAD, USAGE, read_node_load, read_workload_usage
-from equipoise.contracts.crane import KEYS
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.subjects import node_utilization, workload_utilization
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import connect_kube
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.settings import Kubernetes
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.contracts.bus.subjects import node_utilization, workload_utilization
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, read_node_load, read_workload_usage
+from equipoise.contracts.kubernetes.crane import KEYS
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
 from equipoise.testbed.pytest_fixture import StartCluster
 

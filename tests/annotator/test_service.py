@@ -11,14 +11,21 @@ from builders import NOW, a_node_utilization, a_placement, a_window, a_workload,
 
 from equipoise.annotator.service import ATTEMPTS, RETRY_PERIOD
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.contracts.annotations import LOAD, USAGE, node_load, read_node_load, read_workload_usage, written
+from equipoise.contracts.bus.subjects import node_placement, node_utilization, workload_utilization
+from equipoise.contracts.kubernetes.annotations import (
+    LOAD,
+    USAGE,
+    node_load,
+    read_node_load,
+    read_workload_usage,
+    written,
+)
+from equipoise.contracts.kubernetes.objects import Lease, Node, ObjectMeta, WorkloadObject
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.contracts.objects import Lease, Node, ObjectMeta, WorkloadObject
-from equipoise.contracts.subjects import node_placement, node_utilization, workload_utilization
-from equipoise.runtime.kube import DEPLOYMENTS, LEASES, NODES
-from equipoise.runtime.memory.faults import Call
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
+from equipoise.testbed.memory.faults import Call
 
 
 async def test_measured_load_stands_on_the_node_and_is_said(world: World) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.shares import owner, pause, phase
+from equipoise.annotator.decisions.hashing import owner, pause, phase
 
 MEMBERS = st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=8)
 KEYS = st.lists(st.text(max_size=20), min_size=1, max_size=50)

@@ -7,14 +7,14 @@ import msgspec
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import a_node_utilization
 
+from equipoise.annotator.decisions.hashing import owner
 from equipoise.annotator.service import READERS, RETRY_PERIOD, WRITE_LIMIT, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.annotator.shares import owner
-from equipoise.contracts.annotations import node_load, written
-from equipoise.contracts.objects import Node, ObjectMeta
-from equipoise.contracts.subjects import node_utilization
-from equipoise.runtime.kube import NODES
-from equipoise.runtime.memory.faults import Call, Verb
+from equipoise.contracts.bus.subjects import node_utilization
+from equipoise.contracts.kubernetes.annotations import node_load, written
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.runtime.kubernetes.client import NODES
+from equipoise.testbed.memory.faults import Call, Verb
 
 AGO = 70.0
 """Seconds since what stands there was sampled: longer than the least interval."""

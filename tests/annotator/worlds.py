@@ -8,16 +8,16 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.contracts.annotations import read_node_load
+from equipoise.contracts.bus.subjects import node_utilization, utilization_cycle
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import read_node_load
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.objects import Node, ObjectMeta
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.subjects import node_utilization, utilization_cycle
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import NODES
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.kubernetes.client import NODES
+from equipoise.runtime.process.health import Health
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 SETTINGS = AnnotatorSettings(writes_per_second=10)
 ROUND = SETTINGS.seat.renew_period

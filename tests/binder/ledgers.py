@@ -4,8 +4,8 @@ from typing import Any
 
 from builders import NOW, a_workload
 
-from equipoise.binder.ledger import Entry, Ledger
-from equipoise.binder.limits import Move
+from equipoise.binder.decisions.limits import Move
+from equipoise.binder.state.ledger import Entry, Ledger
 from equipoise.contracts.messages.eviction import Outcome
 
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from equipoise.runtime.bus import Receipt
-from equipoise.runtime.kube import EvictionAnswer, Resource
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.kubernetes.client import EvictionAnswer, Resource
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.kube import MemoryKube
 
 A = TypeVar("A")
 

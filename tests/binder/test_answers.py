@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.binder.answers import read_answer
+from equipoise.binder.decisions.eviction_response import read_answer
 from equipoise.contracts.messages.eviction import Outcome
 
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."

@@ -2,8 +2,8 @@
 
 from builders import a_workload
 
-from equipoise.binder.back_off import BackOff
-from equipoise.binder.blocking_budgets import BlockingBudgets
+from equipoise.binder.decisions.backoff import BackOff
+from equipoise.binder.decisions.blocking_budgets import BlockingBudgets
 
 
 def test_waits_grow_up_to_a_limit() -> None:

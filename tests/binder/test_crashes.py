@@ -13,14 +13,15 @@ from binder.worlds import GENEROUS, LEADER, OWN, World
 from builders import NOW, a_workload, an_intent
 from kube_objects import a_pod, owned_by
 
-from equipoise.binder.books import Books, Taken
-from equipoise.binder.doubts import Verdict
-from equipoise.binder.ledger_store import pause
-from equipoise.binder.limits import EvictionsPerWorkload, Limits
-from equipoise.contracts import objects, subjects
+from equipoise.binder.decisions.limits import EvictionsPerWorkload, Limits
+from equipoise.binder.decisions.staleness import Verdict
+from equipoise.binder.shell.ledger_store import pause
+from equipoise.binder.shell.ledger_writer import Books, Taken
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Again, Delivery
-from equipoise.runtime.kube import BUDGETS, PODS, Resource, scale_of
+from equipoise.runtime.kubernetes.client import BUDGETS, PODS, Resource, scale_of
 
 STEPS = 60
 """More points than the longest way has."""

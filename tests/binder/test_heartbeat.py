@@ -2,9 +2,9 @@
 
 from binder.worlds import OWN, World
 
-from equipoise.binder.ledger_store import pause, resume
+from equipoise.binder.shell.ledger_store import pause, resume
 from equipoise.contracts.messages.health import DRY_RUN, REAL
-from equipoise.runtime.kube import CONFIG_MAPS
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
 
 async def test_a_binder_says_whether_it_evicts(world: World) -> None:

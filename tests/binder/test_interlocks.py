@@ -10,16 +10,17 @@ from binder.worlds import GENEROUS, OWN, World
 from builders import NOW, a_placed_pod, a_placement, a_workload
 from kube_objects import a_deployment, a_pod, owned_by
 
-from equipoise.binder.ledger_store import pause, resume
-from equipoise.binder.limits import EvictionsPerCluster, FailingReplacements
-from equipoise.binder.outages import Outages
-from equipoise.binder.picture import Picture
-from equipoise.binder.preempted import Preempted, with_preempted
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.duration import Duration
+from equipoise.binder.decisions.fleet_state import Picture
+from equipoise.binder.decisions.limits import EvictionsPerCluster, FailingReplacements
+from equipoise.binder.decisions.outages import Outages
+from equipoise.binder.decisions.preemptions import Preempted, with_preempted
+from equipoise.binder.shell.ledger_store import pause, resume
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
-from equipoise.runtime.kube import CONFIG_MAPS, DEPLOYMENTS, PODS, Resource, scale_of
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, PODS, Resource, scale_of
 
 FAILING = [objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
 

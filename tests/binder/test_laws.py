@@ -11,8 +11,8 @@ from builders import NOW, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.binder.ledger import Entry, View
-from equipoise.binder.limits import EvictionsPerCluster, Limit, Limits
+from equipoise.binder.decisions.limits import EvictionsPerCluster, Limit, Limits
+from equipoise.binder.state.ledger import Entry, View
 
 NAMES = sorted(Limits().table)
 NUMBERED = sorted(name for name, limit in Limits().table.items() if hasattr(limit, "most"))

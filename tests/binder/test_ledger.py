@@ -10,10 +10,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from equipoise.binder.admission import admit
-from equipoise.binder.ledger import CLOCK_TOLERANCE, IN_TRANSIT, Ledger, Replacement, entry_of
-from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerNamespace, EvictionsPerWorkload, Limits, Move, Pace
-from equipoise.contracts.duration import Duration
+from equipoise.binder.decisions.admission import admit
+from equipoise.binder.decisions.limits import (
+    EvictionsPerCluster,
+    EvictionsPerNamespace,
+    EvictionsPerWorkload,
+    Limits,
+    Move,
+    Pace,
+)
+from equipoise.binder.state.ledger import CLOCK_TOLERANCE, IN_TRANSIT, Ledger, Replacement, entry_of
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.eviction import Outcome
 
 LIFE = 20.0

@@ -6,8 +6,8 @@ from binder.ledgers import a_ledger, an_entry
 from binder.worlds import OWN, World
 from builders import an_intent
 
-from equipoise.binder.event import eviction_event
-from equipoise.binder.ledger_store import (
+from equipoise.binder.decisions.event import eviction_event
+from equipoise.binder.shell.ledger_store import (
     NAME,
     RESERVE_BYTES,
     Closed,
@@ -18,7 +18,7 @@ from equipoise.binder.ledger_store import (
     pause,
     resume,
 )
-from equipoise.runtime.kube import CONFIG_MAPS, Conflict
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict
 
 
 async def test_setup_never_overwrites(world: World) -> None:

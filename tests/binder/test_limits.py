@@ -11,8 +11,7 @@ from binder.ledgers import a_move, an_entry
 from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod
 
-from equipoise.binder.ledger import CLOCK_TOLERANCE, Entry, View
-from equipoise.binder.limits import (
+from equipoise.binder.decisions.limits import (
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
@@ -28,12 +27,13 @@ from equipoise.binder.limits import (
     UnavailablePerWorkload,
     UnusualRate,
 )
-from equipoise.binder.limits.count import amount, of_replicas
-from equipoise.binder.limits.maintenance import Times
-from equipoise.contracts import objects
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.protection import EVICTION_COST, Candidate, Rules, protection
-from equipoise.contracts.settings import Namespaces, Protection
+from equipoise.binder.decisions.limits.count import amount, of_replicas
+from equipoise.binder.decisions.limits.maintenance import Times
+from equipoise.binder.state.ledger import CLOCK_TOLERANCE, Entry, View
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
+from equipoise.contracts.kubernetes import objects
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "migration_limit_cases.json").read_text())
 

@@ -11,14 +11,23 @@ from binder.worlds import GENEROUS, LEADER, OWN, World, a_cycle
 from builders import NOW, a_node_utilization, a_placement, an_intent
 from kube_objects import a_deployment, a_pod, a_replica_set
 
-from equipoise.binder.ledger_store import NAME, pause, resume
-from equipoise.binder.limits import EvictionsPerWorkload, Limits, Pace
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.duration import Duration
+from equipoise.binder.decisions.limits import EvictionsPerWorkload, Limits, Pace
+from equipoise.binder.shell.ledger_store import NAME, pause, resume
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Again, Delivery
-from equipoise.runtime.kube import BUDGETS, CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, REPLICA_SETS
+from equipoise.runtime.kubernetes.client import (
+    BUDGETS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+)
 
 
 async def test_evicts_within_all_rules(world: World) -> None:

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
-from equipoise.binder.targets import FleetNode, fleet_node, no_target, unsettled
+from equipoise.binder.decisions.destination_check import FleetNode, fleet_node, no_target, unsettled
+from equipoise.contracts.configuration.settings import LoadSettings, Marks, Thresholds
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.placement import NodePlacement, Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import LoadSettings, Marks, Thresholds
 
 POD = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 0.5})
 RELIEF = Resources(cpu=1.0, memory=2.0**30)

@@ -9,9 +9,7 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, an
 from kube_objects import a_deployment, a_pod, a_replica_set
 from prometheus_client import CollectorRegistry
 
-from equipoise.binder.ledger import Ledger
-from equipoise.binder.ledger_store import KEY, NAME, create_ledger
-from equipoise.binder.limits import (
+from equipoise.binder.decisions.limits import (
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
@@ -22,15 +20,17 @@ from equipoise.binder.limits import (
 )
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.duration import Duration
+from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
+from equipoise.binder.state.ledger import Ledger
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.runtime.bus import Bus, Delivery
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import (
+from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     LEASES,
@@ -39,9 +39,10 @@ from equipoise.runtime.kube import (
     REPLICA_SETS,
     Kube,
 )
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import Eviction, MemoryKube
+from equipoise.runtime.process.health import Health
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import Eviction, MemoryKube
 
 OWN = "equipoise-system"
 LEADER = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from cli.programs import run
 
-from equipoise.runtime.permissions import User
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.bus.permissions import User
+from equipoise.runtime.configuration import Nats
 
 
 class Bus:

@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from equipoise.cli.certificates import SERVICE_NAMES, make_certificates
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.main import main
-from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.process.clock import SystemClock
 
 TODAY = SystemClock().now()
 DAY = 86400

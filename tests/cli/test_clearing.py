@@ -11,14 +11,14 @@ from builders import NOW
 from cli.test_commands import invoke
 from rich.console import Console
 
-from equipoise.annotator.members import seat_for
+from equipoise.annotator.decisions.replicas import seat_for
 from equipoise.cli.clearing import OURS, Cleared, annotators, clear, find_marked, show
-from equipoise.contracts.annotations import LOAD, USAGE
-from equipoise.contracts.crane import KEYS as CRANE
-from equipoise.contracts.objects import Node, ObjectMeta, WorkloadObject
-from equipoise.runtime.kube import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, REPLICA_SETS, KubeError
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.crane import KEYS as CRANE
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, WorkloadObject
+from equipoise.runtime.kubernetes.client import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, REPLICA_SETS, KubeError
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 
 class World:

@@ -12,7 +12,7 @@ from cli.programs import PROGRAM
 from click.testing import CliRunner, Result
 
 from equipoise.cli.main import main
-from equipoise.runtime.kube import KubeError
+from equipoise.runtime.kubernetes.client import KubeError
 
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
 HEAVY = (

@@ -28,8 +28,8 @@ from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.doctor.streams import differences, judged_identity, judged_stream
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
-from equipoise.collector.questions import Ask, Sample, SourceError
-from equipoise.collector.readings import Reading, Reason
+from equipoise.collector.decisions.query import Ask, Sample, SourceError
+from equipoise.collector.decisions.sample_validation import Reading, Reason
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,
@@ -38,18 +38,18 @@ from equipoise.collector.sources.metrics_server import (
     NodeMetrics,
     PodMetrics,
 )
+from equipoise.contracts.bus.subjects import STREAMS
+from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
+from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed
-from equipoise.contracts.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
-from equipoise.contracts.settings import Freshness, LoadSettings, Protection
-from equipoise.contracts.subjects import STREAMS
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
 from equipoise.runtime.bus.inspection import Rights as BusRights
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import NODES, KubeError
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.permissions import permissions_of
-from equipoise.runtime.settings.sections import Shared
+from equipoise.runtime.bus.permissions import permissions_of
+from equipoise.runtime.configuration.sections import Shared
+from equipoise.runtime.kubernetes.client import NODES, KubeError
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 ROOT = Path(__file__).parents[2]
 LOAD = LoadSettings()

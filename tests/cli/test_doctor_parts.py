@@ -21,19 +21,19 @@ from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.contracts import objects
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus.subjects import STREAMS, fleet_review
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.advice import FleetReview, ScoresFollowed
-from equipoise.contracts.settings import LoadSettings, Window
-from equipoise.contracts.subjects import STREAMS, fleet_review
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError, connect_kube
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.settings import Kubernetes, Nats, Shared
+from equipoise.runtime.configuration import Kubernetes, Nats, Shared
+from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError, connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.memory.kube import MemoryKube
 from equipoise.testbed.objects import node
 from equipoise.testbed.pytest_fixture import StartCluster
 

@@ -19,8 +19,8 @@ from flow.loop import INTERVAL, Loop, settled
 from equipoise.cli.events.asyncapi import address_of, name_of
 from equipoise.cli.events.examples import ANSWERS, examples
 from equipoise.cli.main import main
+from equipoise.contracts.bus.subjects import CHANNELS, SERVICES, matches
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
-from equipoise.contracts.subjects import CHANNELS, SERVICES, matches
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "events.md"

@@ -14,7 +14,7 @@ from rich.console import Console
 from equipoise.cli.eviction.run import BEFORE, merged
 from equipoise.cli.eviction.story import Story, story
 from equipoise.cli.eviction.text import show
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     Landing,
@@ -26,7 +26,7 @@ from equipoise.contracts.messages.descheduling import (
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 

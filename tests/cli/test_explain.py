@@ -25,15 +25,15 @@ from scorer.fleets import a_cycle, a_picture, a_pod
 from equipoise.cli import explain
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.explain import answer_of, question_about_pod, show
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import LoadSettings, Thresholds
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.health import Health
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.binder.limits import Limits
+from equipoise.binder.decisions.limits import Limits
 from equipoise.collector.sources import SOURCES
 from equipoise.collector.sources.profiles import PROFILES
-from equipoise.descheduler.strategies import STRATEGIES
+from equipoise.descheduler.decisions.strategies import STRATEGIES
 from equipoise.lab.formats import FORMATS
 from equipoise.lab.scenarios import SCENARIOS
-from equipoise.scorer.policies import POLICIES
+from equipoise.scorer.decisions.policies import POLICIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 

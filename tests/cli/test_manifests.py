@@ -2,7 +2,7 @@
 
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import node_documents
-from equipoise.contracts.quantity import parse_quantity
+from equipoise.contracts.kubernetes.quantity import parse_quantity
 
 
 def test_usage_above_a_fake_nodes_cores_is_no_impossible_reading() -> None:

@@ -10,7 +10,7 @@ from equipoise.cli.sections import SECTIONS
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import SOURCES
 from equipoise.collector.sources.profiles import PROFILES
-from equipoise.runtime.settings import validate_document
+from equipoise.runtime.configuration import validate_document
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()

@@ -1,7 +1,7 @@
 """What `equipoise up` says of its services while they run."""
 
 from equipoise.cli.up import news
-from equipoise.runtime.health import Report
+from equipoise.runtime.process.health import Report
 
 
 def a_report(*problems: str, ready: bool = True) -> Report:

@@ -26,9 +26,9 @@ from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, Planned
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 

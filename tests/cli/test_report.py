@@ -12,14 +12,14 @@ from cli.programs import run
 
 from equipoise.cli.report.figures import Figures, OverMark, Regretful, Report, Saved, without_overlap
 from equipoise.cli.report.page import page
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import connect
-from equipoise.runtime.permissions import USERS, permission_file
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
 
 HOUR = 500_000 * 3_600.0
 HIGH = Resources(cpu=0.65, memory=0.8)

@@ -16,17 +16,17 @@ from builders import NOW, a_workload
 from cli.programs import run
 from rich.console import Console
 
-from equipoise.binder.ledger import Closed, Hour, Ledger
-from equipoise.binder.ledger_store import KEY, NAME, create_ledger
-from equipoise.binder.ledger_text import encode, summary
-from equipoise.binder.limits import EvictionsPerCluster, Limits, Maintenance
-from equipoise.binder.limits.maintenance import Times
-from equipoise.binder.overview import overview
+from equipoise.binder.decisions.limits import EvictionsPerCluster, Limits, Maintenance
+from equipoise.binder.decisions.limits.maintenance import Times
+from equipoise.binder.decisions.status import overview
+from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
+from equipoise.binder.state.ledger import Closed, Hour, Ledger
+from equipoise.binder.state.ledger_json import encode, summary
 from equipoise.cli.status import look, show
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 OWN = "equipoise-system"
 

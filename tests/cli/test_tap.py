@@ -5,12 +5,12 @@ from builders import a_node_utilization, an_intent
 
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.tap import channels_of, covered, describe
+from equipoise.contracts.bus.subjects import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.contracts.subjects import CHANNELS
 
 
 def test_no_subject_means_everything() -> None:

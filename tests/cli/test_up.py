@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli.programs import PROGRAM, Running, processes_with, run, started
 
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import deployment, node, pod_template
 from equipoise.testbed.pytest_fixture import StartCluster

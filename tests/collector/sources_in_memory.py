@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from builders import GIB
 
-from equipoise.collector.questions import Ask, Sample, SourceError, series_of
-from equipoise.runtime.clock import Clock
+from equipoise.collector.decisions.query import Ask, Sample, SourceError, series_of
+from equipoise.runtime.process.clock import Clock
 
 INTERVAL = 15.0
 

@@ -1,6 +1,6 @@
 """What is told of nodes, and what is said again."""
 
-from equipoise.collector.announced import FIRST_PAUSE, Announced
+from equipoise.collector.decisions.publish_tracker import FIRST_PAUSE, Announced
 from equipoise.contracts.messages.placement import NodePlacement
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from builders import NOW
 
-from equipoise.collector.expected import not_yet_expected, unmeasurable
-from equipoise.contracts import objects
+from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.contracts.kubernetes import objects
 
 
 def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> objects.Node:

@@ -4,7 +4,7 @@ from builders import GIB, NOW, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.folding import MeasuredPod, fold
+from equipoise.collector.decisions.workload_means import MeasuredPod, fold
 from equipoise.contracts.messages.resources import Resources
 
 

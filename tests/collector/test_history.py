@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.questions import Ask, Sample
+from equipoise.collector.decisions.query import Ask, Sample
 from equipoise.collector.sources.history import History
 
 NODE = ("a", "", "")

@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from builders import NOW
 
-from equipoise.collector.questions import Ask, SourceError
-from equipoise.collector.readings import Criteria, Known, Reading
-from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.decisions.query import Ask, SourceError
+from equipoise.collector.decisions.sample_validation import Criteria, Known, Reading
 from equipoise.collector.settings import LoadWatcherSettings
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.testbed.memory.clock import ManualClock
 
 CEILING = Resources(cpu=16.0, memory=64e9)
 KNOWN = {name: Known(since=0.0, ceiling=CEILING) for name in ("a", "b")}

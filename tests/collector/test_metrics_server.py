@@ -15,11 +15,11 @@ from builders import NOW
 from collector.test_service import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.questions import Ask, SourceError
-from equipoise.collector.readings import Criteria, Known
-from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.decisions.query import Ask, SourceError
+from equipoise.collector.decisions.sample_validation import Criteria, Known
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, MetricsServerSettings, ProfileSettings
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources import SOURCES
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,
@@ -29,17 +29,17 @@ from equipoise.collector.sources.metrics_server import (
     NodeMetrics,
     PodMetrics,
 )
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import ObjectMeta
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.contracts.objects import ObjectMeta
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import NODES, PODS, Forbidden, NotFound, connect_kube
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, NotFound, connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 GIB = 2.0**30
 CEILING = Resources(cpu=16.0, memory=64 * GIB)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.collector.questions import Sample, SourceError, series_of
+from equipoise.collector.decisions.query import Sample, SourceError, series_of
 from equipoise.collector.sources.names import addresses, by_name, of_nodes
 
 

@@ -7,11 +7,9 @@ import msgspec
 import pytest
 from builders import GIB, NOW
 
-from equipoise.collector.placement import GONE_LIMIT, ROUNDS, Fleet
-from equipoise.collector.pods import trimmed
-from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.objects import (
+from equipoise.collector.state.placement import GONE_LIMIT, ROUNDS, Fleet
+from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.kubernetes.objects import (
     Condition,
     Container,
     Node,
@@ -25,7 +23,9 @@ from equipoise.contracts.objects import (
     PodStatus,
     ResourceRequirements,
 )
-from equipoise.contracts.workload import Workload
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
 
 
 def at(seconds: float) -> datetime:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.plausibility import plausible
-from equipoise.collector.readings import Reading
+from equipoise.collector.decisions.plausibility import plausible
+from equipoise.collector.decisions.sample_validation import Reading
 
 
 def readings(**cpu: float | None) -> dict[str, Reading]:

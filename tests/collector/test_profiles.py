@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.questions import Ask, Resource, Subject, What
+from equipoise.collector.decisions.query import Ask, Resource, Subject, What
 from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusSettings
 from equipoise.collector.sources.profiles import PROFILES
 from equipoise.collector.sources.profiles.profile import MemoryKind, Profile

@@ -11,13 +11,13 @@ from typing import TypeVar
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
-from equipoise.collector.questions import Ask, Resource
-from equipoise.collector.readings import Criteria, Known, Reading
-from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.decisions.query import Ask, Resource
+from equipoise.collector.decisions.sample_validation import Criteria, Known, Reading
 from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries import Binaries
 
 T = TypeVar("T")

@@ -8,8 +8,16 @@ from builders import GIB, NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.questions import Sample, series_of
-from equipoise.collector.readings import Criteria, Intervals, Known, coverage, intervals_from, read_nodes, read_pods
+from equipoise.collector.decisions.query import Sample, series_of
+from equipoise.collector.decisions.sample_validation import (
+    Criteria,
+    Intervals,
+    Known,
+    coverage,
+    intervals_from,
+    read_nodes,
+    read_pods,
+)
 from equipoise.contracts.messages.resources import Resources
 
 INTERVALS = Intervals(usual=15.0)

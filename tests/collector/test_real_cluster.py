@@ -10,18 +10,18 @@ from prometheus_client import CollectorRegistry
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings, PrometheusSettings
 from equipoise.collector.sources import SOURCES
-from equipoise.contracts.annotations import SLOTS, workload_usage, written
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
+from equipoise.contracts.kubernetes.annotations import SLOTS, workload_usage, written
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.settings import Coverage, Freshness, LoadSettings, Window
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import connect_kube
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.settings import Kubernetes
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration
+from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import deployment, namespace, node, pod_template
 from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.usage import constant_usage_annotations

@@ -5,8 +5,8 @@ from builders import GIB, NOW, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.folding import Fold
-from equipoise.collector.recent import Recent
+from equipoise.collector.decisions.recent import Recent
+from equipoise.collector.decisions.workload_means import Fold
 from equipoise.contracts.messages.resources import Resources
 
 LENGTH = 300.0

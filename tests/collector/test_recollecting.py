@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 from builders import NOW, a_workload
 
-from equipoise.collector.recollecting import AGAIN_PERIOD, KINDS, PROBLEM, recollect
-from equipoise.contracts.objects import ObjectMeta, WorkloadObject
-from equipoise.contracts.workload import Workload
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.collector.shell.profile_restore import AGAIN_PERIOD, KINDS, PROBLEM, recollect
+from equipoise.contracts.kubernetes.objects import ObjectMeta, WorkloadObject
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 
 class World:

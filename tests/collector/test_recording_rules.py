@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import yaml
 
-from equipoise.collector.questions import Ask, Resource, What
+from equipoise.collector.decisions.query import Ask, Resource, What
 from equipoise.collector.sources.profiles.recording_rules import RECORDING_RULES, WINDOWS, rule_file, rule_object
-from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.configuration.settings import LoadSettings
 
 FOLDER = Path(__file__).parents[2] / "k8s" / "metrics"
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from builders import GIB, NOW, a_workload_utilization
 
-from equipoise.collector.remembered import BELIEVED_AHEAD, LIFE, largest, remembered_day, unread
-from equipoise.contracts.annotations import USAGE, workload_usage, written
+from equipoise.collector.decisions.restored_profile import BELIEVED_AHEAD, LIFE, largest, remembered_day, unread
+from equipoise.contracts.kubernetes.annotations import USAGE, workload_usage, written
 from equipoise.contracts.messages.resources import Resources
 
 CEILING = Resources(cpu=10.0, memory=64 * GIB)

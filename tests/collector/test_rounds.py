@@ -4,11 +4,11 @@ import pytest
 from builders import GIB, NOW
 from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 
-from equipoise.collector.questions import Ask
-from equipoise.collector.readings import Criteria, Intervals, Known
-from equipoise.collector.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.decisions.query import Ask
+from equipoise.collector.decisions.sample_validation import Criteria, Intervals, Known
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.testbed.memory.clock import ManualClock
 
 CEILING = Resources(cpu=16.0, memory=64 * GIB)
 INTERVALS = Intervals(usual=INTERVAL)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.questions import SourceError
+from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.sources.document import read_document
 from equipoise.collector.sources.samples import (
     REMEMBERED,

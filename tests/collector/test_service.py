@@ -13,17 +13,16 @@ from builders import GIB, NOW, a_placement, a_workload_utilization
 from collector.sources_in_memory import FakeSource, Usage
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.questions import Ask, Sample
+from equipoise.collector.decisions.query import Ask, Sample
+from equipoise.collector.decisions.sharding import shard_of
+from equipoise.collector.decisions.workloads import slot_of
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
-from equipoise.collector.shards import shard_of
-from equipoise.collector.workloads import slot_of
-from equipoise.contracts import subjects
-from equipoise.contracts.annotations import workload_usage, written
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.objects import (
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import workload_usage, written
+from equipoise.contracts.kubernetes.objects import (
     Condition,
     Lease,
     LeaseSpec,
@@ -36,12 +35,13 @@ from equipoise.contracts.objects import (
     PodStatus,
     WorkloadObject,
 )
-from equipoise.contracts.raw_allocatable import RAW_ALLOCATABLE
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.kube import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 NODE_USAGES = "equipoise.utilization.node.*"
 PLACEMENTS = "equipoise.placement.node.*"

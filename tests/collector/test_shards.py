@@ -10,10 +10,18 @@ from deployment.kustomize import named
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.collector.decisions.sharding import (
+    PATIENCE,
+    dissolved,
+    fair_share,
+    lease_name,
+    patience,
+    shard_name,
+    shard_of,
+)
 from equipoise.collector.settings import WHOLE, CollectorSettings
-from equipoise.collector.shards import PATIENCE, dissolved, fair_share, lease_name, patience, shard_name, shard_of
-from equipoise.collector.voices import ALIVE_SECONDS, KEPT_SECONDS, Voices
-from equipoise.runtime.lease import JITTER, lead
+from equipoise.collector.shell.shard_ownership import ALIVE_SECONDS, KEPT_SECONDS, Voices
+from equipoise.runtime.kubernetes.leader_election import JITTER, lead
 
 SHARDS = st.integers(1, 16)
 NODES = [f"node-{number}" for number in range(5_000)]

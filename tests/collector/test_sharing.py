@@ -12,22 +12,22 @@ from collector.sources_in_memory import FakeSource, Usage
 from collector.test_service import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
-from equipoise.binder.doubts import doubt_of_coverage
+from equipoise.binder.decisions.staleness import doubt_of_coverage
+from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
-from equipoise.collector.shards import shard_of
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.settings import LoadSettings
-from equipoise.descheduler.coverage import blindness
+from equipoise.descheduler.decisions.evaluation.coverage import blindness
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.kube import LEASES, NODES, PODS
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.scorer.coverage import doubt
+from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS
+from equipoise.scorer.decisions.coverage import doubt
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 COUNT = 40
 SHARDS = 4

@@ -22,16 +22,16 @@ from collector.stack import (
     state_job,
 )
 
-from equipoise.collector.placement import PodName
-from equipoise.collector.questions import Ask, Resource, Sample, What
-from equipoise.collector.readings import Criteria, Known, Reading
-from equipoise.collector.rounds import PodsRound, find_intervals, measure_nodes, measure_pods
+from equipoise.collector.decisions.query import Ask, Resource, Sample, What
+from equipoise.collector.decisions.sample_validation import Criteria, Known, Reading
 from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusSettings
+from equipoise.collector.shell.rounds import PodsRound, find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.profiles import PROFILES
 from equipoise.collector.sources.profiles.recording_rules import EVERY, WINDOWS, rule_file
 from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries import Binaries
 
 EVERY_SCRAPE = 0.5

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from equipoise.collector.questions import Ask, SourceError
+from equipoise.collector.decisions.query import Ask, SourceError
 from equipoise.collector.settings import BasicAuthentication, PrometheusSettings
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.clock import SystemClock
 
 ASK = Ask(subject="node", resource="cpu", what="mean", length=300.0, at=1_000.0004)
 GOOD = json.dumps(

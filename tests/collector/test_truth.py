@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
-from equipoise.collector.measuring import Measuring
-from equipoise.collector.placement import Fleet
+from equipoise.collector.decisions.utilization import summed_up
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.shell.measurement import Measuring
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.collector.utilization import summed_up
-from equipoise.contracts import objects
-from equipoise.contracts.duration import Duration
+from equipoise.collector.state.placement import Fleet
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
-from equipoise.contracts.settings import Coverage, Freshness, LoadSettings, Window
-from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries import Binaries
 
 SETTLING = 4.0

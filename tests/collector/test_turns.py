@@ -2,7 +2,7 @@
 
 import threading
 
-from equipoise.collector.turns import SERIES_AT_ONCE, aside, emptied
+from equipoise.collector.shell.batching import SERIES_AT_ONCE, aside, emptied
 
 
 async def test_much_is_made_in_a_thread() -> None:

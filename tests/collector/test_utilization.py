@@ -5,19 +5,19 @@ from typing import Any
 from builders import GIB, NOW
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.questions import Resource
-from equipoise.collector.readings import Doubt, Reading
-from equipoise.collector.telemetry import Telemetry
-from equipoise.collector.utilization import (
+from equipoise.collector.decisions.query import Resource
+from equipoise.collector.decisions.sample_validation import Doubt, Reading
+from equipoise.collector.decisions.utilization import (
     MISSING_LIMIT,
     NOT_MEASURED,
     MeasuredNode,
     Utilization,
     summed_up,
 )
+from equipoise.collector.shell.metrics import Telemetry
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.contracts.settings import LoadSettings
 
 LOAD = LoadSettings()
 SHORTEST = LOAD.shortest

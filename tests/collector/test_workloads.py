@@ -6,18 +6,18 @@ import pytest
 from builders import GIB, NOW, a_workload
 from collector.sources_in_memory import FakeSource
 
-from equipoise.collector.days import Days
-from equipoise.collector.folding import Fold
-from equipoise.collector.placement import Fleet
-from equipoise.collector.readings import Intervals
+from equipoise.collector.decisions.sample_validation import Intervals
+from equipoise.collector.decisions.workload_means import Fold
+from equipoise.collector.decisions.workloads import SLOTS, Profile, Workloads, slot_of
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.workloads import SLOTS, Profile, Workloads, slot_of
+from equipoise.collector.shell.profile_learning import Days
+from equipoise.collector.state.placement import Fleet
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import OwnerReference
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.contracts.objects import OwnerReference
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.workload import Workload
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.testbed.memory.clock import ManualClock
 
 HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400

@@ -8,7 +8,7 @@ from builders import GIB, NOW, a_node_utilization, a_window, a_workload_utilizat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.annotations import (
+from equipoise.contracts.kubernetes.annotations import (
     LOAD,
     USAGE,
     means,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.fit import Census, FitNode, FitPod, Neighbours, neighbours
-from equipoise.contracts.objects import LabelSelector, PodAffinityTerm, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm, TopologySpreadConstraint
 
 LABELS = [{"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"}, {}]
 TERMS = [

@@ -8,7 +8,7 @@ from builders import NOW, a_node_utilization, a_window
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from equipoise.contracts.crane import HOT_VALUE, KEYS, crane_annotations, hot_value
+from equipoise.contracts.kubernetes.crane import HOT_VALUE, KEYS, crane_annotations, hot_value
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 

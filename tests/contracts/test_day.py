@@ -3,7 +3,7 @@
 import msgspec
 from builders import GIB, NOW, a_node_utilization, a_workload
 
-from equipoise.contracts.day import LEAST_SLOTS, SLOTS, beyond_pods, workload_day
+from equipoise.contracts.load.daily_profile import LEAST_SLOTS, SLOTS, beyond_pods, workload_day
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 

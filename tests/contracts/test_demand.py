@@ -7,7 +7,8 @@ from builders import GIB, NOW, a_window, a_workload_utilization
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.demand import (
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.demand import (
     DEFAULT,
     MEASURED_FIRST,
     TARGET_LOAD_PACKING,
@@ -18,7 +19,6 @@ from equipoise.contracts.demand import (
     fresh,
 )
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import LoadSettings
 
 REQUESTS = Resources(cpu=0.5, memory=GIB)
 LIMITS = Resources(cpu=2.0, memory=4 * GIB)

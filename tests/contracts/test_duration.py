@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.configuration.duration import Duration
 
 
 @pytest.mark.parametrize(

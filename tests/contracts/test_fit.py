@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from builders import GIB, a_placed_pod, a_placement
 
-from equipoise.contracts import objects
 from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node, refusal
-from equipoise.contracts.messages.placement import Taint
-from equipoise.contracts.objects import (
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
     NodeSelector,
     NodeSelectorRequirement,
@@ -19,6 +18,7 @@ from equipoise.contracts.objects import (
     Toleration,
     TopologySpreadConstraint,
 )
+from equipoise.contracts.messages.placement import Taint
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "fit_cases.json").read_text())["cases"]
 UNITS = {"cpu_m": ("cpu", "m"), "ephemeral": ("ephemeral-storage", "")}

@@ -10,7 +10,7 @@ from builders import a_node_utilization, a_placed_pod, a_placement
 from kube_objects import a_pod
 
 from equipoise.contracts.fit import fit_pod
-from equipoise.contracts.objects import Pod
+from equipoise.contracts.kubernetes.objects import Pod
 
 
 def structs(value: Any) -> Iterator[msgspec.Struct]:

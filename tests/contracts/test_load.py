@@ -7,8 +7,9 @@ from builders import GIB, NOW, a_node_utilization, a_window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.load import (
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.load.correction import (
     FUTURE_TOLERANCE,
     Stay,
     compensated,
@@ -20,7 +21,6 @@ from equipoise.contracts.load import (
     usable_window,
 )
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import LoadSettings, Window
 
 anything = st.one_of(st.none(), st.floats())
 amounts = st.floats(0, 1e12)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.objects import ObjectMeta, OwnerReference, Pod
-from equipoise.contracts.owners import workload_from_pod, workload_of
-from equipoise.contracts.workload import Workload
+from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference, Pod
+from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
+from equipoise.contracts.kubernetes.workload import Workload
 
 
 def an_owner(kind: str, name: str, api_version: str = "apps/v1", controller: bool = True) -> OwnerReference:

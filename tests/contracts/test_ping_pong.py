@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from equipoise.cli.sections import SECTIONS
-from equipoise.contracts import ping_pong
-from equipoise.contracts.settings import Marks
-from equipoise.contracts.subjects import ServiceName
-from equipoise.descheduler.strategies.bin_pack import BinPack
-from equipoise.runtime.settings import ConfigurationError, read_document, read_sections, validate_document
-from equipoise.scorer.policies.dynamic import Dynamic
-from equipoise.scorer.policies.target_load_packing import TargetLoadPacking
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration import conflicts as ping_pong
+from equipoise.contracts.configuration.settings import Marks
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.runtime.configuration import ConfigurationError, read_document, read_sections, validate_document
+from equipoise.scorer.decisions.policies.dynamic import Dynamic
+from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
 
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
 FILTER = "extender: {filter: true}"

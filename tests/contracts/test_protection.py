@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
-from equipoise.contracts import objects
-from equipoise.contracts.protection import PROTECTIONS, Candidate, Rules, protection
-from equipoise.contracts.settings import Namespaces, Protection
+from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.eviction.protection import PROTECTIONS, Candidate, Rules, protection
+from equipoise.contracts.kubernetes import objects
 
 OWN = "equipoise-system"
 DELETED = datetime.fromtimestamp(NOW - 5, UTC)

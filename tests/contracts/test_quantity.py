@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.quantity import parse_quantity
+from equipoise.contracts.kubernetes.quantity import parse_quantity
 
 
 @pytest.mark.parametrize(

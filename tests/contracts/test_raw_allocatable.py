@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from equipoise.contracts.objects import Node, NodeStatus, ObjectMeta
-from equipoise.contracts.quantity import parse_quantity
-from equipoise.contracts.raw_allocatable import RAW_ALLOCATABLE, base_of
+from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 
 CASES = [
     case

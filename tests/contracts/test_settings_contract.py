@@ -2,8 +2,8 @@
 
 import pytest
 
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import LoadSettings, Marks, Namespaces, Thresholds, Window
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Marks, Namespaces, Thresholds, Window
 
 
 def a_window(name: str, seconds: float, refresh: float = 15) -> Window:

@@ -11,7 +11,7 @@ import yaml
 from deployment.base import ROOT
 from deployment.programs import KUBECONFIG, VOLUME, Health, Program
 
-from equipoise.runtime.permissions import USERS
+from equipoise.runtime.bus.permissions import USERS
 
 COMPOSE = ROOT / "docker-compose.yml"
 

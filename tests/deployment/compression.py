@@ -10,7 +10,7 @@ import yaml
 from deployment.base import BASE
 
 from equipoise.cli.demo.configuration import compressed_document, equipoise_document
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 
 FACTOR = 225.0
 

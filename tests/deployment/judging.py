@@ -14,7 +14,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import limits_in_force, window_limits
-from equipoise.contracts.subjects import SERVICES, ServiceName
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.testbed.audit import Eviction
 
 KILLED: tuple[ServiceName, ...] = ("binder", "scorer", "annotator", "collector", "descheduler")

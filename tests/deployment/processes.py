@@ -20,9 +20,9 @@ from deployment.base import NAMESPACE, ROOT
 from deployment.programs import KUBECONFIG, OPTIONAL, SERVICE_ACCOUNT, VOLUME, Program
 
 from equipoise.cli.sections import SECTIONS
-from equipoise.contracts.subjects import SERVICES
-from equipoise.runtime.nats_server import nats_server_binary
-from equipoise.runtime.process import WithHealth
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.runtime.bus.dev_server import nats_server_binary
+from equipoise.runtime.process.lifecycle import WithHealth
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.cluster import Cluster
 

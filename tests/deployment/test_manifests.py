@@ -14,16 +14,16 @@ from deployment.programs import differences
 
 from equipoise.cli.certificates import SERVICE_NAMES
 from equipoise.cli.sections import SECTIONS
-from equipoise.contracts.subjects import SERVICES
-from equipoise.runtime.permissions import USERS, permission_file
-from equipoise.runtime.settings import validate_document
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.configuration import validate_document
 
 FOLDERS = [BASE, ROOT / "k8s" / "overlays" / "observe", ROOT / "k8s" / "overlays" / "namespaced"]
 FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
 
 
 def test_the_permission_file_is_the_generated_one() -> None:
-    """k8s/base/permissions.conf is what `python -m equipoise.runtime.permissions` prints."""
+    """k8s/base/permissions.conf is what `python -m equipoise.runtime.bus.permissions` prints."""
     generated = permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in USERS})
     assert (BASE / "permissions.conf").read_text() == generated
 

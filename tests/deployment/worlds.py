@@ -22,8 +22,8 @@ from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.trace import Trace
-from equipoise.contracts.subjects import SERVICES
-from equipoise.runtime.permissions import USERS
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.runtime.bus.permissions import USERS
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.cluster import Cluster
 

@@ -7,21 +7,22 @@ import msgspec
 from builders import GIB, a_workload
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts import objects, subjects
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from equipoise.runtime.process.health import Health
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 LOAD = LoadSettings()
 LONG_AGO = 7 * 86_400.0

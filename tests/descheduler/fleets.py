@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 from builders import GIB, NOW, a_workload
 
-from equipoise.contracts.day import SLOTS
+from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.load import amounts, plus
+from equipoise.contracts.load.correction import amounts, plus
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Marks, Thresholds
-from equipoise.descheduler.days import Days
-from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod, Move
+from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod, Move
+from equipoise.descheduler.state.daily_usage import Days
 
 THRESHOLDS = Thresholds(high=Marks(cpu=65, memory=80), low=Marks(cpu=45, memory=60))
 UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.assumptions import MOST, Assumptions, Place, after_outcome, applied, standing, told
-from equipoise.descheduler.fleet import FleetNode
-from equipoise.descheduler.memory import Memory
-from equipoise.descheduler.projection import Projection
+from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.cluster import FleetNode
+from equipoise.descheduler.state.dry_run_moves import MOST, Assumptions, Place, after_outcome, applied, standing, told
+from equipoise.descheduler.state.tracker import Memory
 
 DAY = 86_400.0
 HERE = {"uid-web-1": Place(node="node-a", workload=a_workload())}
@@ -122,7 +122,7 @@ def test_only_a_dry_run_is_assumed() -> None:
 
 def test_real_evictions_end_all_assumptions() -> None:
     """Who switches evictions on must not wait for a day: what was only assumed has to be done."""
-    memory = Memory(DeschedulerSettings())
+    memory = Memory(DeschedulerSettings().tracker)
     memory.settled(an_outcome(Outcome.DRY_RUN), NOW)
     assert memory.assumptions
     memory.evictions_are_real()

@@ -7,14 +7,14 @@ import pytest
 from builders import GIB, a_workload
 from descheduler.fleets import UNLIMITED, a_fleet, a_loaded_node, a_node, a_pod, names
 
+from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.contracts.fit import FitNode
-from equipoise.contracts.settings import Marks, Thresholds
-from equipoise.descheduler.evaluations import abnormal_nodes, counted
-from equipoise.descheduler.fleet import Fleet, FleetNode
-from equipoise.descheduler.selection import Selector
+from equipoise.descheduler.decisions.planning.selection import Selector
+from equipoise.descheduler.decisions.strategies import name_of, readings
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies import name_of, readings
-from equipoise.descheduler.strategies.bin_pack import BinPack
+from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
+from equipoise.descheduler.state.cluster import Fleet, FleetNode
 
 STRATEGY = BinPack()
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.fit import FitPod
-from equipoise.descheduler.day_table import DayTable
-from equipoise.descheduler.fleet import MovablePod
-from equipoise.descheduler.loads import Array
+from equipoise.descheduler.decisions.planning.day_gain_table import DayTable
+from equipoise.descheduler.decisions.planning.node_arrays import Array
+from equipoise.descheduler.state.cluster import MovablePod
 
 SLOTS = np.array([0.4, 0.35, 0.25])
 RESOURCES = np.array([1.0, 0.3])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from builders import GIB, a_node_utilization, a_workload
 
-from equipoise.contracts.day import SLOTS
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
-from equipoise.descheduler.days import Part, Working, node_days
+from equipoise.descheduler.state.daily_usage import Part, Working, node_days
 
 SYSTEM = Resources(cpu=0.5, memory=GIB)
 

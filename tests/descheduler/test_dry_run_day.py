@@ -10,19 +10,19 @@ from descheduler.fleets import THRESHOLDS, WINDOWS, a_node, a_pod
 from descheduler.test_memory import an_outcome
 
 from equipoise.contracts.fit import FitPod
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
-from equipoise.descheduler.assumptions import Place, applied
-from equipoise.descheduler.cool_downs import resting
-from equipoise.descheduler.evaluations import Reading
-from equipoise.descheduler.fleet import Fleet, IntentLimits, MovablePod
-from equipoise.descheduler.flights import Arrival
-from equipoise.descheduler.intents import intent_of
-from equipoise.descheduler.memory import Memory
+from equipoise.descheduler.decisions.evaluation.messages import intent_of
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.abnormal_counts import Reading
+from equipoise.descheduler.state.cluster import Fleet, IntentLimits, MovablePod
+from equipoise.descheduler.state.cool_downs import resting
+from equipoise.descheduler.state.dry_run_moves import Place, applied
+from equipoise.descheduler.state.pending_moves import Arrival
+from equipoise.descheduler.state.tracker import Memory
 
 INTERVAL = 120.0
 EVALUATIONS = 720
@@ -44,7 +44,7 @@ class Day:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
-        self._memory = Memory(DeschedulerSettings())
+        self._memory = Memory(DeschedulerSettings().tracker)
         self.proposed: list[tuple[float, str, str, str]] = []
         """When, which pod (as it was born), from where, to where."""
 

@@ -9,17 +9,17 @@ from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utiliz
 from descheduler.cluster import a_node_object
 from descheduler.test_picture import LOAD, OWNERS, a_pod
 
-from equipoise.contracts import objects
+from equipoise.contracts.configuration.settings import Namespaces, Protection, Thresholds
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.fit import fit_pod
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.protection import Rules
-from equipoise.contracts.settings import Namespaces, Protection, Thresholds
-from equipoise.descheduler.assumptions import Assumption, Assumptions
-from equipoise.descheduler.fleet import Fleet, IntentLimits
-from equipoise.descheduler.flights import Flight, Flights
-from equipoise.descheduler.moment import Configured, Look, Moment
-from equipoise.descheduler.picture import Watched
-from equipoise.descheduler.stays import PodStays
+from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.decisions.evaluation.snapshot import Configured, Look, Moment
+from equipoise.descheduler.state.cluster import Fleet, IntentLimits
+from equipoise.descheduler.state.dry_run_moves import Assumption, Assumptions
+from equipoise.descheduler.state.pending_moves import Flight, Flights
+from equipoise.descheduler.state.pod_lifetimes import PodStays
 
 USED = Resources(cpu=1.5, memory=GIB)
 DAY = [1.0] * 12 + [3.0] * 12

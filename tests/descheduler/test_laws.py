@@ -6,19 +6,19 @@ from descheduler.fleets import THRESHOLDS, a_fleet, a_loaded_node, a_node, a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.contracts.fit import refusal
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Marks, Thresholds
-from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.marks import Deviation
-from equipoise.descheduler.pools import NodePool
-from equipoise.descheduler.projection import Projection
-from equipoise.descheduler.selection import Requirement, Selector
-from equipoise.descheduler.strategies import STRATEGIES, AnyStrategy, Strategy, name_of
-from equipoise.descheduler.strategies.bin_pack import BinPack
-from equipoise.descheduler.strategies.level_day import LevelDay
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.decisions.planning.pools import NodePool
+from equipoise.descheduler.decisions.planning.projection import Projection
+from equipoise.descheduler.decisions.planning.selection import Requirement, Selector
+from equipoise.descheduler.decisions.planning.thresholds import Deviation
+from equipoise.descheduler.decisions.strategies import STRATEGIES, AnyStrategy, Strategy, name_of
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
 
 COUNTED = Thresholds(
     high=Marks(cpu=65, memory=80, pods=4),

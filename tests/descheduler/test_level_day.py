@@ -11,15 +11,15 @@ from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.day import SLOTS, Day
+from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS, Day
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Marks, Thresholds
-from equipoise.contracts.workload import Workload
-from equipoise.descheduler.days import Days, WorkloadDays
-from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.selection import Requirement, Selector
-from equipoise.descheduler.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.planning.selection import Requirement, Selector
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.state.daily_usage import Days, WorkloadDays
 
 HOURS = np.arange(SLOTS)
 BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)

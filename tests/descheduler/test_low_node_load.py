@@ -18,20 +18,20 @@ from descheduler.fleets import (
     spread,
 )
 
+from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.objects import LabelSelector, PodAffinityTerm
-from equipoise.contracts.settings import Marks, Namespaces, Thresholds
-from equipoise.descheduler.evaluations import Counts, abnormal_nodes, counted
-from equipoise.descheduler.fleet import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.marks import Deviation
-from equipoise.descheduler.pod_order import in_order
-from equipoise.descheduler.pools import NodePool, Weights
-from equipoise.descheduler.selection import PodSelector, Requirement, Selector
-from equipoise.descheduler.standing import QOS_LABEL
-from equipoise.descheduler.strategies import readings
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.decisions.planning.pod_order import in_order
+from equipoise.descheduler.decisions.planning.pools import NodePool, Weights
+from equipoise.descheduler.decisions.planning.selection import PodSelector, Requirement, Selector
+from equipoise.descheduler.decisions.planning.thresholds import Deviation
+from equipoise.descheduler.decisions.strategies import readings
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.abnormal_counts import Counts, abnormal_nodes, counted
+from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.state.pod_priority import QOS_LABEL
 
 STRATEGY = LowNodeLoad()
 

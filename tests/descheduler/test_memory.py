@@ -7,14 +7,14 @@ from builders import NOW, a_workload, an_intent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.descheduler.cool_downs import CoolDowns, after_outcome, after_return, pruned, resting
-from equipoise.descheduler.evaluations import Reading
-from equipoise.descheduler.flights import Arrival, landed
-from equipoise.descheduler.memory import Memory
-from equipoise.descheduler.settings import CoolDown, DeschedulerSettings
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.abnormal_counts import Reading
+from equipoise.descheduler.state.cool_downs import CoolDown, CoolDowns, after_outcome, after_return, pruned, resting
+from equipoise.descheduler.state.pending_moves import Arrival, landed
+from equipoise.descheduler.state.tracker import Memory
 
 SETTINGS = DeschedulerSettings()
 COOL_DOWN = CoolDown()
@@ -113,7 +113,7 @@ def test_no_outcome_shortens_a_rest(outcomes: list[Outcome], times: list[float])
 
 
 def proposed(intent: EvictionIntent | None = None) -> Memory:
-    memory = Memory(SETTINGS)
+    memory = Memory(SETTINGS.tracker)
     memory.proposed(intent or an_intent(), known=["uid-web-1", "uid-web-2"], fit=FIT)
     return memory
 
@@ -169,7 +169,7 @@ def test_moves_are_given_up_in_the_end() -> None:
 
 def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
     """An eviction of another leader's is under way as well, and lands by the time of its replacement."""
-    memory = Memory(SETTINGS)
+    memory = Memory(SETTINGS.tracker)
     memory.settled(an_outcome(Outcome.EVICTED), NOW + 60)
     (flight,) = memory.flights.values()
 
@@ -180,7 +180,7 @@ def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
 
 def test_old_outcomes_are_no_moves_under_way() -> None:
     """What the bus kept for a day is history."""
-    memory = Memory(SETTINGS)
+    memory = Memory(SETTINGS.tracker)
     memory.settled(an_outcome(Outcome.EVICTED), NOW + 3_600)
 
     assert not memory.flights
@@ -188,7 +188,7 @@ def test_old_outcomes_are_no_moves_under_way() -> None:
 
 def test_one_pod_replaces_one() -> None:
     """Two evictions of a workload wait for two pods."""
-    memory = Memory(SETTINGS)
+    memory = Memory(SETTINGS.tracker)
     for name in ("web-1", "web-2"):
         memory.settled(an_outcome(Outcome.EVICTED, an_intent(name)), NOW)
 
@@ -198,7 +198,7 @@ def test_one_pod_replaces_one() -> None:
 
 def test_an_eviction_restarts_the_count_of_its_node_only() -> None:
     """Other nodes are as hot as they were."""
-    memory = Memory(msgspec.structs.replace(SETTINGS, consecutive_abnormalities=1, interval=Duration(1)))
+    memory = Memory(msgspec.structs.replace(SETTINGS, consecutive_abnormalities=1, interval=Duration(1)).tracker)
     readings = [Reading(node=name, abnormal=True, sampled_at=NOW) for name in ("node-a", "node-b")]
     memory.count("low_node_load", readings, NOW)
 

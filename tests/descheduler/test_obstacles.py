@@ -8,12 +8,12 @@ from builders import NOW, a_workload
 from descheduler.cluster import a_pod_object, a_workload_object
 from kube_objects import owned_by
 
-from equipoise.contracts import objects
-from equipoise.contracts.objects import ObjectMeta, PodDisruptionBudget
-from equipoise.contracts.protection import Candidate
-from equipoise.descheduler.misread import misread_annotations
-from equipoise.descheduler.obstacles import obstacle
-from equipoise.descheduler.picture import Watched
+from equipoise.contracts.eviction.protection import Candidate
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import ObjectMeta, PodDisruptionBudget
+from equipoise.descheduler.decisions.evaluation.annotation_check import misread_annotations
+from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.decisions.evaluation.obstacles import obstacle
 
 POD = a_pod_object("web-1", "node-a", NOW)
 REPLICA_SET = a_workload_object("web-1", 3)

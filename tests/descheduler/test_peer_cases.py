@@ -11,24 +11,24 @@ import pytest
 from builders import NOW
 from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
 
+from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
-from equipoise.contracts.settings import Marks, Namespaces, Thresholds
-from equipoise.descheduler.classification import excess_text
-from equipoise.descheduler.evaluations import Counts, Reading, abnormal_nodes, counted
-from equipoise.descheduler.fleet import Fleet, FleetNode, MovablePod, Move, Resource
-from equipoise.descheduler.loads import MEASURED, amounts, bases
-from equipoise.descheduler.marks import Deviation, Levels
-from equipoise.descheduler.planning import Draft
-from equipoise.descheduler.pod_order import in_order
-from equipoise.descheduler.pools import Weights
-from equipoise.descheduler.projection import Projection
-from equipoise.descheduler.standing import QOS_LABEL, TIER_LABEL
-from equipoise.descheduler.strategies.bin_pack import BinPack
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.targets import best_target, targets_of
+from equipoise.descheduler.decisions.planning.classification import excess_text
+from equipoise.descheduler.decisions.planning.draft import Draft
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
+from equipoise.descheduler.decisions.planning.pod_order import in_order
+from equipoise.descheduler.decisions.planning.pools import Weights
+from equipoise.descheduler.decisions.planning.projection import Projection
+from equipoise.descheduler.decisions.planning.target_selection import best_target, targets_of
+from equipoise.descheduler.decisions.planning.thresholds import Deviation, Levels
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.abnormal_counts import Counts, Reading, abnormal_nodes, counted
+from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Move, Resource
+from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL
 
 Case = dict[str, Any]
 

@@ -7,23 +7,23 @@ import pytest
 from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utilization
 from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload_object, moment, terminating
 
-from equipoise.contracts import objects
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.fit import FitPod
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import NodeTaint, ObjectMeta, Pod
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.contracts.objects import NodeTaint, ObjectMeta, Pod
-from equipoise.contracts.protection import Rules
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection
-from equipoise.contracts.workload import Workload
-from equipoise.descheduler.coverage import blindness
-from equipoise.descheduler.fleet import FleetNode
-from equipoise.descheduler.flights import Flight, after_outcome
-from equipoise.descheduler.heard import Heard
-from equipoise.descheduler.measures import Measures
-from equipoise.descheduler.node_conditions import source_refusal, target_refusal
-from equipoise.descheduler.picture import Picture, Remembered, Watched
-from equipoise.descheduler.stays import PodStays
+from equipoise.descheduler.decisions.evaluation.cluster_builder import Picture, Remembered, Watched
+from equipoise.descheduler.decisions.evaluation.coverage import blindness
+from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
+from equipoise.descheduler.decisions.evaluation.node_usage import Measures
+from equipoise.descheduler.state.cluster import FleetNode
+from equipoise.descheduler.state.latest_messages import Heard
+from equipoise.descheduler.state.pending_moves import Flight, after_outcome
+from equipoise.descheduler.state.pod_lifetimes import PodStays
 
 LOAD = LoadSettings()
 OWNERS: dict[Workload, objects.WorkloadObject] = {

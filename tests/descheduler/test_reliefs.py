@@ -6,15 +6,22 @@ from builders import GIB, NOW, a_workload, an_intent
 from descheduler.fleets import a_node
 from descheduler.test_memory import an_outcome
 
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.descheduling import Relief
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import LoadSettings
-from equipoise.descheduler.cool_downs import CoolDowns, after_relief, pruned, resting_node, resting_nodes
-from equipoise.descheduler.fleet import FleetNode
-from equipoise.descheduler.memory import Memory
-from equipoise.descheduler.settings import CoolDown, DeschedulerSettings
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.cluster import FleetNode
+from equipoise.descheduler.state.cool_downs import (
+    CoolDown,
+    CoolDowns,
+    after_relief,
+    pruned,
+    resting_node,
+    resting_nodes,
+)
+from equipoise.descheduler.state.tracker import Memory
 
 WINDOW = LoadSettings().shortest
 """Five minutes."""
@@ -37,7 +44,7 @@ def measured(cpu: float | None, sampled_at: float, memory: float = 20 * GIB, **f
 
 def evicted(*pods: str, at: float = NOW, over: tuple[str, ...] = ("cpu",), before: Resources = BEFORE) -> Memory:
     """One core was to leave node-a with each of these pods."""
-    memory = Memory(DeschedulerSettings())
+    memory = Memory(DeschedulerSettings().tracker)
     for number, pod in enumerate(pods):
         intent = an_intent(pod, workload=a_workload(pod))
         fit = FitPod(uid=f"uid-{pod}", namespace="shop", name=pod)
@@ -102,7 +109,7 @@ def test_what_was_never_known_is_not_judged() -> None:
 
 def test_only_what_was_evicted_is_tried() -> None:
     """A dry run takes nothing away, and nothing is expected of it."""
-    memory = Memory(DeschedulerSettings())
+    memory = Memory(DeschedulerSettings().tracker)
     intent = an_intent()
     memory.proposed(intent, known=[], fit=FitPod(uid="u", namespace="shop", name="web-1"), before=BEFORE, over=["cpu"])
     memory.settled(an_outcome(Outcome.DRY_RUN, intent), NOW)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from equipoise.descheduler.selection import Selector
+from equipoise.descheduler.decisions.planning.selection import Selector
 
 
 def read(told: dict[str, Any]) -> Selector:

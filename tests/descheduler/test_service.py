@@ -11,23 +11,31 @@ import pytest
 from descheduler.cluster import Cluster, a_node_object
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts import subjects
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes.objects import (
+    LabelSelector,
+    ObjectMeta,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+)
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
-from equipoise.contracts.objects import LabelSelector, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
-from equipoise.descheduler import leading, looking, preview
-from equipoise.descheduler.fleet import Fleet, Plan
-from equipoise.descheduler.heard import Heard
-from equipoise.descheduler.settings import CoolDown, DeschedulerSettings
-from equipoise.descheduler.strategies.bin_pack import BinPack
-from equipoise.descheduler.strategies.level_day import LevelDay
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.decisions.evaluation import preview
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.shell import evaluator as leading
+from equipoise.descheduler.shell import looking
+from equipoise.descheduler.state.cluster import Fleet, Plan
+from equipoise.descheduler.state.cool_downs import CoolDown
+from equipoise.descheduler.state.latest_messages import Heard
 from equipoise.runtime.bus import NoAnswer
-from equipoise.runtime.kube import BUDGETS, LEASES, NODES, PODS, KubeError
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
 
 FIVE_EVALUATIONS = 4 * 120.0 + 30.0
 """The first one comes at once."""

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from equipoise.contracts.duration import Duration
-from equipoise.descheduler.marks import Deviation
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.settings import compress
+from equipoise.runtime.configuration import compress
 
 
 def read(section: dict[str, Any]) -> DeschedulerSettings:

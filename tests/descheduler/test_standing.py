@@ -2,8 +2,8 @@
 
 import pytest
 
-from equipoise.contracts.production import Qos, is_production
-from equipoise.descheduler.standing import QOS_LABEL, TIER_LABEL, Tier, qos_rank, tier_of
+from equipoise.contracts.load.pod_priority import Qos, is_production
+from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL, Tier, qos_rank, tier_of
 
 
 @pytest.mark.parametrize(

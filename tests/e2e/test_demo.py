@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from equipoise.cli.demo.run import DemoOptions, Result, Screen, run_demo
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging
+from equipoise.runtime.configuration import Logging
+from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.build import build
 from faults.campaign import Result, exit_code, seeds, table, try_all
 from faults.rig import rig

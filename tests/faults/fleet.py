@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from equipoise.contracts.subjects import ServiceName
+from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
 from equipoise.testbed.usage import constant_usage_annotations
 from faults.history import Promises, Window

@@ -54,7 +54,11 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 DEFECTS = (
     Defect(
         name="limits off",
-        patches=(Patch(file=f"{BINDER}/limits/refusing.py", before="    if counted < allowed:", after="    if True:"),),
+        patches=(
+            Patch(
+                file=f"{BINDER}/decisions/limits/refusing.py", before="    if counted < allowed:", after="    if True:"
+            ),
+        ),
         tests=("tests/binder/test_crashes.py", "-k", "share_the_work"),
         fault="killed_binders",
         invariant="I1",
@@ -63,7 +67,7 @@ DEFECTS = (
         name="UID precondition off",
         patches=(
             Patch(
-                file=f"{LIBRARIES}/runtime/api_server.py",
+                file=f"{LIBRARIES}/runtime/kubernetes/http.py",
                 before='options: dict[str, Any] = {"preconditions": {"uid": uid}}',
                 after="options: dict[str, Any] = {}",
             ),
@@ -76,7 +80,7 @@ DEFECTS = (
         name="staleness check off",
         patches=(
             Patch(
-                file=f"{LIBRARIES}/contracts/load.py",
+                file=f"{LIBRARIES}/contracts/load/correction.py",
                 before="return -FUTURE_TOLERANCE <= age <= life and abs(skew) <= skew_limit",
                 after="return True",
             ),
@@ -112,16 +116,16 @@ DEFECTS = (
                 after="                pass",
             ),
             Patch(
-                file=f"{BINDER}/books.py",
+                file=f"{BINDER}/shell/ledger_writer.py",
                 before="            if ledger.entry(intent.id) is not None:",
                 after="            if False:",
             ),
             Patch(
-                file=f"{BINDER}/ledger.py",
+                file=f"{BINDER}/state/ledger.py",
                 before="        if self.entry(entry.intent_id) is not None:",
                 after="        if False:",
             ),
-            Patch(file=f"{BINDER}/admission.py", before="    if moved is not None:", after="    if False:"),
+            Patch(file=f"{BINDER}/decisions/admission.py", before="    if moved is not None:", after="    if False:"),
         ),
         tests=("tests/binder/test_service.py", "-k", "second_delivery"),
         fault="redelivered",
@@ -130,9 +134,9 @@ DEFECTS = (
     Defect(
         name="fencing off",
         patches=(
-            Patch(file=f"{BINDER}/doubts.py", before="    if said != live:", after="    if False:"),
+            Patch(file=f"{BINDER}/decisions/staleness.py", before="    if said != live:", after="    if False:"),
             Patch(
-                file=f"{BINDER}/doubts.py",
+                file=f"{BINDER}/decisions/staleness.py",
                 before="    if seen is not None and seen.lease_uid == said.lease_uid",
                 after="    if False and seen is not None and seen.lease_uid == said.lease_uid",
             ),

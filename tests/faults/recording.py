@@ -9,7 +9,7 @@ import msgspec
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery
-from equipoise.runtime.clock import Clock
+from equipoise.runtime.process.clock import Clock
 from equipoise.testbed import audit
 from equipoise.testbed.configuration import KUBELET
 from faults.fleet import OWN, workload_of

@@ -21,15 +21,15 @@ import nats
 import yaml
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
-from equipoise.binder.ledger_store import create_ledger
+from equipoise.binder.shell.ledger_store import create_ledger
+from equipoise.contracts.bus.subjects import STREAMS, WORKERS, ServiceName
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.subjects import STREAMS, WORKERS, ServiceName
 from equipoise.runtime.bus import Bus, connect
-from equipoise.runtime.bus.reading import ACK_WAIT
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import Kube, connect_kube
-from equipoise.runtime.settings import Kubernetes, Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.codec import ACK_WAIT
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Kubernetes, Nats
+from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import configuration
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries import Binaries

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from equipoise.contracts import objects, subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
-from equipoise.contracts.workload import Workload
 from equipoise.runtime.bus import Bus, BusError, Refused
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.kube import NODES, PODS, Kube, KubeError
-from equipoise.runtime.lease import DESCHEDULER_LEASE
+from equipoise.runtime.kubernetes.client import NODES, PODS, Kube, KubeError
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.clock import Clock
 from faults.fleet import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
 from faults.history import HARNESS
 from faults.recording import Recorder
@@ -249,7 +250,7 @@ class Proposing:
 
 async def take_lease(kube: Kube, namespace: str, clock: Clock, holder: str) -> LeaseEpoch:
     """Takes the descheduler's Lease by force, as the next leader; nobody of ours renews it."""
-    from equipoise.runtime.kube import LEASES, NotFound
+    from equipoise.runtime.kubernetes.client import LEASES, NotFound
 
     spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=1)
     try:

@@ -9,7 +9,7 @@ from builders import NOW, an_intent
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.testbed.memory.clock import ManualClock
 from faults.history import HARNESS
 from faults.recording import Recorder
 

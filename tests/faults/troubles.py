@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from equipoise.binder.ledger_store import pause, resume
-from equipoise.contracts import subjects
+from equipoise.binder.shell.ledger_store import pause, resume
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.runtime.bus import BusError, Refused
-from equipoise.runtime.kube import LEASES
-from equipoise.runtime.lease import DESCHEDULER_LEASE
+from equipoise.runtime.kubernetes.client import LEASES
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.fault_proxy import answer, around, delay, gone, hold, lose_answer, refuse, rewrite, status
 from faults import fleet

@@ -15,31 +15,31 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.__main__ import start as start_annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.binder.__main__ import start as start_binder
-from equipoise.binder.ledger_store import create_ledger
 from equipoise.binder.settings import BinderSettings
+from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
-from equipoise.contracts import objects
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus.subjects import SCORE_PRIORITIZE, ServiceName, matches
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
-from equipoise.contracts.subjects import SCORE_PRIORITIZE, ServiceName, matches
-from equipoise.contracts.workload import Workload
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Receipt
 from equipoise.runtime.bus.headers import Headers
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kube
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.process import Runtime, Start
-from equipoise.runtime.settings import Configuration, Shared
+from equipoise.runtime.configuration import Configuration, Shared
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kube
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime, Start
 from equipoise.scorer.__main__ import start as start_scorer
 from equipoise.scorer.settings import ScorerSettings
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 HOT, IDLE = "node-hot", ("node-b", "node-c")
 APPS = ("web", "api", "cart")

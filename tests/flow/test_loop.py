@@ -3,7 +3,7 @@
 import pytest
 from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, settled
 
-from equipoise.contracts.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.messages.eviction import Outcome
 
 FIRST = 10 * INTERVAL

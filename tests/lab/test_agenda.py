@@ -1,6 +1,6 @@
 """Virtual time: order, repetition, and an end."""
 
-from equipoise.lab.agenda import Agenda
+from equipoise.lab.model.agenda import Agenda
 
 
 def test_actions_happen_in_the_order_of_their_times() -> None:

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from lab.traces import QUARTER, a_trace
 
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.contracts.settings import LoadSettings
 from equipoise.lab.collecting import Collector, load_settings, workload_of
-from equipoise.lab.trace import Trace
-from equipoise.lab.world import Curves, World
+from equipoise.lab.model.trace import Trace
+from equipoise.lab.model.world import Curves, World
 
 WEB = workload_of(a_trace().workloads[0])
 ORIGIN = 1_767_225_600.0

@@ -6,9 +6,9 @@ from lab.traces import a_trace
 from equipoise.lab.compare import Question, beside_stock, compare, plans, policies_of
 from equipoise.lab.replay import GREEDY, STOCK, Settings
 from equipoise.lab.running import on_processes
-from equipoise.scorer.policies.mix import Mix, Part
-from equipoise.scorer.policies.single import SINGLE
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.policies.mix import Mix, Part
+from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ScorerSettings
 
 IDLE = (50.0,) * 96

@@ -18,7 +18,7 @@ from equipoise.lab.example import FOLDER, example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
 from equipoise.lab.formats.folder import About, keys_of, write, write_about, write_curves, write_inventory
 from equipoise.lab.formats.slices import drawn, natural
-from equipoise.lab.trace import (
+from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,
     TraceNode,

@@ -5,11 +5,11 @@ import random
 import numpy as np
 from lab.traces import QUARTER, a_trace
 
-from equipoise.lab.agenda import Agenda
 from equipoise.lab.collecting import Collector, load_settings
 from equipoise.lab.kubernetes import Kubernetes
+from equipoise.lab.model.agenda import Agenda
+from equipoise.lab.model.world import Curves, World
 from equipoise.lab.scheduling import Plain
-from equipoise.lab.world import Curves, World
 
 
 def a_full_node() -> tuple[Kubernetes, Agenda]:

@@ -1,16 +1,16 @@
 """The descheduler and the binder on a world that is not there."""
 
-from equipoise.binder.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
-from equipoise.contracts.duration import Duration
+from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
-from equipoise.contracts.settings import LoadSettings, Thresholds
-from equipoise.contracts.workload import Workload
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
-from equipoise.lab.levelling import Levelling, paced
+from equipoise.lab.model.levelling import Levelling, paced
 
 NOW = 1_800_000_000.0
 LOAD = LoadSettings()

@@ -22,8 +22,17 @@ from rich.console import Console
 
 from equipoise.cli.certificates import make_certificates
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.contracts.objects import Node, ObjectMeta, Pod
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, Pod
 from equipoise.lab.formats import load_trace
+from equipoise.lab.model.trace import (
+    AntiAffinity,
+    Trace,
+    TraceNode,
+    TracePod,
+    TraceTaint,
+    TraceToleration,
+    TraceWorkload,
+)
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
 from equipoise.lab.record.folding import Fold, Tally
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
@@ -34,9 +43,8 @@ from equipoise.lab.record.questions import METRICS, Series, least_samples
 from equipoise.lab.record.reading import SCALES
 from equipoise.lab.record.unfinished import Beginning, Unfinished
 from equipoise.lab.record.writing import write_trace
-from equipoise.lab.trace import AntiAffinity, Trace, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.settings import Kubernetes
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod, pod_template, stateful_set

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from lab.traces import a_trace
 
-from equipoise.contracts.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay import GREEDY, STOCK, Plan, Replay, Settings
 from equipoise.lab.run import Run, Scenario
-from equipoise.lab.trace import AntiAffinity, Trace
-from equipoise.scorer.policies import ScoringPolicy
-from equipoise.scorer.policies.single import SINGLE
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies.single import SINGLE
 
 DAYTIME = tuple(200.0 + 1_800.0 * (32 <= step < 64) for step in range(96))
 NIGHT = tuple(200.0 + 1_800.0 * (step < 32) for step in range(96))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.lab.stock import (
+from equipoise.lab.model.stock import (
     Extender,
     FitScore,
     Neighbours,
@@ -27,8 +27,8 @@ from equipoise.lab.stock import (
     spread_scores,
     taint_scores,
 )
-from equipoise.lab.stock.resources import Ints
-from equipoise.lab.trace import AntiAffinity, TraceNode, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.model.stock.resources import Ints
+from equipoise.lab.model.trace import AntiAffinity, TraceNode, TraceTaint, TraceToleration, TraceWorkload
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "kubernetes_resources.json").read_text())["cases"]
 MIB = 2**20

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from lab.traces import a_trace
 
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import STOCK, Plan, Settings
 from equipoise.lab.run import Run
 from equipoise.lab.running import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
-from equipoise.lab.trace import Trace
 
 TRACE = a_trace(replicas=(3,))
 

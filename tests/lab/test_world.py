@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lab.traces import QUARTER, a_trace
 
-from equipoise.lab.world import Curves, World
+from equipoise.lab.model.world import Curves, World
 
 RISING = tuple(float(step) for step in range(96))
 

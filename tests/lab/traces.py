@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.lab.trace import AntiAffinity, Trace, TraceNode, TracePod, TraceTaint, TraceWorkload
+from equipoise.lab.model.trace import AntiAffinity, Trace, TraceNode, TracePod, TraceTaint, TraceWorkload
 
 QUARTER = 900.0
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
 
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import connect_kube
-from equipoise.runtime.settings.sections import Kubernetes
+from equipoise.runtime.configuration.sections import Kubernetes
+from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.binaries import Binaries
 from equipoise.testbed.cluster import Cluster

@@ -11,7 +11,7 @@ import pytest
 from builders import a_node_utilization, an_intent
 from bus_worlds import PATIENCE, Heard, MemoryWorld, World, eventually, memory_world, nats_world
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -27,8 +27,8 @@ from equipoise.runtime.bus import (
     Refused,
     TooLarge,
 )
-from equipoise.runtime.bus.reading import MAX_DELIVERIES
-from equipoise.runtime.clock import SystemClock
+from equipoise.runtime.bus.codec import MAX_DELIVERIES
+from equipoise.runtime.process.clock import SystemClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
 QUESTION = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=["a", "b"])

@@ -15,17 +15,17 @@ from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 from runtime.test_bus_nats import NODES, signal_server
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, BusUnavailable, Delivery
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.health import Health
-from equipoise.runtime.health_server import serving_health
-from equipoise.runtime.permissions import USERS, permission_file
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams, stream_config
+from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.setup import setup_streams, stream_config
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.health_server import serving_health
 
 FLEET = 600
 """Nodes: more than a follower asks for at once."""

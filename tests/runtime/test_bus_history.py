@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from bus_worlds import PATIENCE, NatsWorld, free_port
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.subjects import STREAMS
 from equipoise.contracts.messages.advice import FleetReview
-from equipoise.contracts.subjects import STREAMS
 from equipoise.runtime.bus import BusError, BusUnavailable, connect
-from equipoise.runtime.bus import history as history_module
-from equipoise.runtime.bus.history import history
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus import stream_reader as history_module
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.bus.stream_reader import history
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 
 ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
 

@@ -6,14 +6,14 @@ import pytest
 from builders import a_node_utilization, an_intent
 from bus_worlds import Heard
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Again, BusUnavailable, Delivery, Endpoint
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
 

@@ -14,18 +14,18 @@ from bus_worlds import PATIENCE, Heard, NatsWorld, eventually, nats_world, serve
 from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.permissions import USERS, permission_file
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.settings.sections import Tls
-from equipoise.runtime.streams import setup_streams, stream_config
+from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.setup import setup_streams, stream_config
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.configuration.sections import Tls
+from equipoise.runtime.process.clock import SystemClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
 TLS = Path(__file__).parent.parent / "data" / "tls"

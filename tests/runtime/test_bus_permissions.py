@@ -10,16 +10,16 @@ import pytest
 from builders import an_intent
 from bus_worlds import PATIENCE, Heard, NatsWorld
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
-from equipoise.contracts.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
 from equipoise.runtime.bus import BusError, Endpoint, NotPermitted, Refused, connect
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.permissions import USERS, User, permission_file, permissions_of
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 

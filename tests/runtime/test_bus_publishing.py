@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from builders import a_node_utilization
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
+from equipoise.runtime.bus.errors import Troubles
 from equipoise.runtime.bus.headers import Envelope
 from equipoise.runtime.bus.nats_bus import NatsBus
-from equipoise.runtime.bus.troubles import Troubles
-from equipoise.runtime.memory.clock import ManualClock
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.configuration import Nats
+from equipoise.testbed.memory.clock import ManualClock
 
 MANY = [(subjects.node_utilization(f"n{number}"), a_node_utilization(f"n{number}")) for number in range(20)]
 

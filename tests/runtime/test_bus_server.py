@@ -10,12 +10,12 @@ import nats
 import pytest
 from bus_worlds import PATIENCE, eventually, server_process
 
-from equipoise.runtime.nats_server import NoNatsServer, embedded_server, nats_server_binary
+from equipoise.runtime.bus.dev_server import NoNatsServer, embedded_server, nats_server_binary
 
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from equipoise.runtime.nats_server import embedded_server
+from equipoise.runtime.bus.dev_server import embedded_server
 
 async def main():
     async with embedded_server(Path(sys.argv[1])) as url:

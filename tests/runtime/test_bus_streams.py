@@ -13,11 +13,11 @@ from builders import a_node_utilization, an_intent
 from bus_worlds import PATIENCE, NatsWorld, eventually
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.runtime.bus import Bus, BusError, Refused, connect
-from equipoise.runtime.permissions import USERS, permission_file
-from equipoise.runtime.settings import ConfigurationError, Nats
-from equipoise.runtime.streams import read_lives, setup_streams
+from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.setup import read_lives, setup_streams
+from equipoise.runtime.configuration import ConfigurationError, Nats
 
 
 @pytest.fixture
@@ -115,14 +115,14 @@ async def test_a_stream_that_cannot_become_ours_is_an_error(world: NatsWorld) ->
 
 
 async def test_the_program_reads_the_configuration_of_the_services(world: NatsWorld, tmp_path: Path) -> None:
-    """`python -m equipoise.runtime.streams` takes NATS and the life of intents from EQUIPOISE_CONFIG."""
+    """`python -m equipoise.runtime.bus.setup` takes NATS and the life of intents from EQUIPOISE_CONFIG."""
     configuration = tmp_path / "equipoise.yaml"
     configuration.write_text(
         "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
         f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLife: 90s, dryRun: true}}\n"
     )
     program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "equipoise.runtime.streams",
+        sys.executable, "-m", "equipoise.runtime.bus.setup",
         env=os.environ | {"EQUIPOISE_CONFIG": str(configuration)}, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     async with asyncio.timeout(PATIENCE):

@@ -7,9 +7,9 @@ from pathlib import Path
 from bus_worlds import NatsWorld, eventually
 
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.settings.sections import Tls
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.configuration.sections import Tls
+from equipoise.runtime.process.clock import SystemClock
 
 FILES = Path(__file__).parents[1] / "data" / "tls"
 

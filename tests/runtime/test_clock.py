@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.clock import ManualClock
 
 
 async def test_a_sleeper_wakes_when_its_time_has_come_and_not_before() -> None:

@@ -8,10 +8,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
-from equipoise.runtime.health import Health
-from equipoise.runtime.health_server import serving_health, split_address
-from equipoise.runtime.probe import main as probe
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.health_server import serving_health, split_address
+from equipoise.runtime.process.probe import main as probe
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
 
-from equipoise.contracts import objects
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import (
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.configuration.sections import Kubernetes
+from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
@@ -31,7 +31,7 @@ from equipoise.runtime.kube import (
     metadata_of,
     scale_of,
 )
-from equipoise.runtime.settings.sections import Kubernetes
+from equipoise.runtime.process.clock import SystemClock
 
 
 def config_map(name: str, **data: str) -> objects.ConfigMap:

@@ -11,10 +11,9 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from equipoise.contracts import objects
-from equipoise.runtime.api_server import ApiServer
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import (
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.configuration.sections import Kubernetes
+from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     PODS,
@@ -27,7 +26,8 @@ from equipoise.runtime.kube import (
     connect_kube,
     metadata_of,
 )
-from equipoise.runtime.settings.sections import Kubernetes
+from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.process.clock import SystemClock
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kube_worlds import NAMESPACE, RealWorld
 
-from equipoise.contracts import objects
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.runtime.clock import Clock, SystemClock
-from equipoise.runtime.kube import LEASES, Kube
-from equipoise.runtime.lease import lead
-from equipoise.runtime.memory.clock import ManualClock, settle
-from equipoise.runtime.memory.kube import MemoryKube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
+from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.testbed.memory.clock import ManualClock, settle
+from equipoise.testbed.memory.kube import MemoryKube
 
 
 class Line:

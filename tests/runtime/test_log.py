@@ -7,8 +7,8 @@ import pytest
 
 PROGRAM = """
 import structlog
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging
+from equipoise.runtime.process.logging import configure_logging
+from equipoise.runtime.configuration import Logging
 
 def fail(secret):
     raise ValueError("it failed")

@@ -8,13 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.settings import Section
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock, settle
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.process import HEARTBEAT_PERIOD, RETRY_PERIOD, Process, Runtime, Start
-from equipoise.runtime.settings import ConfigurationError, load_configuration
+from equipoise.runtime.configuration import ConfigurationError, load_configuration
+from equipoise.runtime.process.lifecycle import HEARTBEAT_PERIOD, RETRY_PERIOD, Process, Runtime, Start
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock, settle
+from equipoise.testbed.memory.kube import MemoryKube
 
 
 class AnySection(Section, frozen=True, kw_only=True):

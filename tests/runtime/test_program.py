@@ -14,13 +14,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from equipoise.runtime.nats_server import embedded_server
+from equipoise.runtime.bus.dev_server import embedded_server
 
 PROGRAM = """
 import asyncio
-from equipoise.contracts.settings import Section
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.contracts.configuration.settings import Section
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 
 class Own(Section, frozen=True, kw_only=True):
     health: str = "127.0.0.1:0"
@@ -142,7 +142,7 @@ scorer: {{health: "{health}"}}
 def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
     """It looks at its file ten times a second."""
     path.write_text(CONFIGURATION.format(health="127.0.0.1:0"))
-    text = "import equipoise.runtime.reload as reload\nreload.PERIOD = 0.1\n" + PROGRAM
+    text = "import equipoise.runtime.process.reload as reload\nreload.PERIOD = 0.1\n" + PROGRAM
     process = program(text, EQUIPOISE_CONFIG=str(path))
     try:
         yield process

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from kube_worlds import NAMESPACE, RealWorld
 
-from equipoise.contracts import objects
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import CONFIG_MAPS, PODS, KubeError
-from equipoise.runtime.memory.clock import ManualClock, settle
-from equipoise.runtime.memory.kube import MemoryKube
-from equipoise.runtime.reflector import Reflector
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, PODS, KubeError
+from equipoise.runtime.kubernetes.reflector import Reflector
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.clock import ManualClock, settle
+from equipoise.testbed.memory.kube import MemoryKube
 
 Heard = list[tuple[str | None, str | None]]
 """What `data["v"]` was before and after; None for absent."""

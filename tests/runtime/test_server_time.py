@@ -6,7 +6,7 @@ from email.utils import formatdate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.runtime.server_time import ServerTime
+from equipoise.runtime.kubernetes.server_clock import ServerTime
 
 NOW = 1_800_000_000.0
 OFFSETS = st.floats(-1e5, 1e5)

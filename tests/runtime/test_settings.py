@@ -13,10 +13,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import LoadSettings, Percent, Section
-from equipoise.contracts.subjects import ServiceName
-from equipoise.runtime.settings import (
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Percent, Section
+from equipoise.runtime.configuration import (
     ConfigurationError,
     Shared,
     compress,

@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts import objects
-from equipoise.runtime.sharing import PARTS_LIMIT, Sharing
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.kubernetes.interning import PARTS_LIMIT, Sharing
 
 TEXTS = st.sampled_from(["", "a", "b"])
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from equipoise.runtime.turns import in_turns
+from equipoise.runtime.async_tools.batching import in_turns
 
 
 async def test_others_run_between_two_parts() -> None:

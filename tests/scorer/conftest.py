@@ -9,12 +9,12 @@ import pytest
 from builders import NOW
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.settings import LoadSettings, Thresholds
-from equipoise.runtime.health import Health
-from equipoise.runtime.memory.bus import MemoryBus
-from equipoise.runtime.memory.clock import ManualClock
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.runtime.process.health import Health
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.memory.clock import ManualClock
 
 
 class Running:

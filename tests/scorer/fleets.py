@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placement
 
-from equipoise.contracts.day import SLOTS
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.workload import Workload
-from equipoise.scorer.loads import Array, Days, Demand, FleetLoads, NodeLoads, Statistic
-from equipoise.scorer.picture import Picture
-from equipoise.scorer.policies import ScoringPolicy, name_of
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.policies import ScoringPolicy, name_of
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_state import Picture
+from equipoise.scorer.state.arrays import Array, Days, Demand, FleetLoads, NodeLoads, Statistic
 
 WINDOWS = ("5m", "15m", "1h", "1d")
 

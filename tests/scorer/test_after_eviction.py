@@ -6,7 +6,7 @@ from builders import GIB, NOW, a_placed_pod, a_workload, an_intent
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.after_eviction import AfterEviction, Hint
+from equipoise.scorer.state.replacement_hints import AfterEviction, Hint
 
 RELIEF = Resources(cpu=1.0, memory=GIB)
 NODES = {"node-a", "node-b", "node-c"}

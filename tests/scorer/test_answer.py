@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.scorer.answer import NEUTRAL, Answer, answer
+from equipoise.scorer.decisions.score_integers import NEUTRAL, Answer, answer
 
 points = st.lists(st.one_of(st.just(0.0), st.floats(0, 100)), min_size=1, max_size=20)
 

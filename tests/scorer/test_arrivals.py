@@ -1,6 +1,6 @@
 """How many pods each node was given lately."""
 
-from equipoise.scorer.arrivals import Arrivals
+from equipoise.scorer.state.recent_placements import Arrivals
 
 NOW = 1_000.0
 

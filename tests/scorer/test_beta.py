@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scorer.trimaran import case_of, cases
 
-from equipoise.scorer.policies.beta import beta_cdf, greatest_variance, matched
+from equipoise.scorer.decisions.policies.beta import beta_cdf, greatest_variance, matched
 
 GRID = np.linspace(0.0, 1.0, 20_001)
 

@@ -4,9 +4,9 @@ import pytest
 from builders import NOW
 from scorer.fleets import a_cycle
 
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.settings import LoadSettings
-from equipoise.scorer.coverage import doubt
+from equipoise.scorer.decisions.coverage import doubt
 
 
 def ask(*cycles: UtilizationCycle, fresh_here: int = 1_000, now: float = NOW) -> str:

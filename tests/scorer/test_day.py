@@ -4,14 +4,14 @@ import msgspec
 import numpy as np
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 
-from equipoise.contracts.day import SLOTS
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.workload import Workload
-from equipoise.scorer.day import FleetDays
-from equipoise.scorer.hotspot import UsageOf, pod_usage
+from equipoise.scorer.state.daily_usage import FleetDays
+from equipoise.scorer.state.load_correction import UsageOf, pod_usage
 
 WEB = Workload(kind="Deployment", group="apps", namespace="shop", name="web")
 USAGE: UsageOf = pod_usage({}, load=LoadSettings(), chain=("measured", "request", "limit", "default"), now=NOW)

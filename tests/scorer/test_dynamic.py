@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scorer.fleets import WINDOWS, a_demand, evenly, node_loads
 
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import Section
-from equipoise.scorer.arrivals import Arrivals
-from equipoise.scorer.loads import Array, NodeLoads
-from equipoise.scorer.policies.dynamic import Dynamic, HotValue, Predicate, Priority
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.scorer.decisions.policies.dynamic import Dynamic, HotValue, Predicate, Priority
+from equipoise.scorer.state.arrays import Array, NodeLoads
+from equipoise.scorer.state.recent_placements import Arrivals
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "crane_cases.json").read_text())["cases"]
 Metric = tuple[str, Literal["mean", "max"], Literal["cpu", "memory"]]

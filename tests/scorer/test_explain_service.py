@@ -6,11 +6,11 @@ from scorer.conftest import Start
 from scorer.fleets import a_pod
 from scorer.test_extender import fill
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
-from equipoise.runtime.bus.reading import MAX_PAYLOAD
+from equipoise.runtime.bus.codec import MAX_PAYLOAD
 from equipoise.scorer.settings import ScorerSettings
 
 

@@ -9,20 +9,20 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from scorer.fleets import a_cycle, a_demand, a_picture, a_pod, node_loads
 from scorer.test_after_eviction import an_outcome
 
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation, NodeExplanation, WindowExplanation
 from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
-from equipoise.contracts.settings import LoadSettings
-from equipoise.scorer.advice import as_asked
-from equipoise.scorer.explanation import smallest_change
-from equipoise.scorer.loads import Array, Demand, NodeLoads, Statistic
-from equipoise.scorer.picture import Picture
-from equipoise.scorer.policies.load_aware import LoadAware
-from equipoise.scorer.policies.mix import Mix, Part
-from equipoise.scorer.policies.policy import ScoringPolicy
-from equipoise.scorer.policies.profile import Profile
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.explanation import smallest_change
+from equipoise.scorer.decisions.placement_advice import as_asked
+from equipoise.scorer.decisions.policies.load_aware import LoadAware
+from equipoise.scorer.decisions.policies.mix import Mix, Part
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.profile import Profile
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_state import Picture
+from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic
 
 A_MIX = Mix(parts=(Part(policy=WaterLevel()), Part(policy=Profile())))
 

@@ -14,9 +14,9 @@ from scorer.conftest import Running, Start, settings_for
 from scorer.fleets import a_cycle, a_pod
 from scorer.test_wire import BROKEN, RAW, SECRET, a_body, nodes
 
-from equipoise.contracts import subjects
-from equipoise.runtime.settings import ConfigurationError
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.contracts.bus import subjects
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
 
 CORES = {"node-a": 2.0, "node-b": 6.0, "node-c": 9.0}

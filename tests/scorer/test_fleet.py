@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_window, a_workload, a_workload_utilization
 
-from equipoise.contracts.demand import WATER_LEVEL
-from equipoise.contracts.settings import LoadSettings
-from equipoise.scorer.fleet import Fleet
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.demand import WATER_LEVEL
+from equipoise.scorer.state.node_table import Fleet
 
 
 @pytest.fixture

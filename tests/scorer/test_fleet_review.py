@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from equipoise.contracts.configuration.settings import Marks
 from equipoise.contracts.messages.advice import FleetReview
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Marks
-from equipoise.scorer.fleet_review import Reviewer
-from equipoise.scorer.loads import Array
+from equipoise.scorer.decisions.fleet_review import Reviewer
+from equipoise.scorer.state.arrays import Array
 
 HOUR = 500_000 * 3_600.0
 """A full hour."""

@@ -14,13 +14,13 @@ from builders import (
     a_workload_utilization,
 )
 
-from equipoise.contracts.demand import WATER_LEVEL
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.demand import WATER_LEVEL
 from equipoise.contracts.messages.placement import GonePod, NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.contracts.settings import LoadSettings
-from equipoise.scorer.hotspot import Workloads, compensated_load
-from equipoise.scorer.loads import Array
+from equipoise.scorer.state.arrays import Array
+from equipoise.scorer.state.load_correction import Workloads, compensated_load
 
 LOAD = LoadSettings()
 FIVE, FIFTEEN, HOUR, DAY = range(4)

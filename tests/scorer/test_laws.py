@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scorer.fleets import a_demand, demand_of, evenly, node_loads
 
-from equipoise.scorer.loads import Array, Demand
-from equipoise.scorer.policies import POLICIES, ScoringPolicy
-from equipoise.scorer.policies.mix import Mix, Part
-from equipoise.scorer.policies.profile import Profile
-from equipoise.scorer.policies.single import SINGLE
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.policies import POLICIES, ScoringPolicy
+from equipoise.scorer.decisions.policies.mix import Mix, Part
+from equipoise.scorer.decisions.policies.profile import Profile
+from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.state.arrays import Array, Demand
 
 shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
 fleets = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))

@@ -16,18 +16,18 @@ import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workload_utilization
 from scorer.fleets import a_demand, evenly, node_loads
 
-from equipoise.contracts.demand import Estimate, expected_usage
+from equipoise.contracts.configuration.settings import LoadSettings, Marks
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.demand import Estimate, expected_usage
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
-from equipoise.contracts.settings import LoadSettings, Marks
-from equipoise.contracts.workload import Workload
-from equipoise.scorer.demand import expected_demand
-from equipoise.scorer.fleet import Fleet
-from equipoise.scorer.hotspot import compensated_load
-from equipoise.scorer.loads import Demand, NodeLoads
-from equipoise.scorer.policies.load_aware import Aggregated, LoadAware, Weights
+from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, Weights
+from equipoise.scorer.state.arrays import Demand, NodeLoads
+from equipoise.scorer.state.demand import expected_demand
+from equipoise.scorer.state.load_correction import compensated_load
+from equipoise.scorer.state.node_table import Fleet
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "load_aware_cases.json").read_text())["cases"]
 PRIORITIES = {"prod": 9_500, "mid": 7_500, "none": 0}

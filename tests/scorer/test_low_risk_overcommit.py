@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scorer.fleets import a_demand, evenly, node_loads
 from scorer.trimaran import Case, a_spec, case_of, cases, cores, demand_for, placed, usage_of
 
-from equipoise.contracts.requests import pod_limit, pod_requests
-from equipoise.contracts.settings import Section
-from equipoise.scorer.hotspot import requested_and_limited
-from equipoise.scorer.loads import Array, Demand, NodeLoads
-from equipoise.scorer.policies.low_risk_overcommit import LowRiskOvercommit, RiskLimitWeights, load_risk
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.scorer.decisions.policies.low_risk_overcommit import LowRiskOvercommit, RiskLimitWeights, load_risk
+from equipoise.scorer.state.arrays import Array, Demand, NodeLoads
+from equipoise.scorer.state.load_correction import requested_and_limited
 
 OURS = {
     # Nobody measures the load: full, not without risk. Half of the risk is the load's.

@@ -4,7 +4,7 @@ from math import isnan
 
 from prometheus_client import CollectorRegistry
 
-from equipoise.scorer.metrics import ScorerMetrics
+from equipoise.scorer.shell.metrics import ScorerMetrics
 
 FOLLOWED, BY_CHANCE = "equipoise_scores_followed_ratio", "equipoise_scores_followed_by_chance_ratio"
 

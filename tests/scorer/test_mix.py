@@ -5,11 +5,11 @@ import pytest
 from scorer.fleets import a_demand, evenly, node_loads
 
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.settings import ConfigurationError
-from equipoise.runtime.settings.faults import convert
-from equipoise.scorer.policies.mix import Mix, Part
-from equipoise.scorer.policies.profile import Profile
-from equipoise.scorer.policies.water_level import WaterLevel
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.configuration.errors import convert
+from equipoise.scorer.decisions.policies.mix import Mix, Part
+from equipoise.scorer.decisions.policies.profile import Profile
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ScorerSettings
 
 NODES = node_loads(evenly([10.0, 40.0, 70.0, np.nan, 99.5]))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scorer.fleets import a_demand, evenly, node_loads
 from scorer.trimaran import Case, case_of, cases
 
+from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Section
-from equipoise.scorer.loads import NodeLoads
-from equipoise.scorer.policies.peaks import Peaks, PowerModel, extra_power, spread
+from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_power, spread
+from equipoise.scorer.state.arrays import NodeLoads
 
 STEEP_LATE = PowerModel(k0=100.0, k1=20.0, k2=0.03)
 NO_ROOM = {

@@ -17,12 +17,12 @@ from builders import (
 from scorer.fleets import a_cycle, a_picture, a_pod
 from scorer.test_after_eviction import an_outcome
 
+from equipoise.contracts.configuration.settings import Marks
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Marks
-from equipoise.scorer.answer import NEUTRAL
-from equipoise.scorer.picture import Picture
+from equipoise.scorer.decisions.score_integers import NEUTRAL
+from equipoise.scorer.decisions.scoring_state import Picture
 
 HIGH = Marks(cpu=65, memory=80)
 

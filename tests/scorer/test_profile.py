@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 from scorer.fleets import a_demand, days_of, evenly, node_loads
 
-from equipoise.contracts.day import SLOTS
-from equipoise.scorer.loads import Array, NodeLoads
-from equipoise.scorer.policies.profile import DayWeights, Profile
+from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.scorer.decisions.policies.profile import DayWeights, Profile
+from equipoise.scorer.state.arrays import Array, NodeLoads
 
 DAY = np.where(np.arange(SLOTS) < 12, 1.0, 0.0)
 """Works in the first half of the day."""

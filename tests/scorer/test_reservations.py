@@ -3,8 +3,8 @@
 import numpy as np
 from builders import NOW
 
-from equipoise.scorer.loads import Array
-from equipoise.scorer.reservations import Reservations
+from equipoise.scorer.state.arrays import Array
+from equipoise.scorer.state.reservations import Reservations
 
 USAGE = np.full((2, 2), 6.0)
 

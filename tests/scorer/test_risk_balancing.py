@@ -8,10 +8,10 @@ import pytest
 from scorer.fleets import a_demand, evenly, node_loads
 from scorer.trimaran import Case, a_node, cases, measured, rounded, usage_of
 
+from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Section
-from equipoise.scorer.loads import Array, NodeLoads
-from equipoise.scorer.policies.risk_balancing import RiskBalancing
+from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
+from equipoise.scorer.state.arrays import Array, NodeLoads
 
 OURS = {
     # A negative amount is no measurement: the node is unknown. Trimaran takes it for 0.

@@ -6,8 +6,8 @@ from builders import GIB, a_placed_pod, a_placement
 
 from equipoise.contracts.messages.placement import NodePlacement, Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.hotspot import requested_and_limited
-from equipoise.scorer.room import fits, room_of
+from equipoise.scorer.state.load_correction import requested_and_limited
+from equipoise.scorer.state.room import fits, room_of
 
 
 def fit(placement: NodePlacement, cpu: float = 1.0, memory: float = GIB) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.scorer.sampling import Sampler
+from equipoise.scorer.shell.decision_sampler import Sampler
 
 
 @pytest.mark.parametrize(("rate", "at_once", "a_second_later"), [(10.0, 10, 10), (0.5, 1, 0), (0.0, 0, 0)])

@@ -17,17 +17,17 @@ from scorer.fleets import a_cycle, a_pod
 from scorer.test_after_eviction import an_outcome
 from scorer.test_extender import fill
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
-from equipoise.scorer.answer import NEUTRAL
-from equipoise.scorer.loads import Array, Demand, NodeLoads
-from equipoise.scorer.policies.risk_balancing import RiskBalancing
-from equipoise.scorer.policies.water_level import ResourceWeights, WaterLevel
+from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
+from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
+from equipoise.scorer.decisions.score_integers import NEUTRAL
 from equipoise.scorer.settings import AdviceSettings, ScorerSettings
+from equipoise.scorer.state.arrays import Array, Demand, NodeLoads
 
 NAMES = ["node-a", "node-b", "node-c"]
 

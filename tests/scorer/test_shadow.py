@@ -6,12 +6,12 @@ import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from scorer.fleets import a_cycle, a_pod
 
-from equipoise.contracts.settings import LoadSettings
-from equipoise.scorer.loads import Array, Demand, NodeLoads, Statistic
-from equipoise.scorer.picture import Picture, Prioritized
-from equipoise.scorer.policies import ScoringPolicy
-from equipoise.scorer.policies.water_level import WaterLevel
-from equipoise.scorer.shadow import Shadow
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_state import Picture, Prioritized
+from equipoise.scorer.decisions.shadow import Shadow
+from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic
 
 NAMES = ["low", "level", "hot"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from equipoise.scorer.table import Table
+from equipoise.scorer.state.table import Table
 
 
 def a_table() -> Table:

@@ -9,13 +9,13 @@ from builders import NOW
 from scorer.fleets import a_demand, evenly, node_loads
 from scorer.trimaran import LOAD, Case, a_node, a_spec, case_of, cases, demand_for, measured, placed, rounded, usage_of
 
-from equipoise.contracts import objects
-from equipoise.contracts.demand import TARGET_LOAD_PACKING
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.load.demand import TARGET_LOAD_PACKING
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.settings import Section
-from equipoise.scorer.arrivals import Arrivals
-from equipoise.scorer.loads import NodeLoads
-from equipoise.scorer.policies.target_load_packing import TargetLoadPacking
+from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
+from equipoise.scorer.state.arrays import NodeLoads
+from equipoise.scorer.state.recent_placements import Arrivals
 
 OURS = {
     # Trimaran counts a pod wholly until it is 60 s old, and then not at all. Its 15-minute mean holds 7 % of it then:

@@ -15,11 +15,11 @@ from scorer.conftest import Running, Start, settings_for
 from scorer.test_wire import a_body
 
 from equipoise.cli.certificates import Pair, client_pair, new_authority, server_pair
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.reload import PERIOD
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.reload import PERIOD
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
-from equipoise.scorer.tls import Certificates
+from equipoise.scorer.shell.tls import Certificates
 
 TODAY = SystemClock().now()
 """OpenSSL reads the machine's own time: certificates must be valid today."""

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scorer.fleets import a_demand, evenly, node_loads
 
-from equipoise.contracts.settings import Section
-from equipoise.scorer.policies.water_level import ResourceWeights, WaterLevel, distance_score
+from equipoise.contracts.configuration.settings import Section
+from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel, distance_score
 
 
 def score(percent: float, level: float) -> float:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import Filtering
-from equipoise.scorer.wire import Malformed, read_question, write_filtering
+from equipoise.scorer.decisions.extender_protocol import Malformed, read_question, write_filtering
 
 SECRET = "sEcReT-0451"
 

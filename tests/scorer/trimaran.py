@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from builders import NOW, a_node_utilization, a_placement
 
-from equipoise.contracts import objects
-from equipoise.contracts.demand import MEASURED_FIRST, Link
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.load.demand import MEASURED_FIRST, Link
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
-from equipoise.contracts.settings import LoadSettings
-from equipoise.scorer.demand import expected_demand, pod_demand
-from equipoise.scorer.hotspot import base_of, compensated_load, requested_and_limited
-from equipoise.scorer.loads import Demand, NodeLoads, resources
+from equipoise.scorer.state.arrays import Demand, NodeLoads, resources
+from equipoise.scorer.state.demand import expected_demand, pod_demand
+from equipoise.scorer.state.load_correction import base_of, compensated_load, requested_and_limited
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "trimaran_cases.json").read_text())["cases"]
 LOAD = LoadSettings()

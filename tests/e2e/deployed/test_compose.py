@@ -15,7 +15,7 @@ from deployment.processes import NATS_PORT, Machine
 from deployment.worlds import World
 from nats.aio.msg import Msg
 
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -3,7 +3,7 @@
 import pytest
 from deployment.judging import KILLED, LEVEL, Judged
 
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -8,7 +8,7 @@ from deployment.judging import Judged
 from deployment.kustomize import Document, named, read_documents
 from deployment.worlds import Run, World
 
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -7,7 +7,7 @@ import pytest
 from deployment.judging import Judged
 from deployment.worlds import Run
 
-from equipoise.contracts.annotations import LOAD
+from equipoise.contracts.kubernetes.annotations import LOAD
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -9,11 +9,11 @@ from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import Document, identity, read_kustomization
 from deployment.worlds import Run, World
 
-from equipoise.binder.answers import read_answer
+from equipoise.binder.decisions.eviction_response import read_answer
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import PODS, EvictionAnswer, connect_kube
-from equipoise.runtime.settings import Kubernetes
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import PODS, EvictionAnswer, connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import ApiError
 
 pytestmark = pytest.mark.timeout(600)

@@ -10,7 +10,7 @@ each second, and an annotation may change every 15 s instead of once a minute.
 from collections.abc import Mapping
 from typing import Any
 
-from equipoise.contracts.subjects import ServiceName
+from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
 from equipoise.testbed.usage import constant_usage_annotations
 

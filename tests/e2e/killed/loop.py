@@ -16,17 +16,17 @@ import yaml
 from e2e.killed import configuration as told
 from e2e.killed.configuration import HOT, IDLE, NODES
 
-from equipoise.annotator.members import SELECTOR, live
-from equipoise.contracts.annotations import read_node_load, read_workload_usage
+from equipoise.annotator.decisions.replicas import SELECTOR, live
+from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
+from equipoise.contracts.kubernetes.annotations import read_node_load, read_workload_usage
+from equipoise.contracts.kubernetes.objects import Lease
 from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.objects import Lease
-from equipoise.contracts.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import LEASES, Kube, connect_kube
-from equipoise.runtime.settings import Kubernetes, Nats
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Kubernetes, Nats
+from equipoise.runtime.kubernetes.client import LEASES, Kube, connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
 

@@ -12,9 +12,9 @@ import pytest
 from e2e.killed.configuration import NODES, SHARDS
 from e2e.killed.loop import Loop, running
 
-from equipoise.annotator.shares import owner
+from equipoise.annotator.decisions.hashing import owner
+from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.service import MUTE_LIMIT
-from equipoise.collector.shards import shard_of
 from equipoise.testbed.pytest_fixture import StartCluster
 
 NATS_AWAY = MUTE_LIMIT + 5.0

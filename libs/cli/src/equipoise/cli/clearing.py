@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from equipoise.annotator.members import SELECTOR, live
+from equipoise.annotator.decisions.replicas import SELECTOR, live
 from equipoise.cli.lab.progress import Report, progress
 from equipoise.cli.telling import console
-from equipoise.contracts.annotations import LOAD, USAGE
-from equipoise.contracts.crane import KEYS as CRANE
-from equipoise.runtime.clock import Clock, SystemClock
-from equipoise.runtime.kube import (
+from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.crane import KEYS as CRANE
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import (
     LEASES,
     NODES,
     WORKLOAD_RESOURCES,
@@ -27,8 +27,8 @@ from equipoise.runtime.kube import (
     Resource,
     connect_kube,
 )
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Kubernetes, Logging
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 OURS = (LOAD, USAGE)
 

@@ -45,9 +45,9 @@ def _mendable(error: BaseException) -> tuple[str, int] | None:
     # Imported here, so that commands that need none of it start at once.
     from equipoise.cli.supervisor import ServiceError
     from equipoise.runtime.bus import BusError
-    from equipoise.runtime.kube import KubeError
-    from equipoise.runtime.nats_server import NoNatsServer
-    from equipoise.runtime.settings import ConfigurationError
+    from equipoise.runtime.bus.dev_server import NoNatsServer
+    from equipoise.runtime.configuration import ConfigurationError
+    from equipoise.runtime.kubernetes.client import KubeError
     from equipoise.testbed.api import ApiError
     from equipoise.testbed.build import BuildError
     from equipoise.testbed.cluster import ClusterError

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.telling import UNIT, amount, console, percent
+from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import (
     Correction,
     ExplainQuestion,
@@ -18,11 +19,10 @@ from equipoise.contracts.messages.explanation import (
     WindowExplanation,
 )
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.subjects import SCORE_EXPLAIN
 from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging, Nats
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 TIMEOUT = 20.0
 """Seconds for the bus and the scorer together; an answer takes milliseconds, a second attempt to connect seconds."""

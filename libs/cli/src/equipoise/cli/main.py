@@ -8,12 +8,12 @@ import click
 
 from equipoise.cli.endings import plain_endings
 from equipoise.cli.lab.commands import lab
-from equipoise.contracts.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.testbed.program import testbed
 
 if TYPE_CHECKING:
     from equipoise.contracts.messages.explanation import ExplainQuestion
-    from equipoise.runtime.settings import Kubernetes, Nats
+    from equipoise.runtime.configuration import Kubernetes, Nats
 
 PLUGIN = "kubectl-equipoise"
 """How kubectl finds us: it runs a program of this name for `kubectl equipoise`."""
@@ -102,8 +102,8 @@ def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
     from rich.console import Console
 
     from equipoise.cli.demo.run import DemoOptions, Screen, encoded, run_demo
-    from equipoise.runtime.log import configure_logging
-    from equipoise.runtime.settings import Logging
+    from equipoise.runtime.configuration import Logging
+    from equipoise.runtime.process.logging import configure_logging
 
     configure_logging(Logging(level="warning"), "demo")
     screen = Screen(Console(stderr=True))
@@ -218,7 +218,7 @@ def report(since: str, html: Path | None, url: str, user: str | None, password_f
     import asyncio
 
     from equipoise.cli.report.run import run_report
-    from equipoise.contracts.duration import Duration
+    from equipoise.contracts.configuration.duration import Duration
 
     try:
         span = Duration.parse(since)
@@ -239,7 +239,7 @@ def _explain(question: "ExplainQuestion", server: "Nats", output: str) -> None:
 
 
 def _nats(url: str, user: str | None, password_file: str | None) -> "Nats":
-    from equipoise.runtime.settings import Nats
+    from equipoise.runtime.configuration import Nats
 
     try:
         return Nats(url=url, user=user, password_file=password_file)
@@ -256,7 +256,7 @@ def config() -> None:
 def defaults() -> None:
     """Print every setting with its default, as YAML."""
     from equipoise.cli.sections import SECTIONS
-    from equipoise.runtime.settings import defaults_document
+    from equipoise.runtime.configuration import defaults_document
 
     click.echo(defaults_document(SECTIONS), nl=False)
 
@@ -267,7 +267,7 @@ def schema() -> None:
     import json
 
     from equipoise.cli.sections import SECTIONS
-    from equipoise.runtime.settings import document_schema
+    from equipoise.runtime.configuration import document_schema
 
     click.echo(json.dumps(document_schema(SECTIONS), indent=2))
 
@@ -277,7 +277,7 @@ def schema() -> None:
 def validate(file: TextIO) -> None:
     """Check a configuration file, all sections strictly; - reads standard input. Exit code 2 when it is wrong."""
     from equipoise.cli.sections import SECTIONS
-    from equipoise.runtime.settings import validate_document
+    from equipoise.runtime.configuration import validate_document
 
     validate_document(file.read(), SECTIONS)
     click.echo("valid")
@@ -290,8 +290,8 @@ def setup(configuration: Path | None) -> None:
     import asyncio
 
     from equipoise.cli.preparation import prepare
-    from equipoise.runtime.log import configure_logging
-    from equipoise.runtime.settings import Logging
+    from equipoise.runtime.configuration import Logging
+    from equipoise.runtime.process.logging import configure_logging
 
     configure_logging(Logging(), "setup")
     asyncio.run(prepare(configuration, os.environ))
@@ -309,7 +309,7 @@ def setup(configuration: Path | None) -> None:
 def certificates(folder: Path, names: tuple[str, ...], addresses: tuple[str, ...], days: int, force: bool) -> None:
     """Make the certificates of scorer and kube-scheduler, and say what to do with them."""
     from equipoise.cli.certificates import make_certificates
-    from equipoise.runtime.clock import SystemClock
+    from equipoise.runtime.process.clock import SystemClock
 
     now = SystemClock().now()
     click.echo(make_certificates(folder, names=names, addresses=addresses, days=days, force=force, now=now))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.binder import ledger_store
+from equipoise.binder.shell import ledger_store
 from equipoise.cli.kubeconfig import chosen_context, default_files
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import connect_kube
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Kubernetes, Logging, read_document, read_sections
+from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
+from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 
 def cluster_of(

@@ -11,14 +11,14 @@ from rich.text import Text
 
 from equipoise.cli.plan_changes import LastPlans, NodeChange, PlanChanges, changes
 from equipoise.cli.telling import RESOURCES, amounts, console, day_and_time, length, percent, table, time_of_day, under
+from equipoise.contracts.bus.subjects import PLAN_SHOW
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanQuestion, PlanShown
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.subjects import PLAN_SHOW
 from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging, Nats
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 TIMEOUT = 20.0
 """Seconds for the bus and the plan together; of 5,000 nodes one takes seconds."""

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from equipoise.binder.ledger_store import create_ledger
+from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.cli.sections import SECTIONS
-from equipoise.contracts.objects import Namespace, ObjectMeta
+from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import NAMESPACES, NotFound, connect_kube
-from equipoise.runtime.settings import read_document, read_sections
-from equipoise.runtime.streams import setup_streams
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import read_document, read_sections
+from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound, connect_kube
+from equipoise.runtime.process.clock import SystemClock
 
 
 async def prepare(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:

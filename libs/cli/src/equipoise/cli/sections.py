@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.binder.settings import BinderSettings
 from equipoise.collector.settings import CollectorSettings
-from equipoise.contracts.settings import Section
-from equipoise.contracts.subjects import ServiceName
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.scorer.settings import ScorerSettings
 

@@ -9,18 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.binder.ledger import Closed, Entry
-from equipoise.binder.ledger_store import LedgerStore
-from equipoise.binder.ledger_text import clock_time
-from equipoise.binder.limits import Limits
-from equipoise.binder.overview import Overview, overview, state_of
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.status import Overview, overview, state_of
 from equipoise.binder.settings import BinderSettings
-from equipoise.contracts.settings import Section
-from equipoise.contracts.subjects import ServiceName
-from equipoise.runtime.clock import Clock, SystemClock
-from equipoise.runtime.kube import Kube, connect_kube
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Kubernetes, Logging, read_document, read_sections
+from equipoise.binder.shell.ledger_store import LedgerStore
+from equipoise.binder.state.ledger import Closed, Entry
+from equipoise.binder.state.ledger_json import clock_time
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.settings import Section
+from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
+from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 _ON_PIPES = 400
 """Columns where nobody looks: no line is folded."""

@@ -14,8 +14,8 @@ import aiohttp
 import msgspec
 
 from equipoise.cli.endings import WrongInput
-from equipoise.contracts.subjects import SERVICES, ServiceName
-from equipoise.runtime.health import Report
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.runtime.process.health import Report
 from equipoise.testbed.guard import Guard
 
 STOP_SECONDS = 24.5

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.endings import WrongInput
+from equipoise.contracts.bus.subjects import CHANNELS, PREFIX
 from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision
@@ -17,11 +18,10 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.subjects import CHANNELS, PREFIX
 from equipoise.runtime.bus import Bus, Delivery, connect
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging, Nats
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 Said = tuple[str, msgspec.Struct]
 """A subject and what was said on it."""

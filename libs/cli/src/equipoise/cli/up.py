@@ -16,11 +16,11 @@ from equipoise.cli.kubeconfig import Context
 from equipoise.cli.preparation import prepare
 from equipoise.cli.sections import SECTIONS
 from equipoise.cli.supervisor import Supervisor
-from equipoise.contracts.subjects import SERVICES, ServiceName
-from equipoise.runtime.health import Report
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.nats_server import embedded_server
-from equipoise.runtime.settings import Logging, read_document, read_sections, to_document
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.runtime.bus.dev_server import embedded_server
+from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
+from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.ports import PortBlock
 
 Document = dict[str, Any]

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from equipoise.contracts.day import LEAST_SLOTS
-from equipoise.contracts.load import RESOURCES
+from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Window
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.daily_profile import LEAST_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.contracts.settings import Freshness, LoadSettings, Window
-from equipoise.contracts.workload import Workload
-from equipoise.lab.trace import Array, Trace, TraceWorkload
-from equipoise.lab.world import MIB, Curves, World
+from equipoise.lab.model.trace import Array, Trace, TraceWorkload
+from equipoise.lab.model.world import MIB, Curves, World
 
 _HOURS = 24
 _HOUR = 3_600.0

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import GREEDY, STOCK, Plan, Settings
 from equipoise.lab.run import Foresight, Run, Scenario
 from equipoise.lab.running import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
-from equipoise.lab.trace import Trace
-from equipoise.scorer.policies import ScoringPolicy, name_of
-from equipoise.scorer.policies.single import SINGLE
+from equipoise.scorer.decisions.policies import ScoringPolicy, name_of
+from equipoise.scorer.decisions.policies.single import SINGLE
 
 REFERENCES = (STOCK, GREEDY)
 

@@ -8,11 +8,11 @@ import msgspec
 
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.lab.agenda import Agenda
 from equipoise.lab.collecting import Collector, limits_of, requests_of
-from equipoise.lab.stock import PodKind, pod_kind
-from equipoise.lab.trace import Trace
-from equipoise.lab.world import World
+from equipoise.lab.model.agenda import Agenda
+from equipoise.lab.model.stock import PodKind, pod_kind
+from equipoise.lab.model.trace import Trace
+from equipoise.lab.model.world import World
 
 _LONG_AGO = 10 * 86_400.0
 """Age of the pods that a replay begins with: every window holds them wholly."""

@@ -13,25 +13,25 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from equipoise.binder.limits import Limits
+from equipoise.binder.decisions.limits import Limits
+from equipoise.contracts.configuration.settings import LoadSettings, Protection, Section, Thresholds
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.settings import LoadSettings, Protection, Section, Thresholds
-from equipoise.contracts.workload import Workload
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.lab.agenda import Agenda
 from equipoise.lab.collecting import Collector, load_settings
-from equipoise.lab.judging import hourly_load, levelness, picture, spread
 from equipoise.lab.kubernetes import Kubernetes
-from equipoise.lab.levelling import Levelling, paced
+from equipoise.lab.model.agenda import Agenda
+from equipoise.lab.model.judging import hourly_load, levelness, picture, spread
+from equipoise.lab.model.levelling import Levelling, paced
+from equipoise.lab.model.trace import Array, Trace
+from equipoise.lab.model.world import Curves, World
 from equipoise.lab.run import Figures, Foresight, Picture, Run, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.scheduling import Extended, Fractional, Plain
-from equipoise.lab.trace import Array, Trace
-from equipoise.lab.world import Curves, World
-from equipoise.scorer.picture import Picture as Knowledge
-from equipoise.scorer.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"

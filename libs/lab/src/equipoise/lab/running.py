@@ -6,9 +6,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import msgspec
 
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan, Replay, Settings
 from equipoise.lab.run import Run
-from equipoise.lab.trace import Trace
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from equipoise.lab.agenda import Agenda
 from equipoise.lab.kubernetes import Kubernetes
+from equipoise.lab.model.agenda import Agenda
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.run import Scenario
-from equipoise.lab.trace import Trace
 
 DAY = 86_400.0
 

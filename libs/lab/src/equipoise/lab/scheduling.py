@@ -6,12 +6,12 @@ import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.collecting import Collector
-from equipoise.lab.greedy import Greedy
-from equipoise.lab.stock import Extender, Placements, PodKind, StockScheduler
-from equipoise.lab.stock.resources import Ints
-from equipoise.lab.stock.scheduler import Rows
-from equipoise.lab.trace import Trace
-from equipoise.scorer.picture import Picture as Knowledge
+from equipoise.lab.model.greedy import Greedy
+from equipoise.lab.model.stock import Extender, Placements, PodKind, StockScheduler
+from equipoise.lab.model.stock.resources import Ints
+from equipoise.lab.model.stock.scheduler import Rows
+from equipoise.lab.model.trace import Trace
+from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
 
 
 class Plain:

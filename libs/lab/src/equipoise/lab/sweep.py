@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.contracts.settings import Section
+from equipoise.contracts.configuration.settings import Section
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.run import Figures, Run
 from equipoise.lab.running import Job, Runner
-from equipoise.lab.trace import Trace
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

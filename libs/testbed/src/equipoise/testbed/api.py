@@ -1,6 +1,7 @@
 """A small client of the API server for tests and demos: any request, server-side apply of any manifest, waiting.
 
-The services read through `equipoise.runtime.kube`; what judges them does not, so it talks plain HTTP and JSON.
+The services read through `equipoise.runtime.kubernetes.client`. What judges them does not: it uses plain HTTP and
+JSON.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from equipoise.runtime.nats_server import nats_server_binary
+from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.testbed import configuration
 from equipoise.testbed.binaries import Binaries
 

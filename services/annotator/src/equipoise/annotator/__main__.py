@@ -2,8 +2,8 @@
 
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[AnnotatorSettings]) -> None:

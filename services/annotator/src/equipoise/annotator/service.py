@@ -18,29 +18,29 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from equipoise.annotator.dead_band import Write, Written, decide, rest_after
-from equipoise.annotator.hot_values import HotValues, Placement
-from equipoise.annotator.pacing import Pacing
-from equipoise.annotator.seat import Membership
+from equipoise.annotator.decisions.annotation_target import Target, alive, target_of, value_of
+from equipoise.annotator.decisions.crane_hot_values import HotValues, Placement
+from equipoise.annotator.decisions.existing_value import Basis, basis, standing
+from equipoise.annotator.decisions.hashing import owner, pause
+from equipoise.annotator.decisions.write_decision import Write, Written, decide, rest_after
 from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.annotator.shares import owner, pause
-from equipoise.annotator.skews import Skews
-from equipoise.annotator.standing import Basis, basis, standing
-from equipoise.annotator.targets import Target, alive, target_of, value_of
-from equipoise.annotator.waiting import Waiting
-from equipoise.contracts.annotations import NodeLoad, WorkloadUsage, means, written
-from equipoise.contracts.crane import crane_annotations
+from equipoise.annotator.shell.membership import Membership
+from equipoise.annotator.shell.rate_limiter import Pacing
+from equipoise.annotator.shell.work_queue import Waiting
+from equipoise.annotator.state.clock_skew import Skews
+from equipoise.contracts.bus.subjects import PREFIX
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, means, written
+from equipoise.contracts.kubernetes.crane import crane_annotations
+from equipoise.contracts.kubernetes.objects import ObjectMeta
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.objects import ObjectMeta
-from equipoise.contracts.settings import LoadSettings
-from equipoise.contracts.subjects import PREFIX
+from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.cancel import guarded, too_late
 from equipoise.runtime.bus import Bus, BusError, Delivery
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.guarded import guarded, too_late
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import NODES, WORKLOAD_RESOURCES, Conflict, Kube, KubeError, NotFound, Resource
-from equipoise.runtime.turns import in_turns
+from equipoise.runtime.kubernetes.client import NODES, WORKLOAD_RESOURCES, Conflict, Kube, KubeError, NotFound, Resource
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 log = structlog.get_logger()
 
@@ -174,7 +174,7 @@ class Annotator:
         self._hear(delivery.message)
 
     def _hear(self, utilization: NodeUtilization | WorkloadUtilization) -> None:
-        target = target_of(utilization, self._settings)
+        target = target_of(utilization, nodes=self._settings.node_band, workloads=self._settings.workloads)
         if (target.group, target.kind) not in _RESOURCES:
             return
         known = self._known.get(target.key)

@@ -5,26 +5,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from equipoise.contracts import crane
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import Percent, Section
-
-
-class DeadBand(Section, frozen=True, kw_only=True):
-    """When what stands on an object is written anew."""
-
-    change: Percent
-    """A mean that differs by more than this is worth a write."""
-
-    least_interval: Duration
-    """Between two writes of one object, however much it changes."""
-
-    period: Duration
-    """Written this often even without a change; objects are spread over it."""
-
-    def __post_init__(self) -> None:
-        if not self.period >= self.least_interval > 0:
-            raise ValueError("leastInterval must be longer than 0s and not longer than period")
+from equipoise.annotator.decisions.write_decision import DeadBand
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.kubernetes import crane
 
 
 class SeatSettings(Section, frozen=True, kw_only=True):

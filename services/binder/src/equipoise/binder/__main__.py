@@ -2,8 +2,8 @@
 
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[BinderSettings]) -> None:

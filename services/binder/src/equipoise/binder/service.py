@@ -8,27 +8,27 @@ from functools import partial
 import structlog
 from prometheus_client import CollectorRegistry, Histogram
 
-from equipoise.binder.books import Books, Taken
-from equipoise.binder.doubts import Verdict
-from equipoise.binder.ending import Ending, left, paused, recorded, verdict_of
-from equipoise.binder.examination import Examination
-from equipoise.binder.ledger import Closed, Entry, Ledger
-from equipoise.binder.ledger_watch import LedgerWatch
-from equipoise.binder.picture import Picture
-from equipoise.binder.posting import Posting, again_for
-from equipoise.binder.reading import has_left, read_pod
+from equipoise.binder.decisions.ending import Ending, left, paused, recorded, verdict_of
+from equipoise.binder.decisions.fleet_state import Picture
+from equipoise.binder.decisions.staleness import Verdict
 from equipoise.binder.settings import BinderSettings
-from equipoise.binder.telling import Telling
+from equipoise.binder.shell.eviction_client import Posting, again_for
+from equipoise.binder.shell.ledger_watch import LedgerWatch
+from equipoise.binder.shell.ledger_writer import Books, Taken
+from equipoise.binder.shell.live_reads import has_left, read_pod
+from equipoise.binder.shell.outcome_reporter import Telling
+from equipoise.binder.shell.validation import Examination
+from equipoise.binder.state.ledger import Closed, Entry, Ledger
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.contracts.protection import Rules
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.runtime.bus import Again, Bus, BusError, Delivery
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.health import Health
-from equipoise.runtime.kube import Kube, KubeError
+from equipoise.runtime.kubernetes.client import Kube, KubeError
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 log = structlog.get_logger()
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from equipoise.binder.limits import Limits
-from equipoise.contracts.settings import Section
+from equipoise.binder.decisions.limits import Limits
+from equipoise.contracts.configuration.settings import Section
 
 
 class BinderSettings(Section, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import SOURCES
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[CollectorSettings]) -> None:

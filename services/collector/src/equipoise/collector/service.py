@@ -15,35 +15,35 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.announced import Announced
-from equipoise.collector.measuring import Measuring
-from equipoise.collector.past import Past, ToldPlacement
-from equipoise.collector.placement import Fleet
-from equipoise.collector.pods import trimmed, trimmed_owner
-from equipoise.collector.readings import Doubt
-from equipoise.collector.recollecting import recollect
+from equipoise.collector.decisions.publish_tracker import Announced
+from equipoise.collector.decisions.sample_validation import Doubt
+from equipoise.collector.decisions.sharding import dissolved, lease_name
+from equipoise.collector.decisions.utilization import summed_up
 from equipoise.collector.settings import WHOLE, CollectorSettings
-from equipoise.collector.shards import dissolved, lease_name
+from equipoise.collector.shell.batching import NODES_AT_ONCE, WORKLOADS_AT_ONCE
+from equipoise.collector.shell.measurement import Measuring
+from equipoise.collector.shell.metrics import Telemetry
+from equipoise.collector.shell.profile_restore import recollect
+from equipoise.collector.shell.shard_ownership import Voice, Voices
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.telemetry import Telemetry
-from equipoise.collector.turns import NODES_AT_ONCE, WORKLOADS_AT_ONCE
-from equipoise.collector.utilization import summed_up
-from equipoise.collector.voices import Voice, Voices
-from equipoise.contracts import subjects
+from equipoise.collector.state.placement import Fleet
+from equipoise.collector.state.pod_times import trimmed, trimmed_owner
+from equipoise.collector.state.previous_messages import Past, ToldPlacement
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, WorkloadObject
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.contracts.objects import Node, OwnerReference, Pod, WorkloadObject
-from equipoise.contracts.settings import LoadSettings, Window
-from equipoise.contracts.workload import Workload
+from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.cancel import guarded
 from equipoise.runtime.bus import Bus, BusError, Delivery
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.guarded import guarded
-from equipoise.runtime.kube import JOBS, NODES, PODS, REPLICA_SETS, Kube
-from equipoise.runtime.lease import lead
-from equipoise.runtime.reflector import Reflector
-from equipoise.runtime.turns import in_turns
+from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Kube
+from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.kubernetes.reflector import Reflector
+from equipoise.runtime.process.clock import Clock
 
 SYNC_TIMEOUT = 10.0
 """Seconds between reminders that a first list is still missing."""

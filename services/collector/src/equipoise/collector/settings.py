@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, field
 
-from equipoise.collector.questions import Statistic
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import Section, Share
+from equipoise.collector.decisions.query import Statistic
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section, Share
 
 WHOLE = "all"
 """The shard of a collector that has the whole cluster."""

@@ -2,8 +2,8 @@
 
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[DeschedulerSettings]) -> None:

@@ -5,26 +5,26 @@ import asyncio
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.protection import Rules
-from equipoise.contracts.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.descheduler.heard import Heard
-from equipoise.descheduler.leading import Leader
-from equipoise.descheduler.looking import Health, Looking
-from equipoise.descheduler.memory import Memory
-from equipoise.descheduler.moment import Configured
+from equipoise.descheduler.decisions.evaluation.snapshot import Configured
+from equipoise.descheduler.decisions.strategies import name_of
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.strategies import name_of
-from equipoise.descheduler.telemetry import Telemetry
-from equipoise.descheduler.watching import Watching
+from equipoise.descheduler.shell.cluster_watch import Watching
+from equipoise.descheduler.shell.evaluator import Leader
+from equipoise.descheduler.shell.looking import Health, Looking
+from equipoise.descheduler.shell.metrics import Telemetry
+from equipoise.descheduler.state.latest_messages import Heard
+from equipoise.descheduler.state.tracker import Memory
 from equipoise.runtime.bus import Bus, Delivery
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.kube import Kube
-from equipoise.runtime.lease import DESCHEDULER_LEASE, lead
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
+from equipoise.runtime.process.clock import Clock
 
 SYNC_TIMEOUT = 10.0
 """Seconds between reminders that a first list is still missing."""
@@ -68,7 +68,7 @@ class Descheduler:
         )
         self._telemetry = Telemetry(metrics)
         self._heard = Heard()
-        self._memory = Memory(settings)
+        self._memory = Memory(settings.tracker)
         self._watching = Watching(kube, clock, settings, self._heard, volumes=protection.persistent_volumes)
         self._looking = Looking(
             load=load,

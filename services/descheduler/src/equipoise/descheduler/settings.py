@@ -4,13 +4,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.protection import MOVED_KINDS
-from equipoise.contracts.settings import Section
-from equipoise.descheduler.fleet import IntentLimits
-from equipoise.descheduler.strategies import AnyStrategy, name_of
-from equipoise.descheduler.strategies.level_day import LevelDay
-from equipoise.descheduler.strategies.low_node_load import LowNodeLoad
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.eviction.protection import MOVED_KINDS
+from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.cluster import IntentLimits
+from equipoise.descheduler.state.cool_downs import CoolDown
+from equipoise.descheduler.state.tracker import TrackerSettings
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -28,34 +30,6 @@ class LeaderElection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 1.2 * self.retry_period < self.renew_deadline < self.lease_duration:
             raise ValueError("1.2 × retryPeriod must be less than renewDeadline, and that less than leaseDuration")
-
-
-class CoolDown(Section, frozen=True, kw_only=True):
-    """How long something is left alone after it was moved, or was not to be moved."""
-
-    eviction: Duration = Duration(300)
-    """A workload, after one of its pods was evicted."""
-
-    refusal: Duration = Duration(600)
-    """A pod whose eviction was refused; everything, when replacements come late.
-
-    What a limit of evictions per time refused is left alone until there is room again.
-    """
-
-    same_node_return: Duration = Duration(1_800)
-    """A workload whose replacement came back to the node it had left; twice that for the workload on that node.
-
-    Doubles with every further return.
-    """
-
-    no_relief: Duration = Duration(1_800)
-    """A node whose load, one window after evictions from it, is not lower by half of what was expected, twice in a row.
-
-    Doubles with every further time.
-    """
-
-    longest: Duration = Duration(86_400)
-    """No cool-down grows beyond; a workload that did not return for so long starts afresh."""
 
 
 class DeschedulerSettings(Section, frozen=True, kw_only=True):
@@ -122,4 +96,16 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
             per_evaluation=self.max_intents_per_evaluation,
             per_node=self.max_intents_per_node,
             per_workload=self.max_intents_per_workload,
+        )
+
+    @property
+    def tracker(self) -> TrackerSettings:
+        """How long moves, counts and cool-downs are kept."""
+        return TrackerSettings(
+            interval=self.interval,
+            consecutive_abnormalities=self.consecutive_abnormalities,
+            intent_life=self.intent_life,
+            replacement_patience=self.replacement_patience,
+            assumption_life=self.assumption_life,
+            cool_down=self.cool_down,
         )

@@ -1,7 +1,7 @@
 """Starts the scorer."""
 
-from equipoise.runtime.process import Runtime
-from equipoise.runtime.program import run
+from equipoise.runtime.process.lifecycle import Runtime
+from equipoise.runtime.process.main import run
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
 

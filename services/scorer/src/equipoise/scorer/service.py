@@ -8,14 +8,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
-from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.contracts.settings import LoadSettings, Thresholds
-from equipoise.contracts.subjects import (
+from equipoise.contracts.bus.subjects import (
     PREFIX,
     SCORE_EXPLAIN,
     SCORE_FILTER,
@@ -24,19 +17,26 @@ from equipoise.contracts.subjects import (
     fleet_review,
     placement_advice,
 )
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.health import Health
-from equipoise.scorer.advice import deserves_advice
-from equipoise.scorer.answer import Answer, neutral
-from equipoise.scorer.extender import Extender
-from equipoise.scorer.fleet_review import HOUR, Reviewer
-from equipoise.scorer.metrics import ScorerMetrics
-from equipoise.scorer.picture import Picture, Prioritized
-from equipoise.scorer.policies import name_of
-from equipoise.scorer.sampling import Sampler
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
+from equipoise.scorer.decisions.fleet_review import HOUR, Reviewer
+from equipoise.scorer.decisions.placement_advice import deserves_advice
+from equipoise.scorer.decisions.policies import name_of
+from equipoise.scorer.decisions.score_integers import Answer, neutral
+from equipoise.scorer.decisions.scoring_state import Picture, Prioritized
+from equipoise.scorer.decisions.shadow import Shadow
 from equipoise.scorer.settings import ScorerSettings
-from equipoise.scorer.shadow import Shadow
+from equipoise.scorer.shell.decision_sampler import Sampler
+from equipoise.scorer.shell.extender_server import Extender
+from equipoise.scorer.shell.metrics import ScorerMetrics
 
 log = structlog.get_logger()
 

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from equipoise.contracts.duration import Duration
-from equipoise.contracts.settings import Section
-from equipoise.scorer.policies import Policy
-from equipoise.scorer.policies.profile import Profile
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.scorer.decisions.policies import Policy
+from equipoise.scorer.decisions.policies.profile import Profile
 
 
 class ExtenderTls(Section, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from typing import Any
 
 from equipoise.cli.demo.figures import WindowLimit
 from equipoise.cli.sections import SECTIONS
-from equipoise.contracts.duration import Duration
-from equipoise.runtime.settings import compress, read_sections, to_document
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.runtime.configuration import compress, read_sections, to_document
 
 Document = dict[str, Any]
 

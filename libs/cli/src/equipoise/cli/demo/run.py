@@ -38,10 +38,10 @@ from equipoise.cli.demo.trace import Trace, load_slice
 from equipoise.cli.demo.view import Picture
 from equipoise.cli.preparation import prepare
 from equipoise.cli.supervisor import Supervisor
+from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
-from equipoise.contracts.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.runtime.bus import Delivery, connect
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
 from equipoise.testbed.build import build
 from equipoise.testbed.cluster import Cluster

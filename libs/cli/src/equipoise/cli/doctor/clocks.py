@@ -2,10 +2,10 @@
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.collector.questions import SourceError
-from equipoise.contracts.settings import Freshness
-from equipoise.runtime.kube import LEASES, KubeError
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.collector.decisions.query import SourceError
+from equipoise.contracts.configuration.settings import Freshness
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import LEASES, KubeError
 
 Bounds = tuple[float, float]
 """The least and the most that a clock may be ahead of this machine's, in seconds."""

@@ -12,12 +12,12 @@ import yaml
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
+from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
+from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed
-from equipoise.contracts.objects import ConfigMap
-from equipoise.contracts.subjects import CHANNELS, STREAMS, matches
 from equipoise.runtime.bus import BusError, NotPermitted
-from equipoise.runtime.bus.history import history
-from equipoise.runtime.kube import CONFIG_MAPS, KubeError
+from equipoise.runtime.bus.stream_reader import history
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
 
 ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
 

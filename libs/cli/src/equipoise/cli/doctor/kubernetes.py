@@ -2,8 +2,8 @@
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.contracts.objects import Node
-from equipoise.runtime.kube import Forbidden, KubeError
+from equipoise.contracts.kubernetes.objects import Node
+from equipoise.runtime.kubernetes.client import Forbidden, KubeError
 
 WHERE = "API server"
 

@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MOST_SHARDS, WHOLE
-from equipoise.collector.shards import lease_name
-from equipoise.contracts.subjects import ServiceName
+from equipoise.contracts.bus.subjects import ServiceName
 
 When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads"]
 

@@ -6,19 +6,19 @@ import msgspec
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.collector.expected import not_yet_expected, unmeasurable
-from equipoise.collector.measuring import criteria_of, known_node
-from equipoise.collector.plausibility import Readings
-from equipoise.collector.questions import Ask, SourceError
-from equipoise.collector.readings import Doubt, Intervals, Reading, Reason
-from equipoise.collector.rounds import find_intervals, measure_nodes
+from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.plausibility import Readings
+from equipoise.collector.decisions.query import Ask, SourceError
+from equipoise.collector.decisions.sample_validation import Doubt, Intervals, Reading, Reason
+from equipoise.collector.decisions.utilization import Utilization
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.measurement import criteria_of, known_node
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.utilization import Utilization
-from equipoise.contracts.objects import Node
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.kube import KubeError
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Node
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import KubeError
 
 TO_DO: Mapping[Reason, str] = {
     "no sample": "is this node scraped (`up` in Prometheus), and does a label hold its name (prometheus.nodeLabels)?",

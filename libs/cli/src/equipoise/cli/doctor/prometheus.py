@@ -6,14 +6,14 @@ import msgspec
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.collector.questions import Ask, Resource, Sample, SourceError, Subject
+from equipoise.collector.decisions.query import Ask, Resource, Sample, SourceError, Subject
 from equipoise.collector.settings import CollectorSettings, CustomQueries
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.profiles import PROFILES
-from equipoise.contracts.load import RESOURCES
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.kube import KubeError
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import KubeError
 
 UNREACHABLE: Mapping[str, str] = {
     "prometheus": "is collector.prometheus.url right, seen from here (--prometheus URL), with its authentication?",

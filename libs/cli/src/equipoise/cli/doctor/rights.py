@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right, shard_leases
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
-from equipoise.contracts.objects import AccessReview, AccessReviewSpec, ResourceAttributes
-from equipoise.contracts.subjects import SERVICES
-from equipoise.runtime.kube import (
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
+from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,
     NAMESPACES,
     SELF_ACCESS_REVIEWS,

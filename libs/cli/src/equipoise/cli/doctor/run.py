@@ -13,10 +13,10 @@ from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
 from equipoise.cli.sections import SECTIONS
 from equipoise.cli.telling import console
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.kube import KubeError, connect_kube
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Kubernetes, Logging, read_document, read_sections
+from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
+from equipoise.runtime.kubernetes.client import KubeError, connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 CHECK_SECONDS = 120.0
 """After which a check is given up: a person waits."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.contracts.subjects import UTILIZATION_LIFE, Stream, with_lives
+from equipoise.contracts.bus.subjects import UTILIZATION_LIFE, Stream, with_lives
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamSeen, inspecting
-from equipoise.runtime.permissions import USERS, Permissions, permissions_of
+from equipoise.runtime.bus.permissions import USERS, Permissions, permissions_of
 
 SETUP = "run `equipoise setup` (in the cluster the Job equipoise-setup, made anew)"
 PERMISSIONS = "give the server the permissions of this version (k8s/base/permissions.conf) and restart it"

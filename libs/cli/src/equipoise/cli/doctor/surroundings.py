@@ -12,12 +12,12 @@ from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.binder.settings import BinderSettings
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import SOURCES, MetricSource
-from equipoise.contracts.objects import Node
-from equipoise.contracts.settings import LoadSettings
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Node
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.kube import NODES, Kube, KubeError
-from equipoise.runtime.settings import Shared
+from equipoise.runtime.configuration import Shared
+from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
+from equipoise.runtime.process.clock import Clock
 from equipoise.scorer.settings import ScorerSettings
 
 

@@ -10,8 +10,8 @@ import msgspec
 import yaml
 
 from equipoise.cli.events.examples import ANSWERS, example_of
-from equipoise.contracts.docstrings import field_docstrings
-from equipoise.contracts.subjects import CHANNELS, PREFIX, SERVICES, Channel, Stream, stream_of
+from equipoise.contracts.bus.subjects import CHANNELS, PREFIX, SERVICES, Channel, Stream, stream_of
+from equipoise.contracts.configuration.field_docs import field_docstrings
 
 Document = dict[str, Any]
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.subjects import CHANNELS, Channel
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeVerdict, ProposedMove
@@ -18,8 +20,6 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import Filtering, NodeScore, PrioritizeQuestion, Ranking, ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.contracts.subjects import CHANNELS, Channel
-from equipoise.contracts.workload import Workload
 
 Said = tuple[str, msgspec.Struct]
 """A subject and what was said on it."""

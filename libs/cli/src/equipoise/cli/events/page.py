@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.cli.events.asyncapi import address_of, name_of, summary_of
 from equipoise.cli.events.examples import ANSWERS, example_of
-from equipoise.contracts.subjects import CHANNELS, Channel, stream_of
+from equipoise.contracts.bus.subjects import CHANNELS, Channel, stream_of
 
 INTRODUCTION = """\
 # Events: what you can listen to

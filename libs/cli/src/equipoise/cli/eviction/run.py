@@ -10,14 +10,14 @@ from equipoise.cli.eviction.story import Story, story
 from equipoise.cli.eviction.text import show
 from equipoise.cli.explain import pod_named
 from equipoise.cli.telling import console
-from equipoise.contracts import subjects
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.subjects import stream_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionOutcome
-from equipoise.contracts.subjects import stream_of
-from equipoise.runtime.bus.history import history
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging, Nats
+from equipoise.runtime.bus.stream_reader import history
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 KEPT = 86_400.0
 """Seconds for which outcomes and decisions are kept."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     Landing,
@@ -15,7 +16,6 @@ from equipoise.contracts.messages.descheduling import (
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

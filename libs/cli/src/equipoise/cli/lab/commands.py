@@ -11,9 +11,9 @@ import click
 from equipoise.cli.endings import WrongInput
 
 if TYPE_CHECKING:
+    from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
     from equipoise.lab.run import Foresight, Scenario
-    from equipoise.lab.trace import Trace
 
 SCENARIOS = ("given", "churn", "fresh")
 FORESIGHTS = ("profile", "past", "6h")
@@ -264,7 +264,7 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
 
 
 def _document(configuration: Path | None) -> dict[str, Any]:
-    from equipoise.runtime.settings import read_document
+    from equipoise.runtime.configuration import read_document
 
     return {} if configuration is None else read_document(configuration.read_text(encoding="utf-8"))
 

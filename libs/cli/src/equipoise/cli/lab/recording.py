@@ -13,7 +13,7 @@ from equipoise.cli.endings import WrongInput
 from equipoise.cli.sections import SECTIONS
 from equipoise.collector.settings import CollectorSettings
 from equipoise.lab.record import RecordError, RecordOptions, record
-from equipoise.runtime.settings import read_sections
+from equipoise.runtime.configuration import read_sections
 
 
 def run_record(

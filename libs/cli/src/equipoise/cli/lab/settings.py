@@ -11,7 +11,7 @@ from equipoise.cli.endings import WrongInput
 from equipoise.cli.sections import SECTIONS
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.replay import Settings
-from equipoise.runtime.settings import read_sections
+from equipoise.runtime.configuration import read_sections
 from equipoise.scorer.settings import ScorerSettings
 
 

@@ -10,11 +10,11 @@ from equipoise.cli.endings import WrongInput
 from equipoise.cli.lab.comparing import title
 from equipoise.cli.lab.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan
 from equipoise.lab.running import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
-from equipoise.lab.trace import Trace
-from equipoise.scorer.policies import name_of
+from equipoise.scorer.decisions.policies import name_of
 
 
 def run_sweep(

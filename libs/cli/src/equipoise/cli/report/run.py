@@ -9,13 +9,13 @@ from rich.console import Console
 from equipoise.cli.report.figures import Figures
 from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
-from equipoise.contracts.subjects import CHANNELS, STREAMS, matches
-from equipoise.runtime.bus.history import history
-from equipoise.runtime.clock import SystemClock
-from equipoise.runtime.log import configure_logging
-from equipoise.runtime.settings import Logging, Nats
+from equipoise.runtime.bus.stream_reader import history
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
 
 ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
 

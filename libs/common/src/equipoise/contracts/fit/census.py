@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from equipoise.contracts.fit.values import FitNode, FitPod
-from equipoise.contracts.objects import LabelSelector
+from equipoise.contracts.kubernetes.objects import LabelSelector
 
 _Kind = tuple[str, int, int, bool]
 """Namespace, identity of labels and of anti-affinity, terminating: pods of a workload share theirs."""

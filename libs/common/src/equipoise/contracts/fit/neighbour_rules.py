@@ -12,8 +12,8 @@ import msgspec
 from equipoise.contracts.fit.census import Census, Group
 from equipoise.contracts.fit.node_rules import chosen_by, untolerated
 from equipoise.contracts.fit.values import FitNode, FitPod
-from equipoise.contracts.labels import selects
-from equipoise.contracts.objects import PodAffinityTerm, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.objects import PodAffinityTerm, TopologySpreadConstraint
 
 Domain = tuple[str, str]
 """Topology key and value."""

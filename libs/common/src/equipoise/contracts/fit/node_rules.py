@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from equipoise.contracts.fit.values import FitNode, FitPod
-from equipoise.contracts.labels import selects_node
+from equipoise.contracts.kubernetes.labels import selects_node
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.contracts.messages.placement import Taint
-from equipoise.contracts.objects import Toleration
 
 _FORBIDDING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -5,11 +5,11 @@ from functools import cached_property
 
 import msgspec
 
-from equipoise.contracts import objects
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import NodeSelector, PodAffinityTerm, Toleration, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.requests import Amounts, amounts_of, pod_requests
 from equipoise.contracts.messages.placement import NodePlacement, Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.objects import NodeSelector, PodAffinityTerm, Toleration, TopologySpreadConstraint
-from equipoise.contracts.requests import Amounts, amounts_of, pod_requests
 
 
 class HostPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,8 +1,8 @@
 """`advice.>`: what the scorer says of placements that were made, and of the fleet."""
 
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
 
 
 class AdvisedNode(Value, frozen=True, kw_only=True):

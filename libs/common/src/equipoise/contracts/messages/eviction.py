@@ -2,10 +2,10 @@
 
 from enum import StrEnum
 
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
 
 
 class EvictionIntent(Message, frozen=True, kw_only=True):

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
 
 
 class Taint(Value, frozen=True, kw_only=True):

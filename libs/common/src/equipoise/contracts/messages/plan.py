@@ -1,10 +1,10 @@
 """`plan.show`: what the descheduler would move now."""
 
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import AssumedMove, NodeState, RefusedMove, RestingNode
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.workload import Workload
 
 
 class PlanQuestion(Message, frozen=True, kw_only=True):

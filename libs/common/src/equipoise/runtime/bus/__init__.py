@@ -1,6 +1,6 @@
 """The bus: what services say and hear. Bytes begin and end in this package; only it touches nats-py.
 
-Here is what services know of it; `connect` opens the real one, `runtime.memory.bus` has one for tests.
+Here is what services know of it; `connect` opens the real one, `equipoise.testbed.memory.bus` has one for tests.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from equipoise.runtime.clock import Clock, SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from equipoise.runtime.settings import Nats
+    from equipoise.runtime.configuration import Nats
 
 T = TypeVar("T", bound=msgspec.Struct)
 Answer = TypeVar("Answer", bound=msgspec.Struct)
@@ -86,7 +86,7 @@ class Endpoint(msgspec.Struct, Generic[T, Answer], frozen=True, kw_only=True):
 
 
 class Bus(Protocol):
-    """What `NatsBus` and `runtime.memory.MemoryBus` both do, held to the same tests.
+    """What `NatsBus` and `equipoise.testbed.memory.MemoryBus` both do, held to the same tests.
 
     Subscriptions survive reconnects and restarts of the server. A message that cannot be read is logged with its
     subject, counted, acknowledged and passed over: handlers see only whole messages.

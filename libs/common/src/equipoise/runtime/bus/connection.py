@@ -15,8 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
-from equipoise.runtime.bus.troubles import Troubles
-from equipoise.runtime.settings import Nats, Tls
+from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.configuration import Nats, Tls
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from equipoise.runtime.clock import Clock
+from equipoise.runtime.process.clock import Clock
 
 Headers = Mapping[str, str]
 

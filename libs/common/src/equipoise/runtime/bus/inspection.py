@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 from nats.js.errors import APIError
 
-from equipoise.contracts.subjects import WORKERS, Stream
+from equipoise.contracts.bus.subjects import WORKERS, Stream
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
-from equipoise.runtime.bus.troubles import Troubles
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.permissions import OWN_RIGHTS
-from equipoise.runtime.settings import Nats
-from equipoise.runtime.streams import stream_config
+from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.permissions import OWN_RIGHTS
+from equipoise.runtime.bus.setup import stream_config
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import Clock
 
 _CONNECT_TIMEOUT = 5.0
 """Seconds to reach the bus: a person waits."""

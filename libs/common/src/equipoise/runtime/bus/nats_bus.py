@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.micro.request import Request
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.subjects import STREAMS, micro_name, stream_of
+from equipoise.contracts.bus.subjects import STREAMS, micro_name, stream_of
 from equipoise.runtime.bus import (
     Answer,
     BusError,
@@ -29,15 +29,15 @@ from equipoise.runtime.bus import (
     TooLarge,
     Worker,
 )
+from equipoise.runtime.bus.codec import Reader, Unreadable, answer, encode, read_answer
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, Link
-from equipoise.runtime.bus.following import Follower
+from equipoise.runtime.bus.errors import Troubles
 from equipoise.runtime.bus.headers import Envelope, in_hand
-from equipoise.runtime.bus.publishing import Publisher, answers_by
-from equipoise.runtime.bus.reading import Reader, Unreadable, answer, encode, read_answer
-from equipoise.runtime.bus.troubles import Troubles
-from equipoise.runtime.bus.working import WorkQueue
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.settings import Nats
+from equipoise.runtime.bus.publisher import Publisher, answers_by
+from equipoise.runtime.bus.subscriber import Follower
+from equipoise.runtime.bus.work_queue import WorkQueue
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import Clock
 
 _IN_FLIGHT = 256
 """Messages of `publish_many` that wait for their acknowledgement at once."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from equipoise.lab.trace import (
+from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,
     TraceNode,

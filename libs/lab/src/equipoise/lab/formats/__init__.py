@@ -8,7 +8,7 @@ from typing import Protocol
 
 from equipoise.lab.formats import alibaba, bitbrains, folder
 from equipoise.lab.formats.tables import TraceError
-from equipoise.lab.trace import Trace
+from equipoise.lab.model.trace import Trace
 
 __all__ = ["FORMATS", "Format", "TraceError", "load_trace"]
 

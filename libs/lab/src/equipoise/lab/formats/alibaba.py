@@ -15,7 +15,7 @@ import numpy as np
 from equipoise.lab.formats.draft import Draft, DraftPod, DraftRule, is_known
 from equipoise.lab.formats.slices import drawn
 from equipoise.lab.formats.tables import Curves, curves, path_of, rows
-from equipoise.lab.trace import Array, Trace, TraceNode, TraceWorkload
+from equipoise.lab.model.trace import Array, Trace, TraceNode, TraceWorkload
 
 FILES: tuple[str, ...] = ("nodes.csv.gz", "pods.csv.gz", "app_cpu_milli.csv.gz", "app_memory_mib.csv.gz")
 

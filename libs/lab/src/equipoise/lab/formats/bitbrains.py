@@ -13,7 +13,7 @@ import numpy as np
 
 from equipoise.lab.formats.draft import Draft, DraftPod, filled, is_known
 from equipoise.lab.formats.tables import SUFFIX, Curves, TraceError, lines, path_of, readings, rows
-from equipoise.lab.trace import Trace, TraceNode, TraceWorkload
+from equipoise.lab.model.trace import Trace, TraceNode, TraceWorkload
 
 FILES: tuple[str, ...] = ("pods.csv.gz", "cpu_milli.csv.gz", "memory_mib.csv.gz")
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from equipoise.lab.formats.tables import Curves, TraceError
-from equipoise.lab.trace import AntiAffinity, Array, Trace, TraceNode, TracePod, TraceWorkload, known_everywhere
+from equipoise.lab.model.trace import AntiAffinity, Array, Trace, TraceNode, TracePod, TraceWorkload, known_everywhere
 
 
 class DraftPod(msgspec.Struct, frozen=True, kw_only=True):

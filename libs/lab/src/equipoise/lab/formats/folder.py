@@ -16,7 +16,15 @@ import msgspec
 from equipoise.lab.formats.draft import Draft, DraftPod, DraftRule
 from equipoise.lab.formats.slices import drawn
 from equipoise.lab.formats.tables import Row, TraceError, curves, is_name, path_of, rows, write_table
-from equipoise.lab.trace import AntiAffinity, Trace, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.model.trace import (
+    AntiAffinity,
+    Trace,
+    TraceNode,
+    TracePod,
+    TraceTaint,
+    TraceToleration,
+    TraceWorkload,
+)
 
 FILES: tuple[str, ...] = (
     "trace.json",

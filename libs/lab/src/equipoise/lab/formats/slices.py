@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence, Set
 
 from equipoise.lab.formats.tables import TraceError
-from equipoise.lab.trace import TraceNode
+from equipoise.lab.model.trace import TraceNode
 
 
 def drawn(nodes: Sequence[TraceNode], occupied: Set[str], *, count: int | None, seed: int) -> tuple[TraceNode, ...]:

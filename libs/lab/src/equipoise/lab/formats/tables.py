@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from equipoise.lab.trace import Array
+from equipoise.lab.model.trace import Array
 
 
 class TraceError(ValueError):

@@ -4,7 +4,7 @@ import math
 from statistics import median
 
 from equipoise.collector.sources.samples import number
-from equipoise.contracts.objects import OwnerReference
+from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions
 from equipoise.lab.record.owners import Key, Places, told
@@ -13,8 +13,17 @@ from equipoise.lab.record.prometheus import Prometheus, TooLarge
 from equipoise.lab.record.questions import METRICS, PodMetrics, Series, least_samples, owners
 from equipoise.lab.record.unfinished import Beginning
 from equipoise.lab.record.writing import moment
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.kube import JOBS, NODES, PODS, REPLICA_SETS, Forbidden, KubeError, NotFound, connect_kube
+from equipoise.runtime.kubernetes.client import (
+    JOBS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    Forbidden,
+    KubeError,
+    NotFound,
+    connect_kube,
+)
+from equipoise.runtime.process.clock import Clock
 
 LOOKS = 168
 """Instants at which it is looked whether there are samples, before it is looked closer: the hours of a week."""

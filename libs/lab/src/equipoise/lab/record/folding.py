@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.collector.sources.samples import number
+from equipoise.lab.model.trace import Array
 from equipoise.lab.record.owners import NOBODY
 from equipoise.lab.record.questions import Series
-from equipoise.lab.trace import Array
 
 _OFF_GRID = 0.01
 """Share of a step that an instant may lie beside it, by rounding."""

@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.collector.pods import FINISHED
+from equipoise.collector.state.pod_times import FINISHED
 from equipoise.contracts.fit.neighbour_rules import neighbours
 from equipoise.contracts.fit.values import FitNode, fit_pod
-from equipoise.contracts.labels import selects
-from equipoise.contracts.objects import Affinity, Node, OwnerReference, Pod
-from equipoise.contracts.owners import workload_from_pod, workload_of
-from equipoise.contracts.quantity import parse_quantity
-from equipoise.contracts.raw_allocatable import base_of
-from equipoise.contracts.requests import pod_limit, pod_requests
-from equipoise.contracts.workload import Workload
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod
+from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
+from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.raw_allocatable import base_of
+from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.model.world import MIB
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
-from equipoise.lab.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
-from equipoise.lab.world import MIB
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.runtime.settings import Kubernetes
+from equipoise.runtime.configuration import Kubernetes
 
 DAY = 86_400.0
 

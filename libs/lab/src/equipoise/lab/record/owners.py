@@ -7,8 +7,8 @@ where there is neither the name, as controllers make it from their own.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from equipoise.lab.model.trace import TraceWorkload
 from equipoise.lab.record.questions import Series
-from equipoise.lab.trace import TraceWorkload
 
 Key = tuple[str, str, str]
 """Namespace, kind, name."""

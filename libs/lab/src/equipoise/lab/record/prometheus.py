@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
-from equipoise.collector.questions import SourceError
+from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.samples import moment, result
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.questions import Series
-from equipoise.runtime.clock import Clock
+from equipoise.runtime.process.clock import Clock
 
 CONNECT_SECONDS = 5.0
 PAUSES = (1.0, 5.0, 15.0)

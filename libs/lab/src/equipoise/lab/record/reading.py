@@ -11,7 +11,7 @@ from equipoise.lab.record.prometheus import Prometheus, TooLarge
 from equipoise.lab.record.questions import METRICS, Resource
 from equipoise.lab.record.unfinished import Beginning, Part, Unfinished
 from equipoise.lab.record.writing import moment
-from equipoise.runtime.clock import Clock
+from equipoise.runtime.process.clock import Clock
 
 REST = 0.5
 """After a part a reader rests for this share of the time it took: Prometheus has others to answer too."""

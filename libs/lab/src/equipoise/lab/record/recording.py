@@ -11,7 +11,7 @@ from equipoise.lab.record.prometheus import connect_prometheus
 from equipoise.lab.record.reading import Reader
 from equipoise.lab.record.unfinished import Unfinished
 from equipoise.lab.record.writing import moment, write_trace
-from equipoise.runtime.clock import Clock, SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
 
 
 async def record(options: RecordOptions, console: Console, clock: Clock | None = None) -> Summary:

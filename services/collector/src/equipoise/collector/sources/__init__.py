@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from equipoise.collector.questions import Ask, Sample
+from equipoise.collector.decisions.query import Ask, Sample
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
 from equipoise.collector.sources.metrics_server import MetricsServerSource
 from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.contracts.settings import LoadSettings
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.kube import Kube
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.process.clock import Clock
 
 
 class MetricSource(Protocol):

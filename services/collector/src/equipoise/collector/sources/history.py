@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, median, pstdev
 
-from equipoise.collector.questions import Ask, Sample, series_of
+from equipoise.collector.decisions.query import Ask, Sample, series_of
 
 Names = tuple[str, str, str]
 """Node, namespace and pod: of a node the first one only, of a pod possibly the last two."""

@@ -14,12 +14,12 @@ from typing import Literal
 import aiohttp
 import msgspec
 
-from equipoise.collector.questions import Ask, Resource, Sample, SourceError, series_of
+from equipoise.collector.decisions.query import Ask, Resource, Sample, SourceError, series_of
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.sources.history import History
 from equipoise.collector.sources.polled import Polled
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.clock import Clock
 
 LENGTHS = (300.0, 600.0, 900.0)
 """Seconds of the windows that load-watcher knows."""

@@ -11,15 +11,15 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.collector.questions import Ask, Sample, SourceError
+from equipoise.collector.decisions.query import Ask, Sample, SourceError
 from equipoise.collector.settings import MetricsServerSettings
 from equipoise.collector.sources.history import History
 from equipoise.collector.sources.polled import Polled
-from equipoise.contracts.objects import ApiValue, Object
-from equipoise.contracts.quantity import parse_quantity
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.kube import Forbidden, Kube, KubeError, NotFound, Resource
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.contracts.kubernetes.objects import ApiValue, Object
+from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import Forbidden, Kube, KubeError, NotFound, Resource
+from equipoise.runtime.process.clock import Clock
 
 KEPT = 1.1
 """Times the longest window that is kept: a slot of the day is asked for a little after its end."""

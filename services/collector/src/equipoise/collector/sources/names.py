@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.collector.questions import Sample, series_of
+from equipoise.collector.decisions.query import Sample, series_of
 from equipoise.collector.sources.samples import elements, labels_of
 
 UNCLEAR = ""

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Protocol
 
-from equipoise.collector.questions import SourceError
-from equipoise.runtime.clock import Clock
+from equipoise.collector.decisions.query import SourceError
+from equipoise.runtime.process.clock import Clock
 
 
 class Poll(Protocol):

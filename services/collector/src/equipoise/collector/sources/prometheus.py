@@ -11,7 +11,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.exceptions import HTTPError
 
-from equipoise.collector.questions import Ask, Sample, SourceError
+from equipoise.collector.decisions.query import Ask, Sample, SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources import transport
 from equipoise.collector.sources.names import addresses, by_name, of_nodes
@@ -19,8 +19,8 @@ from equipoise.collector.sources.profiles import PROFILES
 from equipoise.collector.sources.profiles.profile import MemoryKind
 from equipoise.collector.sources.queries import milliseconds, selector
 from equipoise.collector.sources.samples import Labels, moment, result, spacings, vector
-from equipoise.runtime.clock import Clock
-from equipoise.runtime.settings import ConfigurationError
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.clock import Clock
 
 _ATTEMPTS = 3
 

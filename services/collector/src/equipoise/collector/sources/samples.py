@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.collector.questions import Sample, SourceError, Subject, series_of
+from equipoise.collector.decisions.query import Sample, SourceError, Subject, series_of
 from equipoise.collector.sources.document import Element
 
 _NUMBER = "0123456789+-.eE"

@@ -16,10 +16,10 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util.retry import Retry
 
-from equipoise.collector.questions import SourceError
+from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.document import read_document
-from equipoise.runtime.clock import Clock
+from equipoise.runtime.process.clock import Clock
 
 CONNECT_TIMEOUT = 3.05
 """Seconds; a little above a multiple of 3, the time after which TCP sends its first packet again."""

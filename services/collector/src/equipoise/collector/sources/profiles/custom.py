@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.collector.questions import Ask, Subject
+from equipoise.collector.decisions.query import Ask, Subject
 from equipoise.collector.settings import WINDOW, CustomQuery, PrometheusSettings
 from equipoise.collector.sources.profiles.profile import Profile, Usage
 from equipoise.collector.sources.profiles.raw import about_samples, statistic

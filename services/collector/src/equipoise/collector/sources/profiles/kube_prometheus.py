@@ -11,7 +11,7 @@ have an image or a name; the kubelet's own page has the containers of the same m
 
 from collections.abc import Mapping
 
-from equipoise.collector.questions import Subject
+from equipoise.collector.decisions.query import Subject
 from equipoise.collector.sources.profiles.profile import MemoryKind, Profile, Usage
 from equipoise.collector.sources.profiles.raw import Counter, Gauge
 

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from equipoise.collector.questions import Ask, Subject
+from equipoise.collector.decisions.query import Ask, Subject
 
 MemoryKind = Literal["workingSet", "anonymous"]
 """As `load.memory` names it."""

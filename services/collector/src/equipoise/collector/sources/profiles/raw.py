@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.collector.questions import Ask
+from equipoise.collector.decisions.query import Ask
 from equipoise.collector.sources.queries import milliseconds, selector
 
 AHEAD = "2m"

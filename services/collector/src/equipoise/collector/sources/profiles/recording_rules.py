@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.collector.questions import Ask, What
+from equipoise.collector.decisions.query import Ask, What
 from equipoise.collector.sources.profiles.kube_prometheus import (
     NODE_CPU,
     NODE_INFO,
@@ -26,7 +26,7 @@ from equipoise.collector.sources.profiles.kube_prometheus import (
 from equipoise.collector.sources.profiles.profile import Profile, Usage
 from equipoise.collector.sources.profiles.raw import statistic
 from equipoise.collector.sources.queries import milliseconds, selector
-from equipoise.contracts.duration import Duration
+from equipoise.contracts.configuration.duration import Duration
 
 EVERY = Duration(30)
 """How often the kept counter and the short windows are evaluated. Fresh means 120 s: scrape, rule and rule fit in."""

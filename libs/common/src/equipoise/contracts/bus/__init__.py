@@ -1,0 +1,1 @@
+"""Subjects and streams of the bus, and who may publish and subscribe."""

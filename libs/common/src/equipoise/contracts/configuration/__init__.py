@@ -1,0 +1,1 @@
+"""The shared sections of the configuration and their types."""

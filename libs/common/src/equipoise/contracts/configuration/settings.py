@@ -1,0 +1,237 @@
+"""The shared sections of the configuration: what every service must read alike."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.contracts.configuration.duration import Duration
+
+Percent = Annotated[float, Meta(ge=0, le=100)]
+"""0..100."""
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+"""0..1."""
+
+
+class Section(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
+):
+    """A part of the configuration: unknown fields are errors, so that a misspelt one is never ignored."""
+
+
+class Window(Section, frozen=True, kw_only=True):
+    """One span over which usage is averaged."""
+
+    name: str
+    """How messages and policies call it: "15m"."""
+
+    length: Duration
+
+    refresh_period: Duration
+    """How often the collector asks for it anew."""
+
+
+class Freshness(Section, frozen=True, kw_only=True):
+    """How long a measured value may be acted upon. Ages are those of the newest raw sample."""
+
+    eviction: Duration = Duration(120)
+    """A node older than this is neither emptied nor filled by an eviction."""
+
+    score: Duration = Duration(180)
+    """A node older than this is of unknown load for scoring; also the least life of a window's value."""
+
+    refresh_factor: Annotated[float, Meta(ge=1)] = 3.0
+    """A window's value lives max(score, refreshFactor × its refreshPeriod)."""
+
+    skew_warning: Duration = Duration(2)
+    """Difference to Prometheus' clock above which a warning is said."""
+
+    skew_unknown: Duration = Duration(10)
+    """Difference to Prometheus' clock above which every value is unknown."""
+
+
+class Coverage(Section, frozen=True, kw_only=True):
+    """Shares of what was expected, below which Equipoise holds still."""
+
+    window: Share = 0.80
+    """A window whose samples cover less of it is unknown."""
+
+    eviction: Share = 0.80
+    """Below this share of fresh nodes nothing is evicted."""
+
+    score: Share = 0.70
+    """Below this share of fresh nodes every score is neutral."""
+
+    node_settling: Duration = Duration(300)
+    """A node younger than this is not yet expected to have data, and is neither source nor target of a move."""
+
+
+_DEFAULT_WINDOWS = (
+    Window(name="5m", length=Duration(300), refresh_period=Duration(15)),
+    Window(name="15m", length=Duration(900), refresh_period=Duration(30)),
+    Window(name="1h", length=Duration(3_600), refresh_period=Duration(120)),
+    Window(name="1d", length=Duration(86_400), refresh_period=Duration(1_800)),
+)
+
+
+class LoadSettings(Section, frozen=True, kw_only=True):
+    """What usage and load mean in this cluster."""
+
+    base: Literal["allocatable", "capacity"] = "allocatable"
+    """Load is usage as a share of this."""
+
+    memory: Literal["workingSet", "anonymous"] = "workingSet"
+    """Which memory counts as used, for nodes and pods alike."""
+
+    windows: tuple[Window, ...] = _DEFAULT_WINDOWS
+    """Shortest first; the shortest one also measures pods."""
+
+    compensation: Literal["proportional", "cliff", "off"] = "proportional"
+    """How pods that came or went inside a window correct its mean."""
+
+    start_limit: Duration = Duration(600)
+    """A pod counts as started this long after its placement at the latest, even when its node has not said so."""
+
+    freshness: Freshness = Freshness()
+    coverage: Coverage = Coverage()
+
+    def __post_init__(self) -> None:
+        if not self.windows:
+            raise ValueError("at least one window is needed")
+        lengths = [window.length for window in self.windows]
+        if min(lengths) <= 0:
+            raise ValueError("a window must be longer than 0s")
+        if min(window.refresh_period for window in self.windows) <= 0:
+            raise ValueError("the refreshPeriod of a window must be longer than 0s")
+        if lengths != sorted(lengths) or len({window.name for window in self.windows}) != len(lengths):
+            raise ValueError("windows must have different names and be ordered from the shortest to the longest")
+
+    @property
+    def shortest(self) -> Window:
+        return self.windows[0]
+
+    @property
+    def longest(self) -> Window:
+        return self.windows[-1]
+
+    def window(self, name: str) -> Window | None:
+        return next((window for window in self.windows if window.name == name), None)
+
+    def life(self, window: Window) -> float:
+        """Seconds for which a value of this window may be used (design law 2)."""
+        return max(self.freshness.score, self.freshness.refresh_factor * window.refresh_period)
+
+
+class Marks(Section, frozen=True, kw_only=True):
+    """Load in percent of the base, per resource; None: this resource is not looked at."""
+
+    cpu: Percent | None = None
+    memory: Percent | None = None
+    pods: Percent | None = None
+    """Number of pods, of those that the node allows. Looked at by the descheduler only."""
+
+
+MARKED = ("cpu", "memory", "pods")
+"""What marks may be set for."""
+
+LEAST_GAP = 5.0
+"""Points that must lie between where a node is filled to and where it is emptied from.
+
+A pod or two of load: with less between them, what one move fills the next one empties.
+"""
+
+
+def too_close(low: Marks, high: Marks, *, low_name: str = "low", high_name: str = "high") -> str:
+    """ "" when every mark of `low` is LEAST_GAP below that of `high`, else which is not, and what to change.
+
+    A resource that has only one of the two is fine.
+    """
+    for resource in MARKED:
+        lower, upper = getattr(low, resource), getattr(high, resource)
+        if lower is not None and upper is not None and lower + LEAST_GAP > upper:
+            return (
+                f"{low_name}.{resource} ({lower}) must be at least {LEAST_GAP:g} points below {high_name}.{resource} "
+                f"({upper}), or what one move fills the next one empties: lower the one or raise the other"
+            )
+    return ""
+
+
+class Thresholds(Section, frozen=True, kw_only=True):
+    """Read by scorer, descheduler and binder alike, so that what one fills the other does not empty."""
+
+    high: Marks = Marks(cpu=65, memory=80)
+    """Above it in any resource a node is too hot."""
+
+    low: Marks = Marks(cpu=45, memory=60)
+    """At or below it in every resource a node is idle. Must be at least 5 points below `high`."""
+
+    prod_high: Marks = Marks()
+    """As `high`, of what the node's production pods use (Koordinator's class, else priority, else QoS tells which)."""
+
+    prod_low: Marks = Marks()
+    """As `low`, of what the node's production pods use. Must be at least 5 points below `prodHigh`."""
+
+    def __post_init__(self) -> None:
+        fault = contradiction(self)
+        if fault:
+            raise ValueError(fault)
+
+
+def contradiction(thresholds: Thresholds) -> str:
+    """ "" when the four marks go together, else which do not."""
+    fault = too_close(thresholds.low, thresholds.high) or too_close(
+        thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
+    )
+    for resource in MARKED:
+        whole, part = getattr(thresholds.high, resource), getattr(thresholds.prod_high, resource)
+        if not fault and whole is not None and part is not None and part > whole:
+            fault = f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it could not be reached"
+    return fault
+
+
+class Namespaces(Section, frozen=True, kw_only=True):
+    """Which namespaces may lose pods: only `include`, or all but `exclude`."""
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    """Default: kube-system, kube-public, kube-node-lease and Equipoise's own."""
+
+    def __post_init__(self) -> None:
+        if self.include is not None and self.exclude is not None:
+            raise ValueError("give namespaces.include or namespaces.exclude, not both")
+
+    def allow(self, namespace: str, own_namespace: str) -> bool:
+        """May pods of this namespace be evicted at all?"""
+        if self.include is not None:
+            return namespace in self.include
+        excluded = self.exclude
+        if excluded is None:
+            excluded = ("kube-system", "kube-public", "kube-node-lease", own_namespace)
+        return namespace not in excluded
+
+
+SYSTEM_CRITICAL = 2_000_000_000
+"""Priorities from here on belong to the system (scheduling.k8s.io, SystemCriticalPriority)."""
+
+
+class Protection(Section, frozen=True, kw_only=True):
+    """Which pods stay, beyond those that always do: static, DaemonSet, bare, Job, terminating, unready, annotated ones.
+
+    Read by descheduler and binder alike: what one proposes the other carries out.
+    """
+
+    priority_threshold: int = SYSTEM_CRITICAL
+    """Pods of this priority or a higher one stay. System-critical ones (from 2,000,000,000) stay in any case."""
+
+    min_replicas: Annotated[int, Meta(ge=1)] = 2
+    """Workloads that should have fewer replicas, or have fewer ready ones, stay whole: it would be an outage."""
+
+    replicas_settling: Duration = Duration(300)
+    """A workload whose number of pods was changed within this time stays whole: an autoscaler is at work."""
+
+    local_storage: bool = False
+    """May pods with an emptyDir or hostPath volume move, and lose what is in it?"""
+
+    persistent_volumes: bool = False
+    """May pods with a PersistentVolumeClaim move? Their volumes have to be detached and attached."""

@@ -1,0 +1,201 @@
+"""What stands on nodes and workloads: written and read here, so that both sides always agree.
+
+For people, for other programs, and for a collector that is too young to know a workload's day. Nothing of ours trusts
+them for placing pods: any kubelet may write its own node's annotations.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.contracts.load.correction import known, load_of
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
+
+LOAD = "equipoise.dev/load"
+"""On nodes: load as shares of the base."""
+
+USAGE = "equipoise.dev/usage"
+"""On workloads: cores and bytes per replica."""
+
+LIMIT = 16_384
+"""Characters; ours have about a thousand."""
+
+SLOTS = 24
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""RFC 3339, to the second."""
+
+STATISTICS: tuple[Literal["mean", "p95", "max", "deviation"], ...] = ("mean", "p95", "max", "deviation")
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One window that ends at `sampled_at`."""
+
+    sampled_at: Moment
+    mean: Resources
+    p95: Resources | None = None
+    max: Resources | None = None
+    deviation: Resources | None = None
+
+
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The value of `equipoise.dev/load`. All statistics are shares (0..1) of the base."""
+
+    sampled_at: Moment
+    base: Resources
+    """Cores and bytes that 1.0 stands for."""
+
+    memory: Literal["workingSet", "anonymous"]
+    """Which memory counts as used."""
+
+    windows: dict[str, Statistics]
+
+
+class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The value of `equipoise.dev/usage`. All statistics are cores and bytes per replica."""
+
+    sampled_at: Moment
+    replicas: int
+    windows: dict[str, Statistics]
+    profile: dict[str, list[float | None]] = {}
+    """By resource: 24 hourly slots of a day in UTC."""
+
+
+T = TypeVar("T", NodeLoad, WorkloadUsage)
+
+
+def node_load(utilization: NodeUtilization) -> NodeLoad | None:
+    """A node's load, rounded to hundredths of a percent; None when no window has a known value."""
+
+    def share(usage: Resources) -> Resources:
+        load = load_of(usage, utilization.base)
+        return Resources(cpu=_rounded(load.cpu, 4), memory=_rounded(load.memory, 4))
+
+    windows = _windows(utilization.windows, share)
+    if not windows:
+        return None
+    return NodeLoad(
+        sampled_at=_moment(utilization.sampled_at),
+        base=_significant(utilization.base, 12),
+        memory=utilization.memory_kind,
+        windows=windows,
+    )
+
+
+def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
+    """A workload's usage to four significant digits; None when no window has a known value."""
+    windows = _windows(utilization.windows, _significant)
+    if not windows:
+        return None
+    profile = {
+        resource: [_digits(known(value)) for value in slots]
+        for resource, slots in utilization.profile.items()
+        if len(slots) == SLOTS and any(known(value) is not None for value in slots)
+    }
+    return WorkloadUsage(
+        sampled_at=_moment(utilization.sampled_at), replicas=utilization.replicas, windows=windows, profile=profile
+    )
+
+
+def written(value: NodeLoad | WorkloadUsage) -> dict[str, str]:
+    """The annotation: compact JSON under its key."""
+    key = LOAD if isinstance(value, NodeLoad) else USAGE
+    return {key: msgspec.json.encode(value).decode()}
+
+
+def read_node_load(annotations: Mapping[str, str]) -> tuple[NodeLoad | None, str]:
+    """What stands on a node, or None and why: absent or not to be believed. Never raises."""
+    return _read(annotations, LOAD, NodeLoad)
+
+
+def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage | None, str]:
+    """What stands on a workload, or None and why: absent or not to be believed. Never raises."""
+    usage, why = _read(annotations, USAGE, WorkloadUsage)
+    if usage is None:
+        return None, why
+    for resource, slots in usage.profile.items():
+        if len(slots) != SLOTS:
+            return None, f"{USAGE}: the profile of {resource} has {len(slots)} slots, not {SLOTS}"
+        if any(slot is not None and known(slot) is None for slot in slots):
+            return None, f"{USAGE}: the profile of {resource} has a value that is no amount"
+    return usage, ""
+
+
+def means(value: NodeLoad | WorkloadUsage) -> dict[str, float]:
+    """Every known mean by `<window> <resource>`: what a change is seen by."""
+    return {
+        f"{window} {resource}": mean
+        for window, statistics in value.windows.items()
+        for resource, mean in (("cpu", statistics.mean.cpu), ("memory", statistics.mean.memory))
+        if mean is not None
+    }
+
+
+def _read(annotations: Mapping[str, str], key: str, kind: type[T]) -> tuple[T | None, str]:
+    text = annotations.get(key)
+    if text is None:
+        return None, f"{key} is not there"
+    if len(text) > LIMIT:
+        return None, f"{key} has {len(text)} characters, more than {LIMIT}"
+    try:
+        value = msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return None, f"{key} cannot be read: {error}"
+    if any(amount is not None and known(amount) is None for amount in _amounts(value)):
+        return None, f"{key} has a value that is no amount"
+    return value, ""
+
+
+def _amounts(value: NodeLoad | WorkloadUsage) -> Iterable[float | None]:
+    for statistics in value.windows.values():
+        for name in STATISTICS:
+            amount: Resources | None = getattr(statistics, name)
+            if amount is not None:
+                yield from (amount.cpu, amount.memory)
+    if isinstance(value, NodeLoad):
+        yield from (value.base.cpu, value.base.memory)
+
+
+def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], Resources]) -> dict[str, Statistics]:
+    """The windows that have a known mean."""
+
+    def known_part(usage: Resources) -> Resources | None:
+        amount = convert(usage)
+        return None if amount == Resources() else amount
+
+    return {
+        name: Statistics(
+            sampled_at=_moment(usage.sampled_at),
+            mean=mean,
+            p95=known_part(usage.p95),
+            max=known_part(usage.max),
+            deviation=known_part(usage.deviation),
+        )
+        for name, usage in windows.items()
+        if (mean := known_part(usage.mean)) is not None
+    }
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(math.floor(seconds), UTC)
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _significant(amount: Resources, digits: int = 4) -> Resources:
+    return Resources(cpu=_digits(known(amount.cpu), digits), memory=_digits(known(amount.memory), digits))
+
+
+def _digits(value: float | None, digits: int = 4) -> float | None:
+    """Rounded to significant digits; large amounts as whole numbers, which JSON writes shorter."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded >= 1_000 else rounded

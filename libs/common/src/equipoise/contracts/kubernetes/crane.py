@@ -1,0 +1,71 @@
+"""crane-scheduler's annotations on nodes, for programs that read those: its keys, values and way to tell the time.
+
+Source: crane-scheduler, pkg/controller/annotator and deploy/manifests/dynamic/policy.yaml. The Z of its times is a
+mere letter there, they are in the zone of its TZ; ours are in UTC, so its scheduler must run with TZ=UTC.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from equipoise.contracts.load.correction import load_of
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
+
+PERIOD = 180.0
+"""Seconds between two writes of its fastest metrics. It believes them for five minutes more, then they count as 0."""
+
+HOT_VALUE = "node_hot_value"
+
+HOT_SPANS: tuple[tuple[float, int], ...] = ((300.0, 5), (60.0, 2))
+"""Each full `count` of pods that a node was given within so many seconds makes it hotter by one."""
+
+
+class _Measure(msgspec.Struct, frozen=True):
+    window: str
+    statistic: Literal["mean", "max"]
+    resource: Literal["cpu", "memory"]
+
+
+_MEASURES: Mapping[str, _Measure] = {
+    "cpu_usage_avg_5m": _Measure("5m", "mean", "cpu"),
+    "cpu_usage_max_avg_1h": _Measure("1h", "max", "cpu"),
+    "cpu_usage_max_avg_1d": _Measure("1d", "max", "cpu"),
+    "mem_usage_avg_5m": _Measure("5m", "mean", "memory"),
+    "mem_usage_max_avg_1h": _Measure("1h", "max", "memory"),
+    "mem_usage_max_avg_1d": _Measure("1d", "max", "memory"),
+}
+
+KEYS: tuple[str, ...] = (*_MEASURES, HOT_VALUE)
+
+
+def crane_annotations(utilization: NodeUtilization, hot: int | None, now: float) -> dict[str, str]:
+    """What is known of a node, under crane's keys; what is unknown has none, and the old value runs out by its time.
+
+    Usage is a share of the base (crane's: of the machine), with the time of its newest sample (crane's: of writing).
+    """
+    found = {}
+    for key, measure in _MEASURES.items():
+        window = utilization.windows.get(measure.window)
+        if window is None:
+            continue
+        usage: Resources = getattr(window, measure.statistic)
+        share: float | None = getattr(load_of(usage, utilization.base), measure.resource)
+        if share is not None:
+            found[key] = f"{share:.5f},{_time(window.sampled_at)}"
+    if hot is not None:
+        found[HOT_VALUE] = f"{hot},{_time(now)}"
+    return found
+
+
+def hot_value(placed_at: Iterable[float], now: float) -> int:
+    """How hot a node is by the times (Unix seconds) at which it was given its pods."""
+    times = list(placed_at)
+    return sum(sum(at > now - span for at in times) // count for span, count in HOT_SPANS)
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(math.floor(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"  # a fraction may be rounded up

@@ -1,0 +1,69 @@
+"""Whether labels satisfy a selector: of pods, of nodes, of namespaces."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from equipoise.contracts.kubernetes.objects import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _compared(value: str | None, values: Sequence[str], greater: bool) -> bool:
+    if value is None or len(values) != 1:
+        return False
+    left, right = _number(value), _number(values[0])
+    if left is None or right is None:
+        return False
+    return left > right if greater else left < right
+
+
+_OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
+    "In": lambda value, values: value is not None and value in values,
+    "NotIn": lambda value, values: value is None or value not in values,
+    "Exists": lambda value, values: value is not None,
+    "DoesNotExist": lambda value, values: value is None,
+    "Gt": lambda value, values: _compared(value, values, greater=True),
+    "Lt": lambda value, values: _compared(value, values, greater=False),
+}
+
+
+def satisfies(value: str | None, operator: str, values: Sequence[str]) -> bool:
+    """One requirement against a label's value (None: no such label). An unknown operator is never satisfied."""
+    rule = _OPERATORS.get(operator)
+    return rule is not None and rule(value, values)
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Does the selector choose an object with these labels? None chooses nothing, an empty one everything."""
+    if selector is None:
+        return False
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in selector.match_expressions
+    )
+
+
+def _field_satisfied(rule: NodeSelectorRequirement, name: str) -> bool:
+    # metadata.name is the only field the API server lets through.
+    return rule.key == "metadata.name" and satisfies(name, rule.operator, rule.values)
+
+
+def _term_selects(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in term.match_expressions) and all(
+        _field_satisfied(rule, name) for rule in term.match_fields
+    )
+
+
+def selects_node(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
+    """Does any term choose the node? A term without requirements chooses none."""
+    return any(_term_selects(term, name, labels) for term in selector.node_selector_terms)

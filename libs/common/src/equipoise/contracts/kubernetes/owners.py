@@ -1,0 +1,63 @@
+"""Whose pod is it? From a pod's controller up to the workload that people know.
+
+A ReplicaSet usually belongs to a Deployment or an Argo Rollout and a Job may belong to a CronJob; every other
+controller (StatefulSet, DaemonSet, Kruise's CloneSet and StatefulSet, ReplicationController, custom ones) is the
+workload itself, and so are a ReplicaSet and a Job that stand alone. Static pods are owned by their Node: no workload.
+"""
+
+from collections.abc import Callable, Mapping
+
+from equipoise.contracts.kubernetes.objects import OwnerReference, Pod
+from equipoise.contracts.kubernetes.workload import Workload
+
+CLIMBED: frozenset[tuple[str, str]] = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})
+"""(group, kind) of the controllers that are asked for their own controller."""
+
+TEMPLATE_HASHES: Mapping[str, tuple[str, str]] = {
+    "rollouts-pod-template-hash": ("argoproj.io", "Rollout"),
+    "pod-template-hash": ("apps", "Deployment"),
+}
+"""The pod label whose value ends the ReplicaSet's name, and who puts it there: (group, kind)."""
+
+
+def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None]) -> Workload | None:
+    """The workload of a pod; None for a bare or a static pod.
+
+    `owner_of` says who controls a ReplicaSet or a Job (None: nobody). What it raises for an owner that it cannot
+    read goes through, so that each caller decides what not knowing means.
+    """
+    direct = controller_of(pod)
+    if direct is None or (direct.group, direct.kind) not in CLIMBED:
+        return direct
+    above = owner_of(direct)
+    return direct if above is None else _named(above, direct.namespace) or direct
+
+
+def workload_from_pod(pod: Pod) -> Workload | None:
+    """The workload of a pod as far as the pod alone tells it; None for a bare or a static pod.
+
+    A ReplicaSet's name without its template hash is its Deployment's (or Rollout's); a Job stays a Job, as only the
+    Job itself knows whether it has a CronJob.
+    """
+    direct = controller_of(pod)
+    if direct is None or (direct.group, direct.kind) != ("apps", "ReplicaSet"):
+        return direct
+    for label, (group, kind) in TEMPLATE_HASHES.items():
+        suffix = "-" + pod.metadata.labels.get(label, "")
+        name = direct.name.removesuffix(suffix)
+        if len(suffix) > 1 and name and name != direct.name:
+            return Workload(kind=kind, group=group, namespace=direct.namespace, name=name)
+    return direct
+
+
+def controller_of(pod: Pod) -> Workload | None:
+    """The pod's direct controller: a ReplicaSet, a StatefulSet… None for a bare or a static pod."""
+    controller = pod.metadata.controller
+    return None if controller is None else _named(controller, pod.metadata.namespace)
+
+
+def _named(owner: OwnerReference, namespace: str) -> Workload | None:
+    group, _, _ = owner.api_version.rpartition("/")
+    if not owner.kind or not owner.name or (group, owner.kind) == ("", "Node"):
+        return None
+    return Workload(kind=owner.kind, group=group, namespace=namespace, name=owner.name)

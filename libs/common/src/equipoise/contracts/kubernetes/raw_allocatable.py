@@ -1,0 +1,33 @@
+"""What load is a share of, on nodes whose allocatable was amplified for kube-scheduler.
+
+Koordinator raises a node's allocatable, so that more requests fit on it, and keeps what the node really has in an
+annotation. Load against the raised amount would read too low. Whoever may write a node's annotation (its kubelet,
+Koordinator's webhook) writes its status too: believing it gives nobody a new power.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.quantity import parse_quantity
+
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+"""JSON, quantities by resource. Source: koordinator, apis/extension/node_resource_amplification.go."""
+
+
+def base_of(node: Node, kind: Literal["allocatable", "capacity"]) -> Mapping[str, str]:
+    """Quantities by resource: the node's capacity, or its allocatable as it was before it was amplified."""
+    if kind == "capacity":
+        return node.status.capacity
+    return {**node.status.allocatable, **_raw(node.metadata.annotations.get(RAW_ALLOCATABLE, "{}"))}
+
+
+def _raw(text: str) -> Mapping[str, str]:
+    """Nothing when it cannot be read: the status is the better guess."""
+    try:
+        amounts = msgspec.json.decode(text, type=dict[str, str])
+        return amounts if all(parse_quantity(amount) > 0 for amount in amounts.values()) else {}
+    except (msgspec.MsgspecError, ValueError):
+        return {}

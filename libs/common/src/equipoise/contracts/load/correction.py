@@ -1,0 +1,155 @@
+"""Load: usage as a share of a node's base, how old it is, and what a window's mean does not show yet."""
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+
+RESOURCES: tuple[Literal["cpu", "memory"], ...] = ("cpu", "memory")
+
+START_LIMIT = 600.0
+"""Seconds after its placement at which a pod counts as started at the latest (the default of `load.startLimit`)."""
+
+FUTURE_TOLERANCE = 5.0
+"""Seconds by which a sample may lie ahead of us before it is unknown.
+
+How far clocks of one cluster drift apart: no length of load, so it is not compressed with it.
+"""
+
+
+def known(value: float | None) -> float | None:
+    """A measured amount, or None for what is not one: NaN, infinite, negative."""
+    return value if value is not None and math.isfinite(value) and value >= 0 else None
+
+
+def amounts(resources: Resources) -> list[float]:
+    """One value per resource, NaN for what is unknown."""
+    return [_amount(resources.cpu), _amount(resources.memory)]
+
+
+def _amount(value: float | None) -> float:
+    return math.nan if (amount := known(value)) is None else amount
+
+
+def load_of(usage: Resources, base: Resources) -> Resources:
+    """Usage as a share (0..1, above 1 when overcommitted) of the base; unknown where either is."""
+    return Resources(cpu=_share(usage.cpu, base.cpu), memory=_share(usage.memory, base.memory))
+
+
+def _share(usage: float | None, base: float | None) -> float | None:
+    used, whole = known(usage), known(base)
+    return used / whole if used is not None and whole else None
+
+
+def plus(left: Resources, right: Resources, sign: float = 1.0) -> Resources:
+    """Sum per resource, never below 0; unknown on the left stays unknown, unknown on the right adds nothing."""
+    return Resources(cpu=_sum(left.cpu, right.cpu, sign), memory=_sum(left.memory, right.memory, sign))
+
+
+def _sum(left: float | None, right: float | None, sign: float) -> float | None:
+    amount = known(left)
+    if amount is None or right is None or not math.isfinite(right):
+        return amount
+    return max(0.0, amount + sign * right)
+
+
+def age_of(sampled_at: float, now: float) -> float:
+    """Seconds since the newest raw sample: (query − sample) + (now − query), in which the query cancels out."""
+    return now - sampled_at
+
+
+def is_fresh(sampled_at: float, now: float, life: float, *, skew: float = 0.0, skew_limit: float = math.inf) -> bool:
+    """May a sample of this time be acted upon? Future samples and a Prometheus with another clock may not."""
+    age = age_of(sampled_at, now)
+    return -FUTURE_TOLERANCE <= age <= life and abs(skew) <= skew_limit
+
+
+def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
+    """The metric source's clock minus the collectors', in seconds: the largest of all shards, 0 without any."""
+    return max((cycle.skew for cycle in cycles), key=abs, default=0.0)
+
+
+class Stay(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's time on a node, and what it uses there."""
+
+    placed_at: float
+    running_since: float | None = None
+    gone_at: float | None = None
+    """Set for a pod that left: what it added to the mean is taken off. Infinite for one that is about to leave."""
+
+    usage: Resources
+
+    def start(self, limit: float = START_LIMIT) -> float:
+        """When its usage began, as far as is known: running since, at most `limit` seconds after placement."""
+        latest = self.placed_at + limit
+        return latest if self.running_since is None else min(self.running_since, latest)
+
+
+def share_measured(stay: Stay, sampled_at: float, length: float, *, start_limit: float = START_LIMIT) -> float:
+    """Share (0..1) of the window [sampled_at − length, sampled_at] in which the pod ran."""
+    begin = max(stay.start(start_limit), sampled_at - length)
+    end = sampled_at if stay.gone_at is None else min(stay.gone_at, sampled_at)
+    return min(1.0, max(0.0, end - begin) / length)
+
+
+Compensation = Literal["proportional", "cliff", "off"]
+
+
+def correction(
+    stay: Stay, *, sampled_at: float, length: float, mode: Compensation, start_limit: float = START_LIMIT
+) -> float:
+    """How much of a pod's usage `compensated` adds to a window's mean (0..1), or takes off it (0..−1)."""
+    if mode == "off":
+        return 0.0
+    if mode == "cliff":
+        return 1.0 if stay.gone_at is None and stay.placed_at >= sampled_at else 0.0
+    share = share_measured(stay, sampled_at, length, start_limit=start_limit)
+    return 1.0 - share if stay.gone_at is None else -share
+
+
+def compensated(
+    usage: Resources,
+    stays: Iterable[Stay],
+    *,
+    sampled_at: float,
+    length: float,
+    mode: Compensation = "proportional",
+    start_limit: float = START_LIMIT,
+) -> Resources:
+    """A window's mean as it will be once it shows the pods that came and no longer shows those that left.
+
+    proportional: a present pod adds u·(1 − share measured), a gone one takes off u·share. cliff: a pod placed at or
+    after the sample's time adds u, nothing is taken off (the ScheduledPodsCache of the water-level scheduler).
+    off: the mean as measured. A pod of unknown usage changes nothing.
+    """
+    if mode == "off":
+        return usage
+    cpu = memory = 0.0
+    for stay in stays:
+        factor = correction(stay, sampled_at=sampled_at, length=length, mode=mode, start_limit=start_limit)
+        if factor:  # most pods have been there for the whole of the shorter windows
+            cpu += factor * (known(stay.usage.cpu) or 0.0)
+            memory += factor * (known(stay.usage.memory) or 0.0)
+    return plus(usage, Resources(cpu=cpu, memory=memory))
+
+
+def usable_window(
+    utilization: NodeUtilization | WorkloadUtilization,
+    window: Window,
+    settings: LoadSettings,
+    now: float,
+    *,
+    skew: float = 0.0,
+) -> WindowUsage | None:
+    """The value of a window if it is there and still within its life."""
+    value = utilization.windows.get(window.name)
+    if value is None:
+        return None
+    life = settings.life(window)
+    limit = settings.freshness.skew_unknown
+    return value if is_fresh(value.sampled_at, now, life, skew=skew, skew_limit=limit) else None

@@ -1,0 +1,114 @@
+"""What a pod is expected to use before it was ever measured on its node."""
+
+import math
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.contracts.configuration.settings import LoadSettings, Section
+from equipoise.contracts.load.correction import RESOURCES, known, usable_window
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WorkloadUtilization
+
+Factor = Annotated[float, Meta(gt=0)]
+"""Percent, above 0."""
+
+
+class Estimate(Section, frozen=True, kw_only=True):
+    """A link of its own: so many percent of what a pod may use. Always known.
+
+    Of the limit, or of the request where that is higher; never more than the limit. Source: koordinator,
+    pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
+    """
+
+    cpu: Factor = 85.0
+    memory: Factor = 70.0
+
+    def __str__(self) -> str:
+        return "estimate"
+
+    def of(self, resource: Literal["cpu", "memory"], *, request: float | None, limit: float | None) -> float:
+        """Cores or bytes. `request` and `limit` are amounts, or None for none."""
+        whole = max(request or 0.0, limit or 0.0)
+        if whole == 0.0:
+            return _ESTIMATE_OF_NOTHING[resource]
+        estimate = min(whole * (getattr(self, resource) / 100.0), limit or math.inf)
+        return estimate if math.isfinite(estimate) else whole
+
+
+_ESTIMATE_OF_NOTHING = {"cpu": 0.25, "memory": 200.0 * 2**20}
+
+Link = Literal["measured", "limit", "request", "request×1.5", "default"] | Estimate
+
+WATER_LEVEL: tuple[Link, ...] = ("measured", "limit", "request", "default")
+"""The water-level scheduler: the workload's measured usage, else the limit."""
+
+TARGET_LOAD_PACKING: tuple[Link, ...] = ("limit", "request×1.5", "default")
+"""Trimaran."""
+
+MEASURED_FIRST: tuple[Link, ...] = ("measured", "request", "limit", "default")
+
+DEFAULT = Resources(cpu=0.1, memory=200.0 * 2**20)
+"""What kube-scheduler assumes of a container without requests (non-zero defaults)."""
+
+
+def fresh(workload: WorkloadUtilization | None, settings: LoadSettings, now: float) -> WorkloadUtilization | None:
+    """The workload's usage without the windows that are past their life; None when none is left."""
+    if workload is None:
+        return None
+    windows = {
+        window.name: value
+        for window in settings.windows
+        if (value := usable_window(workload, window, settings, now)) is not None
+    }
+    return msgspec.structs.replace(workload, windows=windows) if windows else None
+
+
+def expected_usage(
+    *,
+    requests: Resources,
+    limits: Resources,
+    workload: WorkloadUtilization | None,
+    window: str,
+    chain: tuple[Link, ...] = MEASURED_FIRST,
+    default: Resources = DEFAULT,
+) -> tuple[Resources, dict[str, Link]]:
+    """Expected cores and bytes, and per resource the link of the chain that gave it.
+
+    `workload` is taken as it is: hand it through `fresh` first. Its mean over `window` is "measured", or over the
+    first of its windows that knows the resource. A limit of 0 is none: Kubernetes reads it as unlimited.
+    """
+    amounts: dict[str, float] = {}
+    sources: dict[str, Link] = {}
+    for resource in RESOURCES:
+        request = known(getattr(requests, resource))
+        limit = known(getattr(limits, resource)) or None
+        for link in chain:
+            match link:
+                case "measured":
+                    amount = _measured(workload, window, resource)
+                case "limit":
+                    amount = limit
+                case "request":
+                    amount = request
+                case "request×1.5":
+                    amount = None if request is None else known(request * 1.5)
+                case "default":
+                    amount = getattr(default, resource)
+                case Estimate():
+                    amount = link.of(resource, request=request, limit=limit)
+            if amount is not None:
+                amounts[resource], sources[resource] = amount, link
+                break
+    return Resources(**amounts), sources
+
+
+def _measured(workload: WorkloadUtilization | None, window: str, resource: str) -> float | None:
+    if workload is None:
+        return None
+    asked = workload.windows.get(window)
+    if asked is not None and (amount := known(getattr(asked.mean, resource))) is not None:
+        return amount
+    values = workload.windows.values()
+    return next((amount for value in values if (amount := known(getattr(value.mean, resource))) is not None), None)

@@ -1,0 +1,1 @@
+"""Small asyncio functions that services share."""

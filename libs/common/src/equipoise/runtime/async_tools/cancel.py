@@ -1,0 +1,28 @@
+"""Work that lives no longer than what guards it: one TaskGroup, one error, nothing left running."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+from equipoise.runtime.process.clock import Clock
+
+T = TypeVar("T")
+
+
+async def guarded(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn]) -> T:
+    """The result of `work`, unless `guard` raises first: then work is cancelled and, once it has ended, that raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(guard)
+            result = await work
+            watcher.cancel()
+    except BaseExceptionGroup as errors:
+        first, *others = errors.exceptions
+        raise first from (others[0] if others else None)
+    return result
+
+
+async def too_late(clock: Clock, seconds: float) -> NoReturn:
+    """A guard that raises TimeoutError after so many seconds."""
+    await clock.sleep(seconds)
+    raise TimeoutError(f"no answer within {seconds:.1f} s")

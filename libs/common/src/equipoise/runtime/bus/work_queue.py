@@ -1,0 +1,121 @@
+"""The shared work queue: one durable consumer, whose messages are settled, asked again, or removed when hopeless."""
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from equipoise.contracts.bus.subjects import WORKERS, Stream
+from equipoise.runtime.bus import BusError, T, Worker
+from equipoise.runtime.bus.codec import Reader
+from equipoise.runtime.bus.connection import Link
+from equipoise.runtime.process.clock import Clock
+
+_FETCH_TIMEOUT = 2.0
+"""Seconds of one request for work. A restart of the server is noticed only at its end, so it is short."""
+
+_ERROR_PAUSE = 1.0
+"""Seconds until the next request after one that failed."""
+
+
+class _TooOften(msgspec.Struct, frozen=True, kw_only=True):
+    """The advisory MAX_DELIVERIES of JetStream."""
+
+    stream_seq: int
+
+
+class WorkQueue:
+    """A stream of work and the durable consumer that its workers share."""
+
+    def __init__(self, link: Link, stream: Stream, clock: Clock) -> None:
+        self._link = link
+        self._stream = stream.name
+        self._consumer = WORKERS
+        self._clock = clock
+
+    async def run(self, reader: Reader[T], worker: Worker[T], concurrency: int) -> None:
+        """Work until cancelled. What is in a worker's hands then goes to another one."""
+        advisory = await self._link.client.subscribe(
+            f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{self._stream}.{self._consumer}",
+            queue=self._consumer,
+            cb=self._on_delivered_too_often,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(concurrency):
+                    tasks.create_task(self._work(reader, worker))
+        finally:
+            with suppress(nats.errors.Error):
+                await advisory.unsubscribe()
+
+    async def _work(self, reader: Reader[T], worker: Worker[T]) -> None:
+        pulls = await self._link.streams.pull_subscribe_bind(consumer=self._consumer, stream=self._stream)
+        this = asyncio.current_task()
+        assert this is not None
+        try:
+            # A request may swallow a cancellation: wait_for of Python 3.11 does when its answer comes at that moment.
+            while not this.cancelling():
+                await self._link.wait_connected()
+                try:
+                    message = await self._link.answered(
+                        f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", _fetch(pulls)
+                    )
+                except BusError as error:
+                    await self._on_failed_request(error)
+                    continue
+                self._link.troubles.problem("work", None)
+                if message is not None:
+                    await self._try(message, reader, worker)
+        finally:
+            with suppress(nats.errors.Error):
+                await pulls.unsubscribe()
+
+    async def _try(self, message: Msg, reader: Reader[T], worker: Worker[T]) -> None:
+        try:
+            deliveries = message.metadata.num_delivered or 1
+            again = await reader.attempt(
+                worker, message.subject, message.data, headers=message.headers, deliveries=deliveries
+            )
+        except asyncio.CancelledError:
+            with suppress(nats.errors.Error):
+                await message.nak()
+            raise
+        try:
+            if again is None:
+                await message.ack_sync(timeout=int(_FETCH_TIMEOUT))
+            else:
+                await message.nak(delay=again.after)
+        except (nats.errors.Error, TimeoutError) as error:
+            # The message comes again after ACK_WAIT; whoever works on it then must find out what was done already.
+            self._link.troubles.count("acknowledgement", message.subject, error)
+
+    async def _on_failed_request(self, error: BusError) -> None:
+        if self._link.connected:
+            self._link.troubles.count("work", self._stream, error)
+            self._link.troubles.problem("work", f"cannot take work from {self._stream}: {error}")
+        await self._clock.sleep(_ERROR_PAUSE)
+
+    async def _on_delivered_too_often(self, message: Msg) -> None:
+        """Remove a message that no worker could settle: it would block its subject until it expires."""
+        try:
+            sequence = msgspec.json.decode(message.data, type=_TooOften).stream_seq
+            self._link.troubles.count("delivered_too_often", self._stream, f"message {sequence} removed from the queue")
+            await self._link.answered(
+                f"$JS.API.STREAM.MSG.DELETE.{self._stream}",
+                self._link.streams.delete_msg(self._stream, sequence),
+            )
+        except (BusError, msgspec.MsgspecError) as error:
+            if not isinstance(error.__cause__, NotFoundError):
+                self._link.troubles.count("work", self._stream, error)
+
+
+async def _fetch(pulls: JetStreamContext.PullSubscription) -> Msg | None:
+    """The next message, None when there is none for now."""
+    try:
+        return (await pulls.fetch(1, timeout=_FETCH_TIMEOUT))[0]
+    except nats.errors.TimeoutError:
+        return None

@@ -1,0 +1,128 @@
+"""Says what is wrong in a configuration so that it can be put right: path, value, what is allowed."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+
+_AT = re.compile(r"(?P<what>.*) - at (?:`key` in )?`\$(?P<path>[^`]*)`", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_LONGEST = 80
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. The message has a line per fault: where, what is there, what is allowed."""
+
+
+def decode_value(kind: type[Any], value: object) -> Any:
+    """msgspec's dec_hook: the one type of ours that YAML does not know."""
+    if issubclass(kind, Duration):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def encode_value(value: object) -> str:
+    """msgspec's enc_hook."""
+    if isinstance(value, Duration):
+        return str(value)
+    raise NotImplementedError(type(value))
+
+
+def convert(value: Any, kind: type[Any], where: str) -> Any:
+    """`value` as `kind`. Raises ConfigurationError with the path that begins at `where`."""
+    try:
+        return msgspec.convert(value, kind, dec_hook=decode_value)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(explain(str(error), value, kind, where)) from None
+    except RecursionError:
+        raise ConfigurationError(f"{where}: nested too deeply") from None
+
+
+def explain(message: str, document: Any, kind: Any, where: str) -> str:
+    """msgspec's message in words of the configuration."""
+    match = _AT.fullmatch(message)
+    what, path = (match["what"], match["path"]) if match else (message, "")
+    value, types = document, [kind]
+    for name, index, anything in _STEP.findall(path):
+        types = [below for one in types for below in _below(one, name)]
+        if anything or not isinstance(value, dict | list):
+            value = None  # msgspec does not tell which item of a dict it was
+            continue
+        value = value[int(index)] if index and isinstance(value, list) else _get(value, name)
+    place = where + path
+    allowed = [field for one in types for field in _fields(one)]
+    if unknown := _UNKNOWN.fullmatch(what):
+        return f"{place}.{unknown[1]}: {unknown_name(unknown[1], allowed)}"
+    if missing := _MISSING.fullmatch(what):
+        return f"{place}.{missing[1]}: is missing"
+    if "is no duration" in what:
+        return f"{place}: {what}"
+    if what.startswith("Invalid enum value"):
+        what = "expected " + " or ".join(str(word) for one in types for word in _literals(one))
+    text = what.replace("`", "").replace("Expected", "expected", 1)
+    return f"{place}: {text}" if "[...]" in path else f"{place}: {show(value)} is not allowed: {text}"
+
+
+def unknown_name(name: str, allowed: Iterable[str]) -> str:
+    """What to say of a name that nobody knows."""
+    known = sorted(set(allowed))
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"there is no such setting: {hint}allowed are {', '.join(known) or 'none'}"
+
+
+def show(value: Any) -> str:
+    """A value as the user wrote it, shortened."""
+    text = msgspec.json.encode(value, enc_hook=encode_value).decode()
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def field_types(kind: Any) -> dict[str, Any]:
+    """Fields of a section (of every section in a union) by their name on the wire."""
+    return {field.encode_name: field.type for section in sections_in(kind) for field in msgspec.structs.fields(section)}
+
+
+def sections_in(kind: Any) -> Iterator[type[Section]]:
+    """The sections that a type names: itself, or the members of a union."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        yield kind
+    elif get_origin(kind) not in (None, list, tuple, dict, Mapping, Literal):
+        for argument in get_args(kind):
+            yield from sections_in(argument)
+
+
+def _fields(kind: Any) -> list[str]:
+    return list(field_types(kind))
+
+
+def _below(kind: Any, name: str) -> list[Any]:
+    """The types one step further: of a field, or of the items of a list or dict."""
+    named = field_types(kind)
+    if name in named:
+        return [named[name]]
+    return [argument for argument in _containers(kind) if argument is not Ellipsis]
+
+
+def _containers(kind: Any) -> Iterator[Any]:
+    for part in (kind, *get_args(kind)):
+        if get_origin(part) in (list, tuple, dict, Mapping):
+            yield from get_args(part)
+
+
+def _literals(kind: Any) -> Iterator[Any]:
+    if get_origin(kind) is Literal:
+        yield from get_args(kind)
+    else:
+        for argument in get_args(kind):
+            yield from _literals(argument)
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None

@@ -1,0 +1,162 @@
+"""From text and environment to settings: strict where it concerns the service, all or nothing."""
+
+import hashlib
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.contracts.configuration.conflicts import contradictions
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.runtime.configuration.env_overrides import overridden
+from equipoise.runtime.configuration.errors import (
+    ConfigurationError,
+    convert,
+    encode_value,
+    field_types,
+    show,
+    unknown_name,
+)
+from equipoise.runtime.configuration.sections import Shared
+from equipoise.runtime.configuration.yaml_text import LIMIT, UnreadableYaml, read_yaml
+
+API_VERSION = "equipoise.dev/v1alpha1"
+KIND = "EquipoiseConfiguration"
+
+JUDGING = frozenset({"scorer", "descheduler", "binder"})
+"""Services that go by thresholds."""
+
+S = TypeVar("S", bound=Section)
+Any_S = TypeVar("Any_S", bound=Section)
+
+
+class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
+    """What one service runs with."""
+
+    shared: Shared
+    own: S
+    hash: str
+    """Of everything this service reads, defaults included: replicas with the same hash do the same."""
+
+
+def load_configuration(
+    path: str | os.PathLike[str] | None, service: ServiceName, section: type[S], environment: Mapping[str, str]
+) -> Configuration[S]:
+    """Read the file (None: all defaults) and the environment; strict on the shared sections and the service's own.
+
+    Other services' sections are not looked at, so that versions may differ while they are rolled out.
+    Raises ConfigurationError.
+    """
+    document = {} if path is None else read_document(_text_of(path))
+    shared, own = read_sections(document, {service: section}, environment)
+    return Configuration(shared=shared, own=own[service], hash=_hash_of(shared, own[service]))
+
+
+def read_document(text: str) -> dict[str, Any]:
+    """The sections of a document, still plain. Raises ConfigurationError for no YAML or another kind of document."""
+    try:
+        document = read_yaml(text)
+    except UnreadableYaml as error:
+        raise ConfigurationError(str(error)) from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"the document must be a mapping that begins with apiVersion: {API_VERSION}")
+    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(name) != expected:
+            raise ConfigurationError(f"{name}: {show(document.get(name))} is not allowed: expected {expected}")
+    return {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+
+
+def read_sections(
+    document: Mapping[str, Any],
+    sections: Mapping[ServiceName, type[S]],
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Shared, dict[ServiceName, S]]:
+    """The shared sections and those of `sections`; other services' are passed over.
+
+    Raises ConfigurationError, a line for every section that is wrong.
+    """
+    strict = all_sections(sections)
+    faults = _wrong_names(document, strict, SERVICES)
+    others = [name for name in SERVICES if name not in sections]
+    document = overridden(document, environment or {}, strict, others)
+    values = {}
+    for name, kind in strict.items():
+        # `scorer:` with nothing below it is how people write an empty section.
+        if document.get(name) is not None:
+            try:
+                values[name] = convert(document[name], kind, name)
+            except ConfigurationError as error:
+                faults.append(str(error))
+    if faults:
+        raise ConfigurationError("\n".join(faults))
+    shared = Shared(**{name: value for name, value in values.items() if name not in sections})
+    # Who reads no thresholds works on: `equipoise pause` above all.
+    if not JUDGING.isdisjoint(sections) and (faults := contradictions(document, shared.thresholds)):
+        raise ConfigurationError("\n".join(faults))
+    return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}
+
+
+def to_document(shared: Shared, own: Mapping[ServiceName, Section]) -> dict[str, Any]:
+    """A whole document that reads back as the same values."""
+    header: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
+    values = [*msgspec.structs.asdict(shared).items(), *own.items()]
+    return header | {name: msgspec.to_builtins(value, enc_hook=encode_value) for name, value in values}
+
+
+def all_sections(sections: Mapping[ServiceName, type[S]]) -> dict[str, type[Any]]:
+    """The shared sections and these, in the order of the document."""
+    named = field_types(Shared)
+    named.update(sections.items())
+    return named
+
+
+def compress(section: S, factor: float) -> S:
+    """A copy in which every Duration, at any depth, is divided by `factor`: a day in minutes, for demos."""
+    compressed: S = _compressed(section, factor)
+    return compressed
+
+
+def _compressed(value: Any, factor: float) -> Any:
+    if isinstance(value, Duration):
+        return type(value)(value / factor)
+    if isinstance(value, msgspec.Struct):
+        fields = {name: _compressed(getattr(value, name), factor) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **fields)
+    if isinstance(value, tuple | list):
+        return type(value)(_compressed(item, factor) for item in value)
+    if isinstance(value, dict):
+        return {key: _compressed(item, factor) for key, item in value.items()}
+    return value
+
+
+def _wrong_names(document: Mapping[str, Any], strict: Collection[str], others: Collection[str]) -> list[str]:
+    return [
+        f"{name}: {unknown_name(name, [*strict, *others])}"
+        for name in document
+        if name not in strict and name not in others
+    ]
+
+
+def _default(name: str, kind: type[S]) -> S:
+    value: S = convert({}, kind, name)
+    return value
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(LIMIT + 1)
+        return content.decode()
+    except OSError as error:
+        raise ConfigurationError(f"the file {path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"the file {path} is not UTF-8: byte {error.start}") from error
+
+
+def _hash_of(shared: Shared, own: Section) -> str:
+    plain = msgspec.json.encode([shared, own], enc_hook=encode_value, order="deterministic")
+    return hashlib.sha256(plain).hexdigest()[:12]

@@ -1,0 +1,1 @@
+"""The Kubernetes API server: client, reflector, leader election."""

@@ -1,0 +1,370 @@
+"""The API server: raw reads into slim structs, patches, evictions. Only this file touches kubernetes-asyncio."""
+
+import os
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.process.clock import Clock
+
+T = TypeVar("T", bound=objects.Object)
+
+
+class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A kind of object and where the API server keeps it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    model: type[T]
+    namespaced: bool = True
+    subresource: str = ""
+    """Of every object: "scale"."""
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource or self.subresource) if part]
+        return "/".join(parts)
+
+
+NODES = Resource(group="", version="v1", plural="nodes", kind="Node", model=objects.Node, namespaced=False)
+PODS = Resource(group="", version="v1", plural="pods", kind="Pod", model=objects.Pod)
+NAMESPACES = Resource(
+    group="", version="v1", plural="namespaces", kind="Namespace", model=objects.Namespace, namespaced=False
+)
+CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", model=objects.ConfigMap)
+CLAIMS = Resource(
+    group="", version="v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim",
+    model=objects.PersistentVolumeClaim,
+)  # fmt: skip
+VOLUMES = Resource(
+    group="", version="v1", plural="persistentvolumes", kind="PersistentVolume",
+    model=objects.PersistentVolume, namespaced=False,
+)  # fmt: skip
+EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=objects.Event)
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=objects.Lease)
+BUDGETS = Resource(
+    group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
+    model=objects.PodDisruptionBudget,
+)  # fmt: skip
+SERVICE_ACCOUNTS = Resource(
+    group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=objects.Object
+)
+ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", kind="SubjectAccessReview",
+    model=objects.AccessReview, namespaced=False,
+)  # fmt: skip
+SELF_ACCESS_REVIEWS = Resource(
+    group="authorization.k8s.io", version="v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview",
+    model=objects.AccessReview, namespaced=False,
+)  # fmt: skip
+
+
+def _workloads(group: str, version: str, plural: str, kind: str) -> Resource[objects.WorkloadObject]:
+    return Resource(group=group, version=version, plural=plural, kind=kind, model=objects.WorkloadObject)
+
+
+DEPLOYMENTS = _workloads("apps", "v1", "deployments", "Deployment")
+REPLICA_SETS = _workloads("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS = _workloads("apps", "v1", "statefulsets", "StatefulSet")
+DAEMON_SETS = _workloads("apps", "v1", "daemonsets", "DaemonSet")
+JOBS = _workloads("batch", "v1", "jobs", "Job")
+CRON_JOBS = _workloads("batch", "v1", "cronjobs", "CronJob")
+REPLICATION_CONTROLLERS = _workloads("", "v1", "replicationcontrollers", "ReplicationController")
+CLONE_SETS = _workloads("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet")
+ROLLOUTS = _workloads("argoproj.io", "v1alpha1", "rollouts", "Rollout")
+
+WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] = {
+    (resource.group, resource.kind): resource
+    for resource in (
+        DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS, REPLICATION_CONTROLLERS, CLONE_SETS,
+        ROLLOUTS,
+    )
+}  # fmt: skip
+
+
+def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
+    """How many there should be of one's pods, for a kind that has the scale subresource."""
+    return Resource(
+        group=resource.group, version=resource.version, plural=resource.plural, kind="Scale", model=objects.Scale,
+        subresource="scale",
+    )  # fmt: skip
+
+
+def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
+    """The same kind, when of its objects only the metadata is wanted: a list of it carries no more."""
+    return Resource(
+        group=resource.group, version=resource.version, plural=resource.plural, kind=resource.kind,
+        model=objects.Object, namespaced=resource.namespaced,
+    )  # fmt: skip
+
+
+class KubeError(Exception):
+    """The API server refused, or could not be reached. `status` is 0 when there was no answer.
+
+    `retry_after`: seconds that the server asks to be left alone, a minute at most.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{status or 'no answer'} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class NotFound(KubeError):
+    """404."""
+
+
+class Conflict(KubeError):
+    """409: somebody else wrote first, it exists already, or a precondition failed."""
+
+
+class Forbidden(KubeError):
+    """403: the ServiceAccount lacks the right, or admission said no."""
+
+
+class Expired(KubeError):
+    """410: that version of the past is gone; list anew."""
+
+
+_KINDS: Mapping[int, type[KubeError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired}
+
+
+def error_of(status: int, reason: str, message: str, retry_after: float | None = None) -> KubeError:
+    """The exception for an answer's HTTP status."""
+    return _KINDS.get(status, KubeError)(status, reason, message, retry_after)
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One event of a watch. A bookmark has no object; `synced` marks the end of the initial list."""
+
+    kind: Literal["added", "modified", "deleted", "bookmark"]
+    object: T | None
+    resource_version: str
+    synced: bool = False
+
+
+class EvictionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server said to an eviction. `status` 0: no answer, the eviction may or may not have happened."""
+
+    status: int
+    reason: str = ""
+    message: str = ""
+    disruption_budget: bool = False
+    """A 429 whose cause is a PodDisruptionBudget, not flow control."""
+
+    budget: str = ""
+    """The name of that budget, as far as the answer tells it."""
+
+    retry_after: float | None = None
+
+
+class Kube(Protocol):
+    """What the real client and `equipoise.testbed.memory.MemoryKube` both do, held to the same tests.
+
+    Every method raises KubeError or one of its kinds, and nothing else, when the API server says no or is away.
+    """
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        """Raises NotFound."""
+        ...
+
+    async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
+        """For small collections only; big ones are followed by a Reflector."""
+        ...
+
+    def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
+        """A big collection that is read once, some hundred objects at a time; raises Expired if that takes minutes."""
+        ...
+
+    def watch(
+        self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[Change[T], None]:
+        """Changes after version `since`; with none, first everything there is, then a bookmark that is `synced`.
+
+        Ends normally when the server ends it; raises Expired when `since` is too old. Close it (`aclosing`) when you
+        leave it early, else its connection stays open.
+        """
+        ...
+
+    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+        """By discovery, a namespaced kind in the group's preferred version; None: it has no scale subresource."""
+        ...
+
+    async def create(self, resource: Resource[T], value: T) -> T:
+        """Raises Conflict when it exists."""
+        ...
+
+    async def replace(self, resource: Resource[T], value: T) -> T:
+        """Writes only if nobody wrote since `value.metadata.resource_version`, else raises Conflict.
+
+        Fields that the model does not know are lost: use it for objects of our own (Lease, ledger) only.
+        """
+        ...
+
+    async def annotate(
+        self,
+        resource: Resource[T],
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        namespace: str = "",
+        uid: str = "",
+        version: str = "",
+        standing: Mapping[str, str] | None = None,
+    ) -> None:
+        """Patches exactly these annotations; None removes one.
+
+        With `uid` only that object, with `version` (its resourceVersion) only as it was then, with `standing` only
+        while these annotations say this, whatever else was written on it since; else Conflict.
+        """
+        ...
+
+    async def evict(
+        self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
+    ) -> EvictionAnswer:
+        """POST pods/eviction with preconditions.uid. Never raises for an answer: it is a value."""
+        ...
+
+    def server_time(self, now: float) -> float:
+        """The API server's time at local time `now`, estimated from the Date headers of its answers."""
+        ...
+
+    def server_time_bounds(self, now: float) -> tuple[float, float]:
+        """The earliest and the latest that the API server's time can be at local time `now`."""
+        ...
+
+
+class Connection(Protocol):
+    """The section `kubernetes` of the configuration, as far as it says where the API server is."""
+
+    @property
+    def kubeconfig(self) -> str | None:
+        """A file; None: the pod's own account inside a cluster, else what kubectl would use."""
+        ...
+
+    @property
+    def context(self) -> str | None:
+        """A context of the kubeconfig; None: its current one."""
+        ...
+
+    @property
+    def service_account(self) -> str:
+        """The directory where a pod finds its token and the authority of the API server."""
+        ...
+
+
+@asynccontextmanager
+async def connect_kube(
+    settings: Connection,
+    service: str,
+    clock: Clock,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> AsyncIterator[Kube]:
+    """The API server, as `equipoise-<service>`. No request is made yet.
+
+    Raises KubeError when the credentials cannot be found or read.
+    """
+    from kubernetes_asyncio.client.configuration import Configuration
+
+    from equipoise.runtime.kubernetes.http import ApiServer, Transport
+
+    configuration = Configuration()
+    credentials = _Credentials(configuration, _loader(settings, configuration, environment))
+    await credentials.reload()
+    transport = Transport(
+        url=str(configuration.host),
+        tls=_tls(configuration),
+        server_name=configuration.tls_server_name,
+        proxy=configuration.proxy,
+    )
+    try:
+        yield ApiServer(
+            transport=transport,
+            credentials=credentials,
+            agent=f"equipoise-{service}",
+            version=version("equipoise-common"),
+            clock=clock,
+        )
+    finally:
+        await transport.close()
+
+
+class _Credentials:
+    """A token that kubernetes-asyncio reads anew every minute."""
+
+    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+        self._configuration = configuration
+        self._load = load
+
+    async def authorization(self) -> str:
+        try:
+            token: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
+        except Exception as error:
+            raise _no_credentials(error) from error
+        return (token or "").strip()
+
+    async def reload(self) -> None:
+        try:
+            await self._load()
+        except Exception as error:
+            raise _no_credentials(error) from error
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    """Whom to trust, and who we are where a certificate says so."""
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    except OSError as error:
+        raise _no_credentials(error) from error
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _no_credentials(error: Exception) -> KubeError:
+    """Loaders raise whatever a broken file makes Python raise: the name of the error is part of what it says."""
+    return KubeError(0, "NoCredentials", f"{type(error).__name__}: {error} (settings: kubernetes.kubeconfig, context)")
+
+
+def _loader(settings: Connection, configuration: Any, environment: Mapping[str, str]) -> Callable[[], Awaitable[None]]:
+    """What puts the server's address and our token into `configuration`."""
+    from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+    from kubernetes_asyncio.config.kube_config import load_kube_config
+
+    service_account = Path(settings.service_account)
+
+    async def in_cluster() -> None:
+        InClusterConfigLoader(
+            token_filename=str(service_account / "token"),
+            cert_filename=str(service_account / "ca.crt"),
+            environ=dict(environment),
+        ).load_and_set(configuration)
+
+    async def from_file() -> None:
+        await load_kube_config(
+            config_file=settings.kubeconfig or None,
+            context=settings.context or None,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+
+    inside = "KUBERNETES_SERVICE_HOST" in environment and not settings.kubeconfig
+    return in_cluster if inside else from_file

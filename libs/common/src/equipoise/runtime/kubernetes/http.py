@@ -1,0 +1,357 @@
+"""The real API server, spoken to in raw requests: models of whole objects would stop the event loop for seconds."""
+
+import random
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.kubernetes import responses as api_answers
+from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionAnswer, KubeError, Resource
+from equipoise.runtime.kubernetes.server_clock import ServerTime
+from equipoise.runtime.process.clock import Clock
+
+T = TypeVar("T", bound=objects.Object)
+Answer = TypeVar("Answer")
+
+CONNECT_SECONDS = 5.0
+REQUEST_SECONDS = 20.0
+WATCH_SILENCE_SECONDS = 120.0
+"""A live watch carries a bookmark about once a minute."""
+
+WATCH_SECONDS = (240, 300)
+"""The server ends a watch after a while, so that connections spread anew over its replicas; not all at once."""
+
+PAGE_SIZE = 500
+
+CONNECTIONS = 100
+"""Requests under way at once."""
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""For answers that nobody reads: a Node's status lists every image it holds."""
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""For objects of which nothing else is read."""
+
+READ_BYTES = 2**17
+"""Bytes of an answer that wait to be read, about: those of a list are taken in while nothing else runs."""
+
+_REQUEST = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
+_WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=WATCH_SILENCE_SECONDS)
+
+
+class Transport:
+    """HTTP to one API server. Of the environment only its proxy counts: a .netrc would replace our token."""
+
+    def __init__(self, *, url: str, tls: ssl.SSLContext, server_name: str | None, proxy: str | None) -> None:
+        """`server_name` is whom the certificate names, where that is not the host of `url`.
+
+        Without a `proxy` that of the environment is taken, if it has one for this host. It is looked for once: for
+        every request that would take two threads, and half of the request's time.
+        """
+        self._url = url.rstrip("/")
+        self._server_name = server_name
+        self._proxy = proxy or _environment_proxy(self._url)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BYTES,
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        address = f"{self._url}{path}?{urlencode(query)}" if query else f"{self._url}{path}"
+        return await self._session.request(
+            method,
+            address,
+            headers=headers,
+            data=body,
+            timeout=timeout,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _environment_proxy(url: str) -> str | None:
+    asked = urlsplit(url)
+    return None if proxy_bypass(asked.hostname or "") else getproxies().get(asked.scheme)
+
+
+class Credentials(Protocol):
+    """Who asks."""
+
+    async def authorization(self) -> str:
+        """The value of the header; empty when a client certificate speaks for us."""
+        ...
+
+    async def reload(self) -> None:
+        """Read the token anew: the server did not take the one we have."""
+        ...
+
+
+class ApiServer:
+    """`Kube` over HTTP. Made by `runtime.kube.connect_kube`."""
+
+    def __init__(
+        self, *, transport: Transport, credentials: Credentials, agent: str, version: str, clock: Clock
+    ) -> None:
+        """`agent` names us: in managedFields, and with `version` in the server's logs."""
+        self._transport = transport
+        self._credentials = credentials
+        self._agent = agent
+        self._user_agent = f"{agent}/{version}"
+        self._clock = clock
+        self._server_time = ServerTime()
+        self._streams_lists = True
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        what = _what("get", resource, namespace, name)
+        read = api_answers.object_decoder(resource.model).decode
+        return await self._ask(what, "GET", resource.path(namespace, name), read)
+
+    async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
+        selection = {"labelSelector": label_selector} if label_selector else {}
+        pages = [page.items async for page in self._pages(resource, namespace, selection)]
+        return [value for items in pages for value in items]
+
+    async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
+        async for page in self._pages(resource, "", {}):
+            yield page.items
+
+    async def watch(
+        self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[Change[T], None]:
+        selection = {"fieldSelector": field_selector} if field_selector else {}
+        if not since and self._streams_lists:
+            beginning = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+            try:
+                async with aclosing(self._stream(resource, namespace, selection | beginning)) as changes:
+                    async for change in changes:
+                        yield change
+                return
+            except KubeError as error:
+                if error.status not in (400, 422):  # what servers say that cannot stream a list
+                    raise
+                self._streams_lists = False
+        if not since:
+            async for page in self._pages(resource, namespace, selection):
+                for value in page.items:
+                    yield Change(kind="added", object=value, resource_version=value.metadata.resource_version)
+                since = page.metadata.resource_version
+            yield Change(kind="bookmark", object=None, resource_version=since, synced=True)
+        async with aclosing(self._stream(resource, namespace, selection | {"resourceVersion": since})) as changes:
+            async for change in changes:
+                yield change
+
+    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+        version = "v1"
+        if group:
+            served = await self._ask(f"get group {group}", "GET", f"/apis/{group}", api_answers.read_group)
+            version = served.preferred_version.version
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        kinds = await self._ask(f"get resources of {group}/{version}", "GET", root, api_answers.read_kinds)
+        return api_answers.scalable(kinds, group=group, version=version, kind=kind)
+
+    async def create(self, resource: Resource[T], value: T) -> T:
+        what = _what("create", resource, value.metadata.namespace, value.metadata.name)
+        path = resource.path(value.metadata.namespace)
+        return await self._write(what, "POST", path, resource, value)
+
+    async def replace(self, resource: Resource[T], value: T) -> T:
+        metadata = value.metadata
+        what = _what("replace", resource, metadata.namespace, metadata.name)
+        if not metadata.resource_version:
+            raise KubeError(400, "BadRequest", f"{what}: without a resourceVersion it would overwrite unseen changes")
+        return await self._write(what, "PUT", resource.path(metadata.namespace, metadata.name), resource, value)
+
+    async def annotate(
+        self,
+        resource: Resource[T],
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        namespace: str = "",
+        uid: str = "",
+        version: str = "",
+        standing: Mapping[str, str] | None = None,
+    ) -> None:
+        content_type, body = api_answers.annotation_patch(annotations, uid=uid, version=version, standing=standing)
+        try:
+            await self._ask(
+                _what("annotate", resource, namespace, name),
+                "PATCH",
+                resource.path(namespace, name),
+                bytes,
+                query={"fieldManager": self._agent},
+                body=body,
+                content_type=content_type,
+                accept=METADATA_ONLY,
+            )
+        except KubeError as error:
+            if standing and error.status == 422:  # a test that failed, for one: the server says no more
+                raise Conflict(409, "Conflict", error.message) from error
+            raise
+
+    async def evict(
+        self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
+    ) -> EvictionAnswer:
+        options: dict[str, Any] = {"preconditions": {"uid": uid}}
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        if dry_run:
+            options["dryRun"] = ["All"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        # Twice: the query is what an audit log shows, the body is what no proxy drops.
+        query = {"dryRun": "All"} if dry_run else {}
+        what = _what("evict", PODS, namespace, name)
+        try:
+            path = PODS.path(namespace, name, "eviction")
+            async with self._send(what, "POST", path, query=query, body=body) as response:
+                return api_answers.read_eviction(response.status, response.headers, await response.read())
+        except KubeError as error:
+            return EvictionAnswer(status=error.status, reason=error.reason, message=error.message)
+
+    def server_time(self, now: float) -> float:
+        return self._server_time.at(now)
+
+    def server_time_bounds(self, now: float) -> tuple[float, float]:
+        return self._server_time.bounds(now)
+
+    # How
+
+    async def _pages(
+        self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
+    ) -> AsyncIterator[api_answers.Page[T]]:
+        """Without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
+        what = _what("list", resource, namespace, "")
+        read = api_answers.page_decoder(resource.model).decode
+        query = {**selection, "limit": str(PAGE_SIZE)}
+        accept = METADATA_LIST if resource.model is objects.Object else "application/json"
+        while True:
+            page = await self._ask(what, "GET", resource.path(namespace), read, query=query, accept=accept)
+            yield page
+            if not page.metadata.next:
+                return
+            query["continue"] = page.metadata.next
+
+    async def _stream(
+        self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
+    ) -> AsyncGenerator[Change[T], None]:
+        what = _what("watch", resource, namespace, "")
+        query = {
+            **selection,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+        }
+        async with self._send(what, "GET", resource.path(namespace), query=query, timeout=_WATCH) as response:
+            await _refused(response, what)
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield api_answers.read_change(line, resource)
+            if rest:
+                raise KubeError(0, "Broken", f"{what}: ended within an event")
+
+    async def _write(self, what: str, method: str, path: str, resource: Resource[T], value: T) -> T:
+        read = api_answers.object_decoder(resource.model).decode
+        body = api_answers.as_body(resource, value)
+        return await self._ask(what, method, path, read, query={"fieldManager": self._agent}, body=body)
+
+    async def _ask(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        read: Callable[[bytes], Answer],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> Answer:
+        sending = self._send(what, method, path, query=query, body=body, content_type=content_type, accept=accept)
+        async with sending as response:
+            await _refused(response, what)
+            return read(await response.read())
+
+    @asynccontextmanager
+    async def _send(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: aiohttp.ClientTimeout = _REQUEST,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer, whatever its status; asked a second time with a new token if the first was not taken.
+
+        Everything that may go wrong, here and while the answer is read, leaves as a KubeError.
+        """
+        response: aiohttp.ClientResponse | None = None
+        content = None if body is None else msgspec.json.encode(body)
+
+        async def send() -> aiohttp.ClientResponse:
+            headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": self._user_agent}
+            if authorization := await self._credentials.authorization():
+                headers["Authorization"] = authorization
+            sent = self._clock.now()
+            answer = await self._transport.request(
+                method, path, query=query or {}, headers=headers, body=content, timeout=timeout
+            )
+            self._server_time.hear(answer.headers.get("Date", ""), sent=sent, received=self._clock.now())
+            return answer
+
+        try:
+            response = await send()
+            if response.status == 401:
+                response.close()
+                await self._credentials.reload()
+                response = await send()
+            yield response
+        except TimeoutError as error:
+            raise KubeError(0, "Timeout", f"{what}: no answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise KubeError(0, "Unreadable", f"{what}: {error}") from error
+        finally:
+            if response is not None:
+                response.release() if response.content.at_eof() else response.close()
+
+
+def _what(verb: str, resource: Resource[Any], namespace: str, name: str) -> str:
+    """`evict pods shop/web-1`."""
+    return " ".join(part for part in (verb, resource.plural, "/".join(filter(None, (namespace, name)))) if part)
+
+
+async def _refused(response: aiohttp.ClientResponse, what: str) -> None:
+    if response.status >= 400:
+        raise api_answers.read_refusal(response.status, response.headers, await response.read(), what)

@@ -1,0 +1,253 @@
+"""Leadership by a Lease: one replica works at a time, and its work ends with its lease.
+
+No clock is compared with another machine's: a follower only looks whether the record changed since it last looked,
+and waits a whole lease duration, of its own time, from there.
+"""
+
+import math
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+import structlog
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.runtime.async_tools.cancel import guarded, too_late
+from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
+from equipoise.runtime.process.clock import Clock
+
+DESCHEDULER_LEASE = "equipoise-descheduler"
+"""Its holder may propose evictions; the binder looks who that is."""
+
+RELEASE_SECONDS = 3.0
+JITTER = 1.2
+
+log = structlog.get_logger()
+
+
+class LeaseLost(Exception):
+    """Somebody else leads, or nobody can tell any more."""
+
+
+class Display(Protocol):
+    """Where leadership is shown."""
+
+    leading: bool | None
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds. Followers wait `lease_duration` since the last change; a leader gives up after `renew_deadline`."""
+
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
+
+    def __post_init__(self) -> None:
+        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
+            raise ValueError(f"not so: lease duration > renew deadline > {JITTER} × retry period > 0: {self}")
+
+
+async def lead(
+    kube: Kube,
+    clock: Clock,
+    *,
+    namespace: str,
+    name: str,
+    identity: str,
+    worker: Callable[[LeaseEpoch], Awaitable[None]],
+    health: Display,
+    lease_duration: float = 15.0,
+    renew_deadline: float = 10.0,
+    retry_period: float = 2.0,
+    patience: Callable[[], float] = lambda: 0.0,
+) -> None:
+    """Runs for ever: waits for the Lease, runs `worker(epoch)` while it is held, and tries again when it is lost.
+
+    The worker is cancelled when the Lease could not be renewed for `renew_deadline` seconds; it must have ended within
+    the rest of `lease_duration`, for then another one may begin. Every run of a worker has an epoch of its own. When
+    the worker ends, in whatever way, the Lease is given back first; then what it raised is raised here.
+
+    `patience`: for how many seconds a free Lease is left to other candidates, asked anew at every look.
+    """
+    timing = Timing(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
+    elector = _Elector(kube, clock, namespace, name, identity, timing, patience)
+    health.leading = False
+    while True:
+        epoch = await elector.acquire()
+        health.leading = True
+        log.info("leading", lease=name, transitions=epoch.transitions)
+        try:
+            await guarded(worker(epoch), elector.keep())
+        except LeaseLost as lost:
+            log.warning("lease lost", lease=name, reason=str(lost))
+        finally:
+            health.leading = False
+            await elector.release()
+        await elector.pause()
+
+
+class _Elector:
+    """One candidate for one Lease."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        namespace: str,
+        name: str,
+        identity: str,
+        timing: Timing,
+        patience: Callable[[], float],
+    ) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._timing = timing
+        self._patience = patience
+        self._missing_since: float | None = None
+        """When it was first found not to be there (monotonic)."""
+
+        self._seen = objects.Lease()
+        """The record as last read or written."""
+
+        self._seen_at = 0.0
+        """When it last was another one than before (monotonic)."""
+
+        self._renewed_at = 0.0
+        """When the last renewal that succeeded was sent (monotonic): no follower began to wait earlier."""
+
+    async def acquire(self) -> LeaseEpoch:
+        """Waits until the Lease is ours."""
+        while True:
+            try:
+                ours = await guarded(self._try(), too_late(self._clock, self._timing.renew_deadline))
+            except Conflict:
+                ours = False  # somebody else was faster
+            except (KubeError, TimeoutError) as error:
+                log.warning("lease out of reach", lease=self._name, error=str(error))
+                ours = False
+            if ours:
+                return LeaseEpoch(
+                    lease_uid=self._seen.metadata.uid,
+                    transitions=self._seen.spec.lease_transitions,
+                    holder=self._identity,
+                )
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Candidates that started together shall not ask together for ever."""
+        await self._clock.sleep(self._timing.retry_period * (1.0 + JITTER * random.random()))
+
+    async def keep(self) -> NoReturn:
+        """Renews the Lease until it is lost; raises LeaseLost."""
+        trouble = "this process stood still"
+        while True:
+            await self._clock.sleep(max(0.0, min(self._timing.retry_period, self._left())))
+            if self._left() <= 0:
+                raise LeaseLost(f"not renewed for {self._clock.monotonic() - self._renewed_at:.1f} s: {trouble}")
+            try:
+                await guarded(self._renew(), too_late(self._clock, self._left()))
+            except (KubeError, TimeoutError) as error:
+                trouble = str(error)
+                log.warning("lease not renewed", lease=self._name, error=trouble)
+
+    async def release(self) -> None:
+        """Gives the Lease back if it is ours, so that nobody has to wait for its end. Never raises for the server."""
+        try:
+            await guarded(self._give_back(), too_late(self._clock, RELEASE_SECONDS))
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease not given back", lease=self._name, error=str(error))
+
+    async def _try(self) -> bool:
+        try:
+            lease = await self._kube.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            if self._missing_since is None:
+                self._missing_since = self._clock.monotonic()
+            if self._clock.monotonic() < self._missing_since + self._patience():
+                return False
+            await self._create()
+            return True
+        self._see(lease)
+        self._missing_since = None
+        held = lease.spec.holder_identity not in ("", self._identity)
+        duration = (lease.spec.lease_duration_seconds or self._timing.lease_duration) if held else 0.0
+        if self._clock.monotonic() < self._seen_at + duration + self._patience():
+            return False
+        # Also after a reign of our own: an epoch belongs to one run of one worker.
+        await self._write(**self._mine(), lease_transitions=lease.spec.lease_transitions + 1)
+        return True
+
+    async def _create(self) -> None:
+        sent = self._clock.monotonic()
+        metadata = objects.ObjectMeta(name=self._name, namespace=self._namespace)
+        lease = objects.Lease(metadata=metadata, spec=objects.LeaseSpec(**self._mine()))
+        self._see(await self._kube.create(LEASES, lease))
+        self._renewed_at = sent
+
+    async def _renew(self) -> None:
+        try:
+            try:
+                await self._write(renew_time=self._wall_time())
+            except Conflict:
+                await self._look_again()
+                await self._write(renew_time=self._wall_time())
+        except NotFound:
+            raise LeaseLost("it was deleted") from None
+
+    async def _look_again(self) -> None:
+        """Somebody wrote since: we ourselves, in a request whose answer was lost, or a hand that added a label."""
+        lease = await self._kube.get(LEASES, self._name, self._namespace)
+        if self._reign(lease) != self._reign(self._seen):
+            raise LeaseLost(f"{lease.spec.holder_identity or 'nobody'} holds it now")
+        self._see(lease)
+
+    async def _give_back(self) -> None:
+        reign = self._reign(self._seen)
+        while True:
+            lease = await self._kube.get(LEASES, self._name, self._namespace)
+            if self._reign(lease) != reign:
+                return
+            self._see(lease)
+            now = self._wall_time()
+            try:
+                await self._write(holder_identity="", lease_duration_seconds=1, acquire_time=now, renew_time=now)
+            except Conflict:  # a renewal that was cancelled on its way may arrive in between
+                continue
+            return
+
+    async def _write(self, **fields: Any) -> None:
+        sent = self._clock.monotonic()
+        spec = msgspec.structs.replace(self._seen.spec, **fields)
+        self._see(await self._kube.replace(LEASES, msgspec.structs.replace(self._seen, spec=spec)))
+        self._renewed_at = sent
+
+    def _see(self, lease: objects.Lease) -> None:
+        if (lease.metadata.uid, lease.spec) != (self._seen.metadata.uid, self._seen.spec):
+            self._seen_at = self._clock.monotonic()
+        self._seen = lease
+
+    def _left(self) -> float:
+        return self._renewed_at + self._timing.renew_deadline - self._clock.monotonic()
+
+    def _mine(self) -> dict[str, Any]:
+        now = self._wall_time()
+        return {
+            "holder_identity": self._identity,
+            "lease_duration_seconds": math.ceil(self._timing.lease_duration),
+            "acquire_time": now,
+            "renew_time": now,
+        }
+
+    def _wall_time(self) -> datetime:
+        """For people only."""
+        return datetime.fromtimestamp(self._clock.now(), UTC)
+
+    @staticmethod
+    def _reign(lease: objects.Lease) -> tuple[str, int, str]:
+        return lease.metadata.uid, lease.spec.lease_transitions, lease.spec.holder_identity

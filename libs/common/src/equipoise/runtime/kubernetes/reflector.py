@@ -1,0 +1,210 @@
+"""A collection of the API server, held here and kept true: one streaming list, then its changes."""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Generic, NoReturn, TypeVar
+
+import structlog
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.cancel import guarded, too_late
+from equipoise.runtime.kubernetes.client import Change, Expired, Kube, KubeError, Resource
+from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.process.clock import Clock
+
+T = TypeVar("T", bound=objects.Object)
+Key = tuple[str, str]
+"""Namespace and name."""
+
+INACTIVITY_SECONDS = 90.0
+"""A live watch carries a bookmark about once a minute; below 75 s quiet ones would be taken for dead."""
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+SHORT_LIFE_SECONDS = 5.0
+"""A watch that ended sooner counts as failed, even if it ended normally: a sick server closes them at once."""
+
+BATCH = 500
+"""Objects of a list that are told before other tasks get their turn."""
+
+SILENT = "Silent"
+REWOUND = "Rewound"
+LIST_ANEW = (SILENT, REWOUND, "Unreadable")
+"""Reasons after which a watch from the last version would not tell the truth, or fail for ever."""
+
+log = structlog.get_logger()
+
+
+class Reflector(Generic[T]):
+    """`objects` is what the API server has; `on_change(before, after)` hears every difference, None for absent.
+
+    A deletion that no watch told is told when the collection is listed anew. Another object under an old name is told
+    as a deletion and a creation. `on_change` is called in the event loop, after `objects` was changed; what it raises
+    ends `run`.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        resource: Resource[T],
+        *,
+        clock: Clock,
+        on_change: Callable[[T | None, T | None], None] | None = None,
+        namespace: str = "",
+        field_selector: str = "",
+        trim: Callable[[T], T] | None = None,
+        inactivity: float = INACTIVITY_SECONDS,
+    ) -> None:
+        """`trim` drops what nobody reads, before an object is kept. `inactivity`: seconds of silence."""
+        self._kube = kube
+        self._resource = resource
+        self._clock = clock
+        self._on_change = on_change
+        self._namespace = namespace
+        self._field_selector = field_selector
+        self._trim = trim
+        self._inactivity = inactivity
+        self._sharing = Sharing()
+        self._objects: dict[Key, T] = {}
+        self._since = ""
+        """The last version heard of; empty before the first list."""
+
+        self._anew = True
+        """The next watch shall begin with a list."""
+
+        self._behind = False
+        """The last list was older than what we have."""
+
+        self._told = asyncio.Event()
+        self._heard_at = -math.inf
+        self._true_at = -math.inf
+        self.problem: str | None = "not yet listed"
+        """Why the collection may be out of date; None while it is followed."""
+
+    @property
+    def objects(self) -> Mapping[Key, T]:
+        """By namespace and name; always the same mapping."""
+        return self._objects
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server last showed that this is how things are; infinite before the first list.
+
+        Up to about a minute on a collection where nothing happens.
+        """
+        return self._clock.monotonic() - self._true_at
+
+    async def synced(self, timeout: float) -> None:
+        """Returns once everything was listed and told; TimeoutError, with the reason, after so many seconds."""
+        try:
+            await guarded(self._told.wait(), too_late(self._clock, timeout))
+        except TimeoutError:
+            raise TimeoutError(f"{self._resource.plural} not listed within {timeout:g} s: {self.problem}") from None
+
+    async def run(self) -> None:
+        """Follows the collection for ever."""
+        failures = 0
+        while True:
+            started = self._heard_at = self._clock.monotonic()
+            try:
+                await guarded(self._follow(), self._silence())
+            except KubeError as error:
+                self.problem = str(error)
+                self._anew = self._anew or isinstance(error, Expired) or error.reason in LIST_ANEW
+                log.warning("watch failed", resource=self._resource.plural, error=self.problem, list_anew=self._anew)
+            failures = 0 if self._clock.monotonic() - started >= SHORT_LIFE_SECONDS else failures + 1
+            if failures:
+                longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10))
+                await self._clock.sleep(longest * random.uniform(0.5, 1.0))
+
+    async def _follow(self) -> None:
+        """One watch, from where the last one ended; from the beginning if that is not known."""
+        since = "" if self._anew else self._since
+        changes = self._kube.watch(
+            self._resource, since=since, namespace=self._namespace, field_selector=self._field_selector
+        )
+        async with aclosing(changes):
+            if self._anew:
+                await self._list(changes)
+            async for change in changes:
+                self._heard_at = self._true_at = self._clock.monotonic()
+                self._since = change.resource_version
+                self.problem = None
+                if change.object is not None:
+                    self._set(_key(change.object), None if change.kind == "deleted" else self._slim(change.object))
+
+    async def _list(self, changes: AsyncGenerator[Change[T], None]) -> None:
+        """Takes the initial list in as a whole: nothing is told before its end is here and its version believed."""
+        listed: dict[Key, T] = {}
+        async for change in changes:
+            self._heard_at = self._clock.monotonic()
+            if change.object is not None:
+                listed[_key(change.object)] = self._held(change.object)
+            if change.synced:
+                self._believe(change.resource_version)
+                await self._take(listed)
+                self._since, self._anew = change.resource_version, False
+                self._true_at = self._clock.monotonic()
+                self.problem = None
+                self._told.set()
+                return
+        raise KubeError(0, "Broken", f"the list of {self._resource.plural} ended early")
+
+    def _believe(self, version: str) -> None:
+        """Raises for a list older than what was heard before, unless the one before it was old as well.
+
+        A single one comes from a replica that lags behind; two mean that the server's store was set back, and then
+        the old state is the true one.
+        """
+        known, new = self._since, version
+        was_behind, self._behind = self._behind, known.isdecimal() and new.isdecimal() and int(new) < int(known)
+        if self._behind and not was_behind:
+            raise KubeError(0, REWOUND, f"{self._resource.plural}: the server is at version {new}, it was at {known}")
+        if self._behind:
+            log.warning("server went back in time", resource=self._resource.plural, version=new, known=known)
+            self._behind = False
+
+    async def _take(self, listed: dict[Key, T]) -> None:
+        for key in [key for key in self._objects if key not in listed]:
+            self._set(key, None)
+        async for part in in_turns(listed.items(), BATCH):
+            for key, value in part:
+                self._set(key, value)
+
+    def _set(self, key: Key, after: T | None) -> None:
+        before = self._objects.get(key)
+        if before is after:
+            return
+        if after is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = after
+        if self._on_change is None:
+            return
+        if before is not None and after is not None and before.metadata.uid != after.metadata.uid:
+            self._on_change(before, None)
+            before = None
+        self._on_change(before, after)
+
+    def _held(self, value: T) -> T:
+        """The object that is kept already, if this is the same version of it."""
+        held = self._objects.get(_key(value))
+        if held is not None and held.metadata.resource_version == value.metadata.resource_version:
+            return held
+        return self._slim(value)
+
+    def _slim(self, value: T) -> T:
+        return self._sharing.shared(self._trim(value) if self._trim is not None else value)
+
+    async def _silence(self) -> NoReturn:
+        while (quiet := self._clock.monotonic() - self._heard_at) < self._inactivity:
+            await self._clock.sleep(self._inactivity - quiet)
+        raise KubeError(0, SILENT, f"the watch of {self._resource.plural} said nothing for {quiet:.0f} s")
+
+
+def _key(value: objects.Object) -> Key:
+    return value.metadata.namespace, value.metadata.name

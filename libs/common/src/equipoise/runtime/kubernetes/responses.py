@@ -1,0 +1,224 @@
+"""What the API server says, read: refusals, answers to evictions, frames of a watch, pages of a list."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.kubernetes.client import Change, EvictionAnswer, KubeError, Resource, error_of
+
+T = TypeVar("T", bound=objects.Object)
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+TEXT_LIMIT = 500
+"""Characters of an answer that is no Status: proxies send whole pages."""
+
+LONGEST_REST = 60.0
+"""Seconds that the server is left alone at most when it asks for it: the page of a proxy may ask for an hour."""
+
+_BUDGET = re.compile(r"The disruption budget (\S+) (?:needs|is still being processed)")
+"""Source: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, and its createTooManyRequestsError."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    causes: list[Cause] = []
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server's own word for yes and no."""
+
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: Details = Details()
+
+
+class ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str = ""
+    next: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A part of a list."""
+
+    metadata: ListMeta
+    items: list[T]
+
+
+class GroupVersion(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An API group, as discovery tells it."""
+
+    preferred_version: GroupVersion
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that is served. A subresource has the name "<plural>/<subresource>", and the kind of its own body."""
+
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+    resources: list[Kind] = []
+
+
+read_group = msgspec.json.Decoder(Group).decode
+read_kinds = msgspec.json.Decoder(Kinds).decode
+
+
+def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+    """The resource of this kind, if it is namespaced and has the scale subresource."""
+    names = {served.name for served in kinds.resources}
+    found = (served.name for served in kinds.resources if served.kind == kind and served.namespaced)
+    plural = next((name for name in found if "/" not in name and f"{name}/scale" in names), None)
+    if plural is None:
+        return None
+    return Resource(group=group, version=version, plural=plural, kind=kind, model=objects.CustomWorkload)
+
+
+class _Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a watch. The object of a bookmark is none of its resource (a Pod without containers)."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Bookmark(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: objects.ObjectMeta
+
+
+_frame = msgspec.json.Decoder(_Frame)
+_bookmark = msgspec.json.Decoder(_Bookmark)
+_status = msgspec.json.Decoder(Status)
+
+
+@cache
+def object_decoder(model: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(model, strict=_strict(model))
+
+
+@cache
+def page_decoder(model: type[T]) -> msgspec.json.Decoder[Page[T]]:
+    return msgspec.json.Decoder(Page[model], strict=_strict(model))  # type: ignore[valid-type]
+
+
+def _strict(model: type[objects.Object]) -> bool:
+    """An Argo Rollout writes its observedGeneration as a string."""
+    return model not in (objects.WorkloadObject, objects.CustomWorkload)
+
+
+def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
+    """One line of a watch. Raises KubeError for an ERROR frame (Expired for 410), msgspec.DecodeError for nonsense."""
+    frame = _frame.decode(line)
+    match frame.type:
+        case "ADDED" | "MODIFIED" | "DELETED":
+            value = object_decoder(resource.model).decode(frame.object)
+            kind = {"ADDED": "added", "MODIFIED": "modified", "DELETED": "deleted"}[frame.type]
+            return Change(kind=kind, object=value, resource_version=value.metadata.resource_version)  # type: ignore[arg-type]
+        case "BOOKMARK":
+            metadata = _bookmark.decode(frame.object).metadata
+            return Change(
+                kind="bookmark",
+                object=None,
+                resource_version=metadata.resource_version,
+                synced=metadata.annotations.get(INITIAL_EVENTS_END) == "true",
+            )
+        case "ERROR":
+            status = _status.decode(frame.object)
+            raise error_of(status.code, status.reason, f"watch {resource.plural}: {status.message}")
+        case _:
+            raise msgspec.DecodeError(f"unknown type of watch event: {frame.type[:TEXT_LIMIT]}")
+
+
+def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str) -> KubeError:
+    """The error of an answer. `what` names the verb and the object. Flow control and proxies answer in plain text."""
+    said = _said(body)
+    if status == 422 and any(cause.field == "metadata.uid" for cause in said.details.causes):
+        # How a patch says that the object of this name is another one: "field is immutable".
+        return error_of(409, "Conflict", f"{what}: another object of this name: {said.message}")
+    return error_of(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
+
+
+def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionAnswer:
+    said = _said(body)
+    causes = [cause for cause in said.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
+    named = _BUDGET.match(causes[0].message) if causes else None
+    return EvictionAnswer(
+        status=status,
+        reason=said.reason,
+        message=" ".join(filter(None, (said.message, causes[0].message if causes else ""))),
+        disruption_budget=bool(causes),
+        budget=named[1] if named else "",
+        retry_after=_retry_after(headers, said),
+    )
+
+
+def as_body(resource: Resource[T], value: T) -> dict[str, Any]:
+    """An object as the API server takes it.
+
+    Every time has six digits after the point: MicroTime (leases, events) is refused without them, Time takes them.
+    """
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    body = _with_texts(msgspec.to_builtins(value, builtin_types=(datetime,)))
+    return {**body, "apiVersion": version, "kind": resource.kind}
+
+
+def annotation_patch(
+    annotations: Mapping[str, str | None], *, uid: str, version: str, standing: Mapping[str, str] | None
+) -> tuple[str, Any]:
+    """The content type and the body of a patch. What an annotation says now only a JSON patch can ask for."""
+    only = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
+    if not standing:
+        return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **only}}
+    expected = {f"/metadata/{name}": text for name, text in only.items()}
+    expected |= {_annotation_path(key): text for key, text in standing.items()}
+    changes = [
+        {"op": "remove", "path": _annotation_path(key)}
+        if text is None
+        else {"op": "add", "path": _annotation_path(key), "value": text}
+        for key, text in annotations.items()
+    ]
+    return "application/json-patch+json", [
+        *({"op": "test", "path": path, "value": text} for path, text in expected.items()),
+        *changes,
+    ]
+
+
+def _annotation_path(key: str) -> str:
+    return "/metadata/annotations/" + key.replace("/", "~1")  # a key has no ~ of its own
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(item) for item in value]
+    return value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value
+
+
+def _said(body: bytes) -> Status:
+    try:
+        return _status.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Status(message=body[:TEXT_LIMIT].decode(errors="replace").strip())
+
+
+def _retry_after(headers: Mapping[str, str], said: Status) -> float | None:
+    header = headers.get("Retry-After", "")
+    asked = float(header) if header.isdecimal() else float(said.details.retry_after_seconds) or None
+    return asked and min(asked, LONGEST_REST)

@@ -1,0 +1,1 @@
+"""What every service process has: start, signals, health, logging, metrics, reload."""

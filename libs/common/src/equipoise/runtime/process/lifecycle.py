@@ -1,0 +1,234 @@
+"""The life of a service with one configuration: health, connections, and an end in order."""
+
+import asyncio
+import re
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import version as distribution_version
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import structlog
+from prometheus_client import CollectorRegistry, Histogram, Info
+
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.bus.subjects import health as health_subject
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.runtime.bus import Bus, BusError
+from equipoise.runtime.configuration import Configuration, ConfigurationError
+from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.health_server import serving_health
+
+S = TypeVar("S", bound=Section)
+
+HEARTBEAT_PERIOD = 10.0
+"""Seconds between two heartbeats."""
+
+RETRY_PERIOD = 3.0
+"""Seconds between two attempts to reach a server that is away."""
+
+LAG_PERIOD = 0.5
+"""Seconds between two looks at how late the event loop is."""
+
+log = structlog.get_logger()
+
+
+@runtime_checkable
+class WithHealth(Protocol):
+    """What the section of every service has."""
+
+    @property
+    def health(self) -> str:
+        """Where /healthz, /readyz, /metrics and /version answer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime(Generic[S]):
+    """What a service stands on while it runs."""
+
+    configuration: Configuration[S]
+    bus: Bus
+    clock: Clock
+    health: Health
+    metrics: CollectorRegistry
+    identity: str
+    """This replica: host name and a random part, so that a restarted process is another one."""
+
+    api_server: Kube | None = None
+
+    @property
+    def own(self) -> S:
+        return self.configuration.own
+
+    @property
+    def kube(self) -> Kube:
+        if self.api_server is None:
+            raise RuntimeError("this service was started without a connection to the API server")
+        return self.api_server
+
+
+Start = Callable[[Runtime[S]], Awaitable[None]]
+"""Attaches the service and runs it until it is cancelled."""
+
+
+class Process(Generic[S]):
+    """One service with what it stands on; tests hand in a bus, an API server and a clock of memory."""
+
+    def __init__(
+        self,
+        *,
+        service: ServiceName,
+        configuration: Configuration[S],
+        clock: Clock,
+        metrics: CollectorRegistry,
+        bus: Callable[[], AbstractAsyncContextManager[Bus]],
+        kube: Callable[[], AbstractAsyncContextManager[Kube]] | None,
+    ) -> None:
+        self.health = Health(configuration_hash=configuration.hash, metrics=metrics)
+        self.identity = _identity()
+        self._service = service
+        self._configuration = configuration
+        self._clock = clock
+        self._metrics = metrics
+        self._bus = bus
+        self._kube = kube
+        self._version = distribution_version("equipoise-common")
+        self._lag = Histogram(
+            "equipoise_event_loop_lag_seconds",
+            "How late the event loop woke a sleeper.",
+            buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 1, 5),
+            registry=metrics,
+        )
+        Info("equipoise_build", "What runs here.", registry=metrics).info(
+            {"service": service, "version": self._version}
+        )
+
+    async def run(self, start: Start[S], stop: asyncio.Event) -> int:
+        """Until `stop` is set (0) or the service fails (1). Raises ConfigurationError when it could never work."""
+        log.info("starting", version=self._version, identity=self.identity, configuration=self._configuration.hash)
+        address = _health_address(self._configuration.own)
+        async with serving_health(address, self.health, self._metrics, self._version):
+            work = asyncio.create_task(self._work(start), name=self._service)
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self.health.stop()
+            if not work.done():
+                log.info("stopping")
+                work.cancel()
+            stopping.cancel()
+            await asyncio.wait([work])
+        return self._verdict(work)
+
+    def _verdict(self, work: asyncio.Task[None]) -> int:
+        if work.cancelled():
+            log.info("stopped")
+            return 0
+        error = work.exception()
+        wrong = _configuration_error(error)
+        if wrong is not None:
+            raise wrong
+        log.error("failed", error=_first_words(error), exc_info=error)
+        return 1
+
+    async def _work(self, start: Start[S]) -> None:
+        async with AsyncExitStack() as stack:
+            kube = await self._reach_api_server(stack)
+            bus = await self._reach_bus(stack)
+            runtime = Runtime(
+                configuration=self._configuration,
+                bus=bus,
+                clock=self._clock,
+                health=self.health,
+                metrics=self._metrics,
+                identity=self.identity,
+                api_server=kube,
+            )
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._beat(bus), name="heartbeat")
+                tasks.create_task(self._measure_lag(), name="loop lag")
+                await start(runtime)
+                raise RuntimeError(f"{self._service} ended by itself")
+
+    async def _reach_bus(self, stack: AsyncExitStack) -> Bus:
+        self.health.require("nats", lambda: False)
+        bus = await stack.enter_async_context(self._bus())
+        self.health.require("nats", lambda: bus.connected)
+        self.health.include(lambda: bus.problems)
+        return bus
+
+    async def _reach_api_server(self, stack: AsyncExitStack) -> Kube | None:
+        """Wait until it answers anything at all; what it refuses is for the service to tell."""
+        if self._kube is None:
+            return None
+        reached = False
+        self.health.require("kubernetes", lambda: reached)
+        kube: Kube | None = None
+        while True:
+            try:
+                if kube is None:
+                    kube = await stack.enter_async_context(self._kube())
+                await kube.get(LEASES, f"equipoise-{self._service}", self._configuration.shared.kubernetes.namespace)
+            except KubeError as error:
+                if kube is None or error.status == 0 or error.status >= 500:
+                    log.warning("waiting for the API server", error=str(error), retry_seconds=RETRY_PERIOD)
+                    await self._clock.sleep(RETRY_PERIOD)
+                    continue
+            reached = True
+            return kube
+
+    async def _beat(self, bus: Bus) -> None:
+        subject = health_subject(self._service, self.identity)
+        while True:
+            report = self.health.report()
+            heartbeat = Heartbeat(
+                service=self._service,
+                id=self.identity,
+                version=self._version,
+                ready=report.ready,
+                leading=report.leading,
+                problems=report.problems,
+                evictions=self.health.evictions,
+                part=self.health.part,
+                at=self._clock.now(),
+            )
+            try:
+                await bus.publish(subject, heartbeat)
+            except BusError as error:
+                log.debug("heartbeat not said", error=str(error))  # the bus itself tells what is wrong with it
+            await self._clock.sleep(HEARTBEAT_PERIOD)
+
+    async def _measure_lag(self) -> None:
+        while True:
+            begun = self._clock.monotonic()
+            await self._clock.sleep(LAG_PERIOD)
+            self._lag.observe(max(0.0, self._clock.monotonic() - begun - LAG_PERIOD))
+
+
+def _configuration_error(error: BaseException | None) -> ConfigurationError | None:
+    """The one that ended the service, also out of task groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := _configuration_error(inner))), None)
+    return error if isinstance(error, ConfigurationError) else None
+
+
+def _first_words(error: BaseException | None) -> str:
+    """Of the error that a group of tasks holds, for a group only says that there is one."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
+
+
+def _health_address(section: object) -> str:
+    assert isinstance(section, WithHealth), f"{type(section).__name__} needs a field `health`"
+    return section.health
+
+
+def _identity() -> str:
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
+    return f"{host}-{secrets.token_hex(3)}"

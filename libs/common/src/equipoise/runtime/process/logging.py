@@ -1,0 +1,67 @@
+"""How a process logs: one line an event, on stderr, as JSON for machines or in colour for people."""
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from equipoise.runtime.configuration import Logging
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure_logging(settings: Logging, service: str, stream: TextIO | None = None) -> None:
+    """Once per process, by its program. Other libraries' warnings come out in the same shape."""
+    stream = stream or sys.stderr
+    console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
+    level = _LEVELS[settings.level]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        _naming(service),
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    last: list[Processor] = (
+        [
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(),
+                timestamp_key="time",
+                # The default renders every frame's variables: secrets, and half a second in which nothing else runs.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
+    )
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.WARNING))
+
+
+def _naming(service: str) -> Processor:
+    def name(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["service"] = service
+        return event
+
+    return name
+
+
+def _json(event: EventDict, **_options: Any) -> str:
+    first = {key: event[key] for key in ("time", "level", "event") if key in event}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()

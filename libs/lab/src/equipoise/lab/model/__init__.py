@@ -1,0 +1,1 @@
+"""Pure: a trace, the fleet that it describes, and how it is placed, leveled and judged."""

@@ -1,0 +1,296 @@
+"""A bus inside one process, with the streams of the real one. Messages travel as bytes: they really are JSON."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from equipoise.contracts.bus.subjects import STREAMS, Stream, matches
+from equipoise.runtime.bus import (
+    Answer,
+    BusError,
+    BusUnavailable,
+    Endpoint,
+    Handler,
+    NoAnswer,
+    Receipt,
+    Stop,
+    T,
+    Worker,
+)
+from equipoise.runtime.bus.codec import Reader, Unreadable, answer, encode, read_answer
+from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.headers import Envelope, Headers, in_hand
+from equipoise.runtime.process.clock import Clock
+from equipoise.testbed.memory.clock import settle
+from equipoise.testbed.memory.streams import Kept, MemoryStream
+
+_HISTORY = 10_000
+"""Messages that `said` remembers."""
+
+
+class _Subscription:
+    """Hands messages to one handler, one after the other; has a task only while there are any."""
+
+    def __init__(
+        self,
+        pattern: str,
+        hand_over: Callable[[str, bytes, Headers, bool], Coroutine[Any, Any, None]],
+        follows: MemoryStream | None,
+    ) -> None:
+        self.pattern = pattern
+        self.follows = follows
+        self._hand_over = hand_over
+        self._waiting: deque[tuple[str, bytes, Headers, bool]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, subject: str, payload: bytes, headers: Headers, *, replayed: bool = False) -> None:
+        self._waiting.append((subject, payload, headers, replayed))
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain(), name=f"hear {self.pattern}")
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                await self._hand_over(*self._waiting.popleft())
+        finally:
+            self._task = None
+
+    async def handled(self) -> None:
+        """Wait until everything put so far has been handled."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+class MemoryBus:
+    """A `Bus` that all services of a test (or of the lab) share.
+
+    Beyond the protocol: `said` tells what was said, `headers` what travelled beside it, `inject` puts raw bytes on it,
+    `disconnect` and `reconnect` play a lost connection, `settled` waits until the handlers have nothing more to do.
+    `streams` gives other lives than the usual ones (`contracts.subjects.with_lives`), `chance` the ids of messages and
+    traces, which otherwise are the same every time.
+    """
+
+    def __init__(
+        self, clock: Clock, *, streams: Sequence[Stream] = STREAMS, chance: random.Random | None = None
+    ) -> None:
+        self._clock = clock
+        self._envelope = Envelope("memory", clock, chance or random.Random(0))
+        self._streams = [MemoryStream(stream) for stream in streams]
+        self._subscriptions: list[_Subscription] = []
+        self._endpoints: dict[str, Endpoint[Any, Any]] = {}
+        self._history: deque[tuple[str, bytes, Headers]] = deque(maxlen=_HISTORY)
+        self._work_arrived = asyncio.Event()
+        self._wakers: set[asyncio.Task[None]] = set()
+        self._connected = True
+        self.troubles = Troubles(clock)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for subscription in self._subscriptions:
+            await subscription.close()
+        for waker in self._wakers:
+            waker.cancel()
+
+    @property
+    def connected(self) -> bool:
+        return self._connected
+
+    @property
+    def problems(self) -> Sequence[str]:
+        return self.troubles.problems
+
+    async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
+        payload = encode(subject, message)
+        await asyncio.sleep(0)
+        return self._store(subject, payload, self._envelope.around(message, message_id))
+
+    async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
+        kept = 0
+        failure: BusError | None = None
+        for subject, message in messages:
+            try:
+                await self.publish(subject, message)
+                kept += 1
+            except BusError as error:
+                failure = error
+        if failure is not None and kept == 0:
+            raise failure
+        return kept
+
+    async def listen(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+        self._subscribe(pattern, kind, handler, None)
+
+    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+        subscription = self._subscribe(pattern, kind, handler, self._stream(pattern))
+        self._replay(subscription)
+        await subscription.handled()
+
+    async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
+        queue = next(stream for stream in self._streams if stream.stream.work_queue)
+        reader = Reader(kind, self.troubles)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(concurrency):
+                tasks.create_task(self._work(queue, reader, worker))
+
+    async def request(self, subject: str, question: msgspec.Struct, answer: type[Answer], *, timeout: float) -> Answer:
+        payload = encode(subject, question)
+        self._check_connected(subject)
+        if (endpoint := self._endpoints.get(subject)) is None:
+            raise NoAnswer(f"nobody answers {subject}")
+        asked = asyncio.create_task(self._ask(endpoint, payload, self._envelope.around(question)))
+        too_late = asyncio.create_task(self._clock.sleep(timeout))
+        try:
+            await asyncio.wait([asked, too_late], return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise BusUnavailable(f"{subject} was not answered within {timeout:g} s")
+            return read_answer(subject, asked.result(), answer)
+        finally:
+            asked.cancel()
+            too_late.cancel()
+
+    async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
+        served = {endpoint.subject: endpoint for endpoint in endpoints}
+        self._endpoints.update(served)
+
+        async def stop() -> None:
+            # Another replica may serve the same by now.
+            self._endpoints = {name: each for name, each in self._endpoints.items() if served.get(name) is not each}
+            served.clear()
+
+        return stop
+
+    def said(self, kind: type[T], pattern: str = ">") -> list[T]:
+        """What was said on the matching subjects, oldest first (of the last 10,000 messages)."""
+        return [
+            msgspec.json.decode(payload, type=kind)
+            for subject, payload, _ in self._history
+            if matches(pattern, subject)
+        ]
+
+    def headers(self, pattern: str = ">") -> list[Headers]:
+        """What travelled beside the messages of the matching subjects, oldest first (of the last 10,000)."""
+        return [headers for subject, _, headers in self._history if matches(pattern, subject)]
+
+    def inject(self, subject: str, payload: bytes) -> None:
+        """Put bytes on the bus that need not be a message."""
+        self._store(subject, payload, {})
+
+    def disconnect(self) -> None:
+        """Lose the connection: nothing can be said and nothing is heard until `reconnect`."""
+        self._connected = False
+        self.troubles.problem("connection", "not connected to the bus")
+
+    async def reconnect(self) -> None:
+        """Be connected again; followers hear the last values anew."""
+        self._connected = True
+        self.troubles.problem("connection", None)
+        self._work_arrived.set()
+        for subscription in self._subscriptions:
+            self._replay(subscription)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until handlers and workers have come to rest."""
+        await settle()
+
+    def _store(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
+        self._check_connected(subject)
+        self._history.append((subject, payload, headers))
+        for subscription in self._subscriptions:
+            if subscription.follows is None and matches(subscription.pattern, subject):
+                subscription.put(subject, payload, headers)
+        stream = next((stream for stream in self._streams if _keeps(stream, subject)), None)
+        if stream is None:
+            return Receipt()
+        receipt = stream.store(subject, payload, headers, self._clock.now())
+        if not receipt.duplicate:
+            self._work_arrived.set()
+            for subscription in self._subscriptions:
+                if subscription.follows is stream and matches(subscription.pattern, subject):
+                    subscription.put(subject, payload, headers)
+        return receipt
+
+    def _check_connected(self, subject: str) -> None:
+        if not self._connected:
+            raise BusUnavailable(f"{subject}: not connected to the bus")
+
+    def _stream(self, pattern: str) -> MemoryStream:
+        stream = next((stream for stream in self._streams if _keeps(stream, pattern)), None)
+        if stream is None or stream.stream.work_queue:
+            raise ValueError(f"no stream keeps last values of {pattern}: listen to it")
+        return stream
+
+    def _subscribe(
+        self, pattern: str, kind: type[T], handler: Handler[T], follows: MemoryStream | None
+    ) -> _Subscription:
+        reader = Reader(kind, self.troubles)
+
+        async def hand_over(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
+            await reader.hand_over(handler, subject, payload, headers=headers, replayed=replayed)
+
+        subscription = _Subscription(pattern, hand_over, follows)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def _replay(self, subscription: _Subscription) -> None:
+        if subscription.follows is not None:
+            for kept in subscription.follows.last(subscription.pattern, self._clock.now()):
+                subscription.put(kept.subject, kept.payload, kept.headers, replayed=True)
+
+    async def _work(self, queue: MemoryStream, reader: Reader[T], worker: Worker[T]) -> None:
+        while True:
+            kept = queue.take(self._clock.now()) if self._connected else None
+            if kept is None:
+                self._work_arrived.clear()
+                await self._work_arrived.wait()
+                continue
+            try:
+                again = await reader.attempt(
+                    worker, kept.subject, kept.payload, headers=kept.headers, deliveries=kept.deliveries
+                )
+            except asyncio.CancelledError:
+                self._offer_again(queue, kept, 0.0)
+                raise
+            if again is None:
+                queue.settle(kept)
+            else:
+                self._offer_again(queue, kept, again.after)
+
+    async def _ask(self, endpoint: Endpoint[Any, Any], payload: bytes, headers: Headers) -> bytes:
+        try:
+            with in_hand(headers):
+                return encode(endpoint.subject, await answer(endpoint, payload))
+        except Unreadable as error:
+            self.troubles.count("unreadable", endpoint.subject, error)
+            raise BusError(f"{endpoint.subject}: {error}") from error
+        except Exception as error:
+            self.troubles.count("endpoint", endpoint.subject, error)
+            raise BusError(f"{endpoint.subject}: {type(error).__name__}: {error}") from error
+
+    def _offer_again(self, queue: MemoryStream, kept: Kept, after: float) -> None:
+        if not queue.again(kept, self._clock.now() + after):
+            self.troubles.count("delivered_too_often", kept.subject, "removed from the queue")
+            return
+        waker = asyncio.create_task(self._wake_after(after))
+        self._wakers.add(waker)
+        waker.add_done_callback(self._wakers.discard)
+
+    async def _wake_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._work_arrived.set()
+
+
+def _keeps(stream: MemoryStream, subject: str) -> bool:
+    return any(subject.startswith(pattern.removesuffix(">")) for pattern in stream.stream.subjects)

@@ -1,0 +1,386 @@
+"""An API server inside the process: versions, watches, conflicts and evictions as the real one has them.
+
+What a test does to it (`put`, `remove`, `expire`, `fail_next`, ...) is a plain method and takes effect at once.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.runtime.kubernetes.client import (
+    BUDGETS,
+    EVENTS,
+    PODS,
+    Change,
+    EvictionAnswer,
+    Expired,
+    KubeError,
+    Resource,
+    error_of,
+)
+from equipoise.runtime.process.clock import Clock
+from equipoise.testbed.memory.faults import Call, Faults, Verb
+from equipoise.testbed.memory.selectors import matches_field, matches_label
+
+T = TypeVar("T", bound=objects.Object)
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+    """One POST of pods/eviction and what became of it here, even if the answer was lost."""
+
+    namespace: str
+    name: str
+    uid: str
+    dry_run: bool
+    at: float
+    """Unix seconds."""
+
+    status: int
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that watches may ask for. A bookmark is of no resource and for everybody."""
+
+    version: int
+    resource: str
+    change: Change[Any]
+    before: objects.Object | None = None
+
+
+class MemoryKube:
+    """`Kube` without a server."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._version = 0
+        self._compacted = 0
+        self._objects: dict[str, dict[Key, objects.Object]] = {}
+        self._history: list[_Entry] = []
+        self._changed = asyncio.Event()
+        self._generation = 0
+        self._ended_by: KubeError | None = None
+        self._born: Counter[tuple[str, Key]] = Counter()
+        self.faults = Faults()
+        self.fail_next, self.refuse, self.heal = self.faults.fail_next, self.faults.refuse, self.faults.heal
+        self.calls: list[Call] = []
+        """Every request, oldest first."""
+
+        self.evictions: list[Eviction] = []
+        """Every eviction asked for, refused ones and dry runs included."""
+
+        self.on_call: Callable[[Call], Awaitable[None]] | None = None
+        """Awaited before each request is carried out: a test may change the world here, or let the request hang."""
+
+        self.terminating_first = False
+        """An evicted pod stays, with a deletionTimestamp, until `remove`."""
+
+        self.silent = False
+        """Watches hear nothing, not even that they are dead: a half-open connection."""
+
+        self.skew = 0.0
+        """Seconds that the server's clock is ahead."""
+
+        self.time_error = 0.0
+        """Seconds by which its time may be off, for all that is known."""
+
+        self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
+        """By group and kind: custom kinds that have the scale subresource, put there as `scale_of` them."""
+
+        self.allows: Callable[[objects.AccessReviewSpec], bool] = lambda _: True
+        """What it answers to who asks about rights."""
+
+    # What a test does to it
+
+    def put(self, resource: Resource[T], value: T) -> T:
+        """Makes it so, whatever was there; fills in uid (`uid-<name>`) and creationTimestamp where absent."""
+        key = _key(value)
+        before = self._store(resource).get(key)
+        uid = value.metadata.uid or (before.metadata.uid if before else self._new_uid(resource, key))
+        created = value.metadata.creation_timestamp or self._timestamp()
+        return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=created))
+
+    def remove(self, resource: Resource[T], name: str, namespace: str = "") -> None:
+        """Gone at once; KeyError if it was not there."""
+        before = self._store(resource).pop((namespace, name))
+        self._version += 1
+        value = _with_metadata(before, resource_version=str(self._version))
+        self._tell(resource, Change(kind="deleted", object=value, resource_version=str(self._version)), before)
+
+    def stored(self, resource: Resource[T]) -> list[T]:
+        """Every object of a kind, in order of namespace and name."""
+        store = self._store(resource)
+        return [store[key] for key in sorted(store)]
+
+    @property
+    def events(self) -> list[objects.Event]:
+        """Events that were written, oldest first."""
+        return sorted(self.stored(EVENTS), key=lambda event: int(event.metadata.resource_version))
+
+    def expire(self) -> None:
+        """Forgets the past: running watches, and new ones from an earlier version, get 410."""
+        self._version += 1
+        self._compacted = self._version
+        self._history.clear()
+        self._wake()
+
+    def end_watches(self, error: KubeError | None = None) -> None:
+        """Running watches end normally, as at their timeoutSeconds, or with an error."""
+        self._generation += 1
+        self._ended_by = error
+        self._wake()
+
+    def bookmark(self) -> None:
+        """Running watches get a sign of life without news."""
+        change: Change[Any] = Change(kind="bookmark", object=None, resource_version=str(self._version))
+        self._history.append(_Entry(version=self._version, resource="", change=change))
+        self._wake()
+
+    # What services ask of it
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        await self._receive("get", resource, namespace, name)
+        return self._find(resource, namespace, name)
+
+    async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
+        await self._receive("list", resource, namespace)
+        return [
+            value
+            for value in self.stored(resource)
+            if (not namespace or value.metadata.namespace == namespace)
+            and matches_label(value.metadata.labels, label_selector)
+        ]
+
+    async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
+        await self._receive("list", resource, "")
+        yield self.stored(resource)
+
+    async def watch(
+        self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[Change[T], None]:
+        await self._receive("watch", resource, namespace)
+        generation, kind = self._generation, _id(resource)
+
+        def wanted(value: objects.Object | None) -> bool:
+            return (
+                value is not None
+                and namespace in ("", value.metadata.namespace)
+                and matches_field(value, field_selector)
+            )
+
+        heard = int(since) if since else self._version
+        passed = sum(entry.version <= heard for entry in self._history)
+        if not since:
+            for value in self.stored(resource):
+                if wanted(value):
+                    yield Change(kind="added", object=value, resource_version=value.metadata.resource_version)
+            yield Change(kind="bookmark", object=None, resource_version=str(heard), synced=True)
+        while True:
+            while self.silent:
+                await self._changed.wait()
+            if heard < self._compacted:
+                raise Expired(410, "Expired", f"too old resource version: {heard} ({self._compacted})")
+            if generation != self._generation:
+                if self._ended_by is not None:
+                    raise self._ended_by
+                return
+            if passed == len(self._history):
+                await self._changed.wait()
+                continue
+            entry = self._history[passed]
+            heard, passed = entry.version, passed + 1
+            if not entry.resource:
+                yield entry.change
+            elif entry.resource == kind:
+                seen = _seen(entry.change, wanted(entry.before), wanted(entry.change.object))
+                if seen is not None:
+                    yield seen
+
+    async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
+        await self._receive("discover", PODS, "", f"{group}/{kind}")
+        return self.scalable.get((group, kind))
+
+    async def create(self, resource: Resource[T], value: T) -> T:
+        lost = await self._receive("create", resource, *_key(value))
+        if isinstance(value, objects.AccessReview):
+            status = objects.AccessReviewStatus(allowed=self.allows(value.spec))
+            return cast("T", msgspec.structs.replace(value, status=status))
+        if _key(value) in self._store(resource):
+            raise error_of(409, "AlreadyExists", f'{resource.plural} "{value.metadata.name}" already exists')
+        uid = self._new_uid(resource, _key(value))
+        value = self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
+        if lost is not None:
+            raise lost
+        return value
+
+    async def replace(self, resource: Resource[T], value: T) -> T:
+        lost = await self._receive("replace", resource, *_key(value))
+        before = self._find(resource, *_key(value)).metadata
+        if value.metadata.resource_version != before.resource_version:
+            raise error_of(409, "Conflict", f'{resource.plural} "{before.name}": the object has been modified')
+        value = _with_metadata(value, uid=before.uid, creation_timestamp=before.creation_timestamp)
+        value = self._write(resource, value)
+        if lost is not None:
+            raise lost
+        return value
+
+    async def annotate(
+        self,
+        resource: Resource[T],
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        namespace: str = "",
+        uid: str = "",
+        version: str = "",
+        standing: Mapping[str, str] | None = None,
+    ) -> None:
+        lost = await self._receive("annotate", resource, namespace, name)
+        value = self._find(resource, namespace, name)
+        if uid and uid != value.metadata.uid:
+            raise error_of(409, "Conflict", f'{resource.plural} "{name}": UID in precondition: {uid}')
+        if version and version != value.metadata.resource_version:
+            raise error_of(409, "Conflict", f'{resource.plural} "{name}": the object has been modified')
+        if standing and not standing.items() <= value.metadata.annotations.items():
+            raise error_of(409, "Conflict", f'{resource.plural} "{name}": an annotation says something else')
+        merged = {key: text for key, text in {**value.metadata.annotations, **annotations}.items() if text is not None}
+        if merged != value.metadata.annotations:
+            self._write(resource, _with_metadata(value, annotations=merged))
+        if lost is not None:
+            raise lost
+
+    async def evict(
+        self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
+    ) -> EvictionAnswer:
+        lost: KubeError | None = None
+        try:
+            lost = await self._receive("evict", PODS, namespace, name)
+            answer = self._evict(namespace, name, uid, dry_run)
+        except KubeError as error:
+            answer = _as_answer(error)
+        self.evictions.append(
+            Eviction(
+                namespace=namespace, name=name, uid=uid, dry_run=dry_run, at=self._clock.now(), status=answer.status
+            )
+        )
+        return answer if lost is None else _as_answer(lost)
+
+    def server_time(self, now: float) -> float:
+        return now + self.skew
+
+    def server_time_bounds(self, now: float) -> tuple[float, float]:
+        return self.server_time(now) - self.time_error, self.server_time(now) + self.time_error
+
+    # How
+
+    async def _receive(self, verb: Verb, resource: Resource[Any], namespace: str, name: str = "") -> KubeError | None:
+        """Raises what a test asked for; returns the error that shall hide the answer of a write."""
+        call = Call(verb=verb, resource=resource.plural, namespace=namespace, name=name)
+        self.calls.append(call)
+        await asyncio.sleep(0)  # no caller gets its answer in the same step: others may write in between
+        if self.on_call is not None:
+            await self.on_call(call)
+        return self.faults.meet(call)
+
+    def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionAnswer:
+        pod = self._find(PODS, namespace, name)
+        if uid != pod.metadata.uid:
+            message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
+            raise error_of(409, "Conflict", message)
+        if pod.status.phase not in ("Pending", "Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
+            budgets = [
+                budget
+                for budget in self.stored(BUDGETS)
+                if budget.metadata.namespace == namespace and selects(budget.spec.selector, pod.metadata.labels)
+            ]
+            if len(budgets) > 1:
+                raise error_of(500, "", "This pod has more than one PodDisruptionBudget")
+            if budgets and (refused := self._spend(budgets[0], dry_run)):
+                return refused
+        if not dry_run:
+            if self.terminating_first:
+                self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
+            else:
+                self.remove(PODS, name, namespace)
+        return EvictionAnswer(status=201)
+
+    def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionAnswer | None:
+        allowed = budget.status.disruptions_allowed
+        if allowed <= 0:
+            return EvictionAnswer(
+                status=429,
+                reason="TooManyRequests",
+                message=f"Cannot evict pod as it would violate the pod's disruption budget {budget.metadata.name}",
+                disruption_budget=True,
+                budget=budget.metadata.name,
+            )
+        if not dry_run:
+            status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
+            self._write(BUDGETS, msgspec.structs.replace(budget, status=status))
+        return None
+
+    def _store(self, resource: Resource[T]) -> dict[Key, T]:
+        return cast("dict[Key, T]", self._objects.setdefault(_id(resource), {}))
+
+    def _find(self, resource: Resource[T], namespace: str, name: str) -> T:
+        try:
+            return self._store(resource)[(namespace, name)]
+        except KeyError:
+            raise error_of(404, "NotFound", f'{resource.plural} "{name}" not found') from None
+
+    def _write(self, resource: Resource[T], value: T) -> T:
+        self._version += 1
+        value = _with_metadata(value, resource_version=str(self._version))
+        before = self._store(resource).get(_key(value))
+        self._store(resource)[_key(value)] = value
+        kind: Literal["added", "modified"] = "modified" if before else "added"
+        self._tell(resource, Change(kind=kind, object=value, resource_version=str(self._version)), before)
+        return value
+
+    def _tell(self, resource: Resource[Any], change: Change[Any], before: objects.Object | None) -> None:
+        self._history.append(_Entry(version=self._version, resource=_id(resource), change=change, before=before))
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _new_uid(self, resource: Resource[Any], key: Key) -> str:
+        self._born[_id(resource), key] += 1
+        times = self._born[_id(resource), key]
+        return f"uid-{key[1]}" if times == 1 else f"uid-{key[1]}-{times}"
+
+    def _timestamp(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now(), UTC)
+
+
+def _id(resource: Resource[Any]) -> str:
+    return f"{resource.plural}.{resource.group}/{resource.subresource}"
+
+
+def _key(value: objects.Object) -> Key:
+    return value.metadata.namespace, value.metadata.name
+
+
+def _with_metadata(value: T, **fields: Any) -> T:
+    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(value.metadata, **fields))
+
+
+def _as_answer(error: KubeError) -> EvictionAnswer:
+    return EvictionAnswer(
+        status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
+    )
+
+
+def _seen(change: Change[T], was_wanted: bool, is_wanted: bool) -> Change[T] | None:
+    """What a watch with a selector hears: an object that leaves its view is deleted, one that enters it is new."""
+    if change.kind == "deleted" or not is_wanted:
+        return msgspec.structs.replace(change, kind="deleted") if was_wanted else None
+    return change if was_wanted else msgspec.structs.replace(change, kind="added")

@@ -1,0 +1,41 @@
+"""Objects that wait for being read, or for their write."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from equipoise.annotator.decisions.write_decision import Write
+
+
+@dataclass(kw_only=True)
+class Waiting:
+    """Changes before what is only due, else first come first served."""
+
+    urgent: dict[str, None] = field(default_factory=dict)
+    due: dict[str, None] = field(default_factory=dict)
+    filled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, key: str, write: Write | None) -> None:
+        """None: it need not wait any more."""
+        if write is None:
+            self.urgent.pop(key, None)
+            self.due.pop(key, None)
+        elif write.urgent:
+            self.due.pop(key, None)
+            self.urgent.setdefault(key)
+            self.filled.set()
+        elif key not in self.urgent:
+            self.due.setdefault(key)
+            self.filled.set()
+
+    async def take(self) -> str:
+        """The next one, once there is one."""
+        while True:
+            for waiting in (self.urgent, self.due):
+                for key in waiting:
+                    del waiting[key]
+                    return key
+            self.filled.clear()
+            await self.filled.wait()
+
+    def __len__(self) -> int:
+        return len(self.urgent) + len(self.due)

@@ -1,0 +1,195 @@
+"""Live reads of what decides about one pod. Nothing is kept from one intent to the next."""
+
+import asyncio
+
+import msgspec
+
+from equipoise.binder.state.ledger import Entry, Replacement
+from equipoise.contracts.eviction.protection import MOVED_KINDS, Candidate, cannot_create
+from equipoise.contracts.kubernetes.objects import (
+    Namespace,
+    NodeSelector,
+    OwnerReference,
+    Pod,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from equipoise.contracts.kubernetes.owners import CLIMBED, workload_of
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.runtime.kubernetes.client import (
+    CLAIMS,
+    NAMESPACES,
+    PODS,
+    VOLUMES,
+    WORKLOAD_RESOURCES,
+    Forbidden,
+    Kube,
+    KubeError,
+    NotFound,
+    scale_of,
+)
+
+_NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")})
+"""(group, kind) of owners whose pods stay in any case: nothing is asked about them."""
+
+
+class Unreadable(Exception):
+    """Something that has a say cannot be read for good: it is gone, or we lack the right."""
+
+
+async def read_pod(kube: Kube, namespace: str, name: str) -> Pod | None:
+    """None: there is no pod of this name. Raises KubeError."""
+    try:
+        return await kube.get(PODS, name, namespace)
+    except NotFound:
+        return None
+
+
+def has_left(pod: Pod | None, uid: str) -> bool:
+    """Is the pod that had this UID gone or on its way out?"""
+    return pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None
+
+
+async def read_candidate(kube: Kube, pod: Pod) -> Candidate:
+    """The pod with its namespace and owners. Raises KubeError only for what may succeed when tried again."""
+    namespace, (owners, unreadable) = await asyncio.gather(_namespace(kube, pod.metadata.namespace), _owners(kube, pod))
+    workload = None
+    if not unreadable:
+        # The first owner is the one that is climbed from: its own controller is known by now.
+        above = owners[0].metadata.controller if owners else None
+        workload = workload_of(pod, lambda _: above)
+    return Candidate(pod=pod, namespace=namespace, workload=workload, owners=owners, unreadable=unreadable)
+
+
+async def _namespace(kube: Kube, name: str) -> Namespace | None:
+    try:
+        return await kube.get(NAMESPACES, name)
+    except NotFound:
+        return None
+
+
+async def _owners(kube: Kube, pod: Pod) -> tuple[tuple[WorkloadObject, ...], str]:
+    """The controllers that bring pods back, from the pod upwards, and what could not be read.
+
+    Of several owners only the controller has a say; without one the pod is bare.
+    """
+    owners: list[WorkloadObject] = []
+    reference = pod.metadata.controller
+    try:
+        while reference is not None and _group_kind(reference) not in _NEVER_SCALED:
+            owner = await _owner(kube, reference, pod.metadata.namespace)
+            owners.append(owner)
+            if len(owners) > 1 or _group_kind(reference) not in CLIMBED:
+                break
+            reference = owner.metadata.controller
+    except Unreadable as error:
+        return tuple(owners), str(error)
+    return tuple(owners), ""
+
+
+def _group_kind(reference: OwnerReference) -> tuple[str, str]:
+    return reference.api_version.rpartition("/")[0], reference.kind
+
+
+async def _owner(kube: Kube, reference: OwnerReference, namespace: str) -> WorkloadObject:
+    what = f"{reference.kind} {namespace}/{reference.name}"
+    group, kind = _group_kind(reference)
+    try:
+        owner = await read_workload(kube, Workload(kind=kind, group=group, namespace=namespace, name=reference.name))
+    except NotFound:
+        raise Unreadable(f"its owner {what} is gone") from None
+    except Forbidden as error:
+        raise Unreadable(f"its owner {what} may not be read ({error.message}): grant `get` on it") from None
+    except KubeError as error:
+        if error.reason != "Unreadable" and (error.status == 0 or error.status >= 429):
+            raise
+        raise Unreadable(f"its owner {what} cannot be read: {error}") from None
+    if owner.metadata.uid != reference.uid:
+        raise Unreadable(f"its owner {what} was deleted and made anew")
+    return owner
+
+
+async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
+    """Where the pod's persistent volumes can be reached. Raises Unreadable, and KubeError as above."""
+    selectors: list[NodeSelector] = []
+    for volume in pod.spec.volumes:
+        claim_name = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim else ""
+        if volume.ephemeral is not None:
+            claim_name = f"{pod.metadata.name}-{volume.name}"
+        if not claim_name:
+            continue
+        try:
+            claim = await kube.get(CLAIMS, claim_name, pod.metadata.namespace)
+            persistent = await kube.get(VOLUMES, claim.spec.volume_name)
+        except (NotFound, Forbidden) as error:
+            raise Unreadable(f"it is not known where volume {volume.name} can be reached: {error}") from None
+        affinity = persistent.spec.node_affinity
+        if affinity is not None and affinity.required is not None:
+            selectors.append(affinity.required)
+    return selectors
+
+
+async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
+    """A workload of any kind. One that we do not know is asked through its scale subresource.
+
+    Raises KubeError, and Unreadable when the kind does not tell how many pods it should have and how many are ready.
+    """
+    key = (workload.group, workload.kind)
+    if key in MOVED_KINDS:
+        resource = WORKLOAD_RESOURCES[key]
+        owner = await kube.get(resource, workload.name, workload.namespace)
+        version = f"{resource.group}/{resource.version}".lstrip("/")
+        return msgspec.structs.replace(owner, api_version=version, kind=resource.kind)
+    what = f"{workload}: nothing is known of this kind ({workload.group or 'core'})"
+    custom = await kube.find_scalable(*key)
+    if custom is None:
+        raise Unreadable(f"{what}, and it has no scale subresource, so its pods stay")
+    found, scale = await asyncio.gather(
+        kube.get(custom, workload.name, workload.namespace),
+        kube.get(scale_of(custom), workload.name, workload.namespace),
+    )
+    if found.status.ready_replicas is None:
+        raise Unreadable(f"{what}, and it does not tell its ready replicas (status.readyReplicas), so its pods stay")
+    seen = found.status.observed_generation
+    return WorkloadObject(
+        api_version=f"{custom.group}/{custom.version}".lstrip("/"),
+        kind=custom.kind,
+        metadata=found.metadata,
+        spec=WorkloadSpec(replicas=scale.spec.replicas),
+        status=WorkloadStatus(
+            replicas=scale.status.replicas,
+            ready_replicas=found.status.ready_replicas,
+            observed_generation=found.metadata.generation if seen is None else seen,
+        ),
+    )
+
+
+async def read_replacement(kube: Kube, entry: Entry, *, settled: bool) -> Replacement:
+    """How the workload of an evicted pod is doing. `settled`: its status has had the time to show what happened.
+
+    Until then only a definite failure is believed.
+    """
+    workload = entry.workload
+    if workload is None:
+        return Replacement(state="unknown")
+    try:
+        owner = await read_workload(kube, workload)
+        if why := cannot_create(owner):
+            return Replacement(state="failing", why=f"{workload}: {why}")
+        desired = 1 if owner.spec.replicas is None else owner.spec.replicas
+        if not settled or owner.status.observed_generation < owner.metadata.generation:
+            return Replacement(state="coming")
+        missing = owner.status.replicas < desired
+        if not missing and owner.status.ready_replicas < desired:
+            return Replacement(state="coming")
+        current = await read_pod(kube, entry.namespace, entry.pod)
+    except NotFound:
+        return Replacement(state="back")  # the workload itself is gone: nobody waits for its replica
+    except (KubeError, Unreadable):
+        return Replacement(state="unknown")
+    if current is not None and current.metadata.uid == entry.pod_uid:
+        return Replacement(state="coming")
+    if missing and current is None:
+        return Replacement(state="failing", why=f"{workload} has {owner.status.replicas} of {desired} pods")
+    return Replacement(state="back" if owner.status.ready_replicas >= desired else "coming")

@@ -1,0 +1,48 @@
+"""The collector's own figures on /metrics."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from equipoise.collector.decisions.sample_validation import Reason
+from equipoise.contracts.load.correction import skew_of
+from equipoise.contracts.messages.utilization import UtilizationCycle
+
+
+class Telemetry:
+    """Counts what the collector does. No label holds a node or a pod: there may be very many."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rounds = Counter(
+            "equipoise_collector_rounds", "Rounds of questions to the metric source.", ["window", "result"],
+            registry=registry,
+        )  # fmt: skip
+        self.round_seconds = Histogram(
+            "equipoise_collector_round_seconds", "How long a round took.", ["window"], registry=registry
+        )
+        self.placements = Counter(
+            "equipoise_collector_placements", "Placements said, one per changed node.", registry=registry
+        )
+        self._expected = Gauge(
+            "equipoise_collector_nodes_expected", "Ready nodes that should have data.", registry=registry
+        )
+        self._fresh = Gauge("equipoise_collector_nodes_fresh", "Expected nodes of known load.", registry=registry)
+        self._unknown = Gauge(
+            "equipoise_collector_nodes_unknown",
+            "Expected nodes of unknown load, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self._skew = Gauge(
+            "equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.", registry=registry
+        )
+
+    def on_cycle(self, cycles: Sequence[UtilizationCycle]) -> None:
+        """A round of this replica's shards has ended; none: it has none any more."""
+        self._expected.set(sum(cycle.expected for cycle in cycles))
+        self._fresh.set(sum(cycle.fresh for cycle in cycles))
+        self._skew.set(skew_of(cycles))
+        for reason in get_args(Reason):
+            count = sum(cycle.reasons.get(reason, 0) for cycle in cycles)
+            self._unknown.labels(reason.replace(" ", "_")).set(count)

@@ -1,0 +1,118 @@
+"""The collections of the API server that a move depends on, followed by Reflectors."""
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from equipoise.contracts.fit import FitPod, fit_pod
+from equipoise.contracts.kubernetes.objects import NodeSelector, Pod, WorkloadObject
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.latest_messages import Heard
+from equipoise.descheduler.state.pod_lifetimes import PodStays
+from equipoise.runtime.kubernetes.client import (
+    BUDGETS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    VOLUMES,
+    WORKLOAD_RESOURCES,
+    Kube,
+    Resource,
+)
+from equipoise.runtime.kubernetes.reflector import Reflector
+from equipoise.runtime.process.clock import Clock
+
+
+class Watching:
+    """Keeps them warm on every replica, so that one that takes the lead can judge at once."""
+
+    def __init__(self, kube: Kube, clock: Clock, settings: DeschedulerSettings, heard: Heard, *, volumes: bool) -> None:
+        """`volumes`: follow claims and volumes, which needs the right to read them."""
+        self.stays = PodStays()
+        self._fits: dict[str, FitPod] = {}
+        self._owners: dict[Workload, WorkloadObject] = {}
+        self._clock = clock
+        self._heard = heard
+        self._nodes = Reflector(kube, NODES, clock=clock)
+        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod)
+        self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
+        self._budgets = Reflector(kube, BUDGETS, clock=clock)
+        self._workloads = [
+            Reflector(kube, resource, clock=clock, on_change=partial(self._on_workload, resource))
+            for resource in WORKLOAD_RESOURCES.values()
+            if resource.kind in settings.workloads
+        ]
+        self._claims = Reflector(kube, CLAIMS, clock=clock)
+        self._volumes = Reflector(kube, VOLUMES, clock=clock)
+        self._all: list[Reflector[Any]] = [self._nodes, self._pods, self._namespaces, self._budgets]
+        self._all += self._workloads
+        if volumes:
+            self._all += [self._claims, self._volumes]
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._all:
+                tasks.create_task(reflector.run())
+
+    async def synced(self, timeout: float) -> None:
+        """Returns once everything was listed; TimeoutError says what was not."""
+        for reflector in self._all:
+            await reflector.synced(timeout)
+
+    @property
+    def problem(self) -> str:
+        """Why the picture may be out of date; "" when it is followed."""
+        return next((reflector.problem for reflector in self._all if reflector.problem), "")
+
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods.objects)
+
+    def node_names(self) -> set[str]:
+        return {name for _, name in self._nodes.objects}
+
+    def watched(self) -> Watched:
+        """How things are at this moment."""
+        return Watched(
+            nodes=list(self._nodes.objects.values()),
+            pods=list(self._pods.objects.values()),
+            namespaces={name: value for (_, name), value in self._namespaces.objects.items()},
+            budgets=list(self._budgets.objects.values()),
+            workloads=dict(self._owners),
+            volume_nodes=dict(self._volume_nodes()),
+            fits=dict(self._fits),
+        )
+
+    def _volume_nodes(self) -> Iterator[tuple[tuple[str, str], NodeSelector | None]]:
+        for key, claim in self._claims.objects.items():
+            volume = self._volumes.objects.get(("", claim.spec.volume_name))
+            if volume is not None:
+                yield key, volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+
+    def _on_workload(
+        self, resource: Resource[WorkloadObject], before: WorkloadObject | None, after: WorkloadObject | None
+    ) -> None:
+        """Kept by name as they change: to name them all for every look takes long."""
+        value = after or before
+        assert value is not None
+        meta = value.metadata
+        workload = Workload(kind=resource.kind, group=resource.group, namespace=meta.namespace, name=meta.name)
+        if after is None:
+            self._owners.pop(workload, None)
+        else:
+            self._owners[workload] = after
+
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        pod = after or before
+        assert pod is not None
+        if after is None:
+            self._fits.pop(pod.metadata.uid, None)
+        else:
+            self._fits[pod.metadata.uid] = fit_pod(after)
+        usage = self._heard.pod_usage(pod.spec.node_name, pod.metadata.uid)
+        self.stays.changed(before, after, usage=usage, now=self._clock.now())

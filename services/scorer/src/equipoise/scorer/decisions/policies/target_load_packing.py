@@ -1,0 +1,64 @@
+"""target_load_packing: the TargetLoadPacking plugin of Trimaran. Fills each node up to a fixed CPU utilization.
+
+The fullest node that stays at or below the target comes first; above it the emptiest. Source: scheduler-plugins,
+pkg/trimaran/targetloadpacking, and for the original formula the document of the water-level scheduler.
+
+Trimaran adds the pods of the last 60 s itself and then forgets them, long before its 15-minute mean shows them. Here
+they are in the load already, for as long as the mean lacks them (`load.compensation`).
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta
+
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, Link
+from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, expected_load
+
+_CPU = RESOURCES.index("cpu")
+
+
+class TargetLoadPacking(ScoringPolicy, frozen=True, kw_only=True, tag="target_load_packing"):
+    """Scores by the CPU utilization that a node would have with the pod."""
+
+    target_utilization: Annotated[float, Meta(gt=0, lt=100)] = 40.0
+    """Percent. About 10 points below what a node should have at most."""
+
+    formula: Literal["published", "original"] = "published"
+    """What a node just above the target gets: the target itself, or 50 whatever the target is.
+
+    With the original one and a target below 50, it gets more than an idle node.
+    """
+
+    window: str = "15m"
+    """By its name in `load.windows`; where it is not covered, the node is unknown."""
+
+    demand_chain: ClassVar[tuple[Link, ...]] = TARGET_LOAD_PACKING
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        return (self.window,)
+
+    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
+        if self.window not in nodes.windows:
+            return np.zeros(len(nodes.load))
+        expected = 100.0 * expected_load(nodes, demand)[:, nodes.windows.index(self.window), _CPU]
+        above = self.target_utilization if self.formula == "published" else 50.0
+        return np.nan_to_num(packing_score(expected, self.target_utilization, above=above))
+
+    def level(self, nodes: NodeLoads) -> Resources:
+        """The target."""
+        return Resources(cpu=self.target_utilization / 100.0)
+
+
+def packing_score(expected: Array, target: float, *, above: float) -> Array:
+    """0..100 for a node expected at P percent with a target of X percent (0 < X < 100). NaN where P is.
+
+    P ≤ X: (100 − X)·P/X + X. X < P ≤ 100: above·(100 − P)/(100 − X). P > 100: 0.
+    """
+    below = (100.0 - target) * expected / target + target
+    beyond = above * (100.0 - expected) / (100.0 - target)
+    return np.where(expected <= target, below, np.maximum(beyond, 0.0))

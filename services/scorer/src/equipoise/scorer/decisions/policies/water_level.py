@@ -1,0 +1,108 @@
+"""water_level: leads every node to the level of the cluster, the fullest that still lies below it first.
+
+Light pods go to nodes that nearly reach the level, heavy ones to those far below it. Source: the water-level
+scheduler of Hello (its document repairs the formula of Trimaran's TargetLoadPacking, and takes the target from the
+cluster's own level instead of a fixed one).
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.demand import WATER_LEVEL, Link
+from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.state.arrays import BEYOND, Array, Demand, NodeLoads
+
+Weight = Annotated[float, Meta(ge=0)]
+
+
+class ResourceWeights(Section, frozen=True, kw_only=True):
+    """How much each resource counts, relative to the other."""
+
+    cpu: Weight = 1.0
+    memory: Weight = 0.5
+    """Less than cpu: memory hardly moves with the time of day, and requests guard it better."""
+
+
+class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
+    """Scores by the distance to the cluster's level."""
+
+    cluster_cpu_min_node_weight: Weight = 0.2
+    """w in level = (average + w·minimum)/(1 + w): the higher, the more the emptiest node pulls the level down."""
+
+    window_weights: dict[str, Weight] = msgspec.field(default_factory=lambda: {"15m": 0.5, "1h": 0.3, "1d": 0.2})
+    """By name of a window in `load.windows`; what a node has not measured, or nobody configured, drops out."""
+
+    resource_weights: ResourceWeights = ResourceWeights()
+
+    def __post_init__(self) -> None:
+        if not any(self.window_weights.values()):
+            raise ValueError("windowWeights needs at least one window with a weight above 0")
+        if not self.resource_weights.cpu and not self.resource_weights.memory:
+            raise ValueError("resourceWeights needs at least one weight above 0")
+
+    @property
+    def demand_chain(self) -> tuple[Link, ...]:
+        return WATER_LEVEL
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        return tuple(name for name, weight in self.window_weights.items() if weight > 0)
+
+    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
+        """Weighted mean, over windows and resources that are known, of the distance score of each."""
+        rows = [index for index, name in enumerate(nodes.windows) if self.window_weights.get(name, 0.0) > 0.0]
+        if not rows:
+            return np.zeros(len(nodes.load))
+        # windows × resources × nodes: every operation runs along the nodes, and over all columns at once.
+        load, levels = nodes.load.transpose(1, 2, 0)[rows], self._levels(nodes)[rows][:, :, np.newaxis]
+        share = np.minimum(demand.usage[rows][:, :, np.newaxis] / nodes.base.T, BEYOND)
+        scores = distance_score(100.0 * (load + share), 100.0 * levels)
+        weights = np.outer(
+            [self.window_weights[nodes.windows[row]] for row in rows],
+            [getattr(self.resource_weights, resource) for resource in RESOURCES],
+        )[:, :, np.newaxis]
+        known = scores == scores
+        if known.all():
+            known_mean: Array = np.minimum((weights * scores).sum(axis=(0, 1)) / weights.sum(), 100.0)
+            return known_mean
+        total = (weights * known).sum(axis=(0, 1))
+        weighted = (weights * np.where(known, scores, 0.0)).sum(axis=(0, 1))
+        mean = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
+        weighted_mean: Array = np.minimum(mean, 100.0)  # a mean of hundreds may come out a last digit above
+        return weighted_mean
+
+    def level(self, nodes: NodeLoads) -> Resources:
+        """The level in the first of its windows that anybody has measured."""
+        levels = self._levels(nodes)
+        for name in self.windows:
+            if name in nodes.windows and not np.isnan(row := levels[nodes.windows.index(name)]).all():
+                return Resources(
+                    **{resource: float(value) for resource, value in zip(RESOURCES, row, strict=True) if value == value}
+                )
+        return Resources()
+
+    def _levels(self, nodes: NodeLoads) -> Array:
+        """windows × resources, 0..1: the level of all fresh nodes; NaN where there is none."""
+        w = self.cluster_cpu_min_node_weight
+        return (nodes.fleet.mean + nodes.fleet.minimum * w) / (1.0 + w)
+
+
+def distance_score(expected: Array, level: Array) -> Array:
+    """0..100 for a node expected at t percent while the cluster's level is c percent. NaN where either is unknown.
+
+    t ≤ c: (100 − c)·t/c + c. c < t ≤ 100: c·(100 − t)/(100 − c). t > 100: 0. Both ends are the limits of the
+    formula: at c = 0 a node that stays empty gets 100 and every other 0; at c ≥ 100 all that is not overfull gets 100.
+    """
+    c = np.clip(level, 0.0, 100.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # Each side is a line; the ends of the formula are lines as well.
+        rise, start = np.where(c > 0.0, (100.0 - c) / c, 0.0), np.where(c > 0.0, c, 100.0)
+        fall = np.where(c < 100.0, c / (100.0 - c), 0.0)
+        scores = np.where(expected <= c, rise * expected + start, fall * (100.0 - expected))
+    return np.where(np.isnan(level), np.nan, np.clip(scores, 0.0, 100.0))
