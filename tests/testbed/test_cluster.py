@@ -363,7 +363,7 @@ async def test_manifests_of_many_kinds(cluster: Cluster) -> None:
     await cluster.wait("/apis/batch/v1/namespaces/default/jobs/thing", lambda job: job["status"].get("succeeded") == 1)
 
     assert [item["metadata"]["uid"] for item in first] == [item["metadata"]["uid"] for item in second]
-    with pytest.raises(LookupError, match="knows no Deploymnt in apps/v1"):
+    with pytest.raises(LookupError, match="has no Deploymnt in apps/v1"):
         await cluster.apply([{"apiVersion": "apps/v1", "kind": "Deploymnt", "metadata": meta}])
 
 
