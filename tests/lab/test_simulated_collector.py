@@ -27,7 +27,7 @@ def a_collector(
     world.start(world.pod(0), 0, now=DAY)
     collector = SimulatedCollector(
         trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=ORIGIN,
-        missing=missing, statistics=statistics, chance=np.random.default_rng(1),
+        missing=missing, statistics=statistics, generator=np.random.default_rng(1),
     )  # fmt: skip
     collector.on_placed(0, a_placed("pod-0", running_since=ORIGIN))
     collector.begin(DAY)
