@@ -37,7 +37,7 @@ from equipoise.lab.record import RecordError, RecordOptions, Summary, record
 from equipoise.lab.record.aggregation import Aggregation, Tally
 from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
-from equipoise.lab.record.owners import NO_WORKLOAD, Owners, WorkloadIndex, told
+from equipoise.lab.record.owners import NO_WORKLOAD, Owners, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import shown
 from equipoise.lab.record.prometheus import connect_prometheus
 from equipoise.lab.record.queries import METRICS, Series, least_samples
@@ -842,7 +842,7 @@ def test_owners_are_followed_to_the_workload() -> None:
         Series(labels={"namespace": "default", "replicaset": name, "owner_kind": kind, "owner_name": owner})
         for name, kind, owner in (("odd", "Deployment", "web"), ("alone", "<none>", "<none>"))
     ]
-    above, places = told(answer, "ReplicaSet", "replicaset"), WorkloadIndex(WORKLOADS)
+    above, places = owners_of(answer, "ReplicaSet", "replicaset"), WorkloadIndex(WORKLOADS)
 
     assert {("default", "ReplicaSet", "odd"): ("default", "Deployment", "web")} == above
     assert 0 == places.above(("default", "ReplicaSet", "odd"), above)
