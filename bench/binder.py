@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 from equipoise.binder.decisions.limits import (
     EvictionsPerCluster,
     EvictionsPerNamespace,
-    InMigrationPerNode,
+    MigratingPerNode,
     Limits,
-    Pace,
+    EvictionRate,
 )
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
@@ -41,11 +41,11 @@ OWN = "equipoise-system"
 GIB = 2.0**30
 LEADER = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler")
 UNHURRIED = Limits(
-    in_migration_per_node=InMigrationPerNode(most="unlimited"),
-    evictions_per_namespace=EvictionsPerNamespace(most="unlimited"),
-    evictions_per_cluster=EvictionsPerCluster(most="unlimited", at_most="unlimited"),
-    pace=Pace(most="unlimited"),
-    start_up_grace=Duration(0),
+    migrating_per_node=MigratingPerNode(max="unlimited"),
+    evictions_per_namespace=EvictionsPerNamespace(max="unlimited"),
+    evictions_per_cluster=EvictionsPerCluster(max="unlimited", max_count="unlimited"),
+    rate=EvictionRate(max="unlimited"),
+    startup_grace_period=Duration(0),
 )
 
 

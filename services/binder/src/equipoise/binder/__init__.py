@@ -1,6 +1,6 @@
 """Carries out evictions, within strict limits and never twice.
 
-Hears: eviction intents (work queue); utilization and placement of nodes, the end of the collector's rounds.
-Says: one outcome per intent.
-Touches: pods/eviction, the ledger (a ConfigMap), Events; reads live what it decides on.
+Subscribes: eviction intents (work queue); utilization and placement of nodes, the collector's cycles.
+Publishes: one outcome per intent.
+Writes to the API: pods/eviction, the ledger (a ConfigMap), Events. Reads live what decides about a pod.
 """

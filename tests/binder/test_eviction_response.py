@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.binder.decisions.eviction_response import read_answer
+from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.messages.eviction import Outcome
 
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -42,20 +42,20 @@ def test_every_answer(
     status: int, message: str, more: dict[str, object], meaning: str, outcome: Outcome | None
 ) -> None:
     """Only a definite refusal is one; what may have happened is looked up."""
-    reading = read_answer(status, message, **more)  # type: ignore[arg-type]
+    reading = read_response(status, message, **more)  # type: ignore[arg-type]
     assert reading.meaning == meaning
     assert (reading.verdict.outcome if reading.verdict else None) == outcome
 
 
 def test_what_a_person_must_do() -> None:
     """A missing right names itself."""
-    assert "pods/eviction" in read_answer(403, "forbidden").operator
-    assert read_answer(201, "").operator == ""
+    assert "pods/eviction" in read_response(403, "forbidden").operator
+    assert read_response(201, "").operator == ""
 
 
 def test_a_dry_run_without_the_right_to_evict_says_so() -> None:
     """It is a dry run like any other, and its detail names what could not be tried; nobody has to act."""
-    reading = read_answer(403, NO_RIGHT, dry_run=True)
+    reading = read_response(403, NO_RIGHT, dry_run=True)
     assert reading.verdict is not None
     assert "pods/eviction" in reading.verdict.detail
     assert reading.operator == ""
@@ -63,5 +63,5 @@ def test_a_dry_run_without_the_right_to_evict_says_so() -> None:
 
 def test_waits_as_long_as_asked() -> None:
     """The server's own time counts; without one it is a second."""
-    assert read_answer(429, "", retry_after=7.0).retry_after == 7.0
-    assert read_answer(429, "").retry_after == 1.0
+    assert read_response(429, "", retry_after=7.0).retry_after == 7.0
+    assert read_response(429, "").retry_after == 1.0
