@@ -5,7 +5,7 @@ from typing import Any
 from builders import NOW, a_workload
 
 from equipoise.binder.decisions.limits import ProposedEviction
-from equipoise.binder.state.ledger import LedgerEntry, Ledger
+from equipoise.binder.state.ledger import Ledger, LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 
 

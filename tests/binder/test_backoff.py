@@ -2,8 +2,7 @@
 
 from builders import a_workload
 
-from equipoise.binder.state.backoff import Backoff
-from equipoise.binder.state.backoff import BudgetBackoff
+from equipoise.binder.state.backoff import Backoff, BudgetBackoff
 
 
 def test_waits_grow_up_to_a_limit() -> None:

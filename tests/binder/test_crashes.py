@@ -16,7 +16,7 @@ from kube_objects import a_pod, owned_by
 from equipoise.binder.decisions.limits import EvictionsPerWorkload, Limits
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.shell.ledger_store import pause
-from equipoise.binder.shell.ledger_writer import LedgerWriter, HandledByAnotherBinder
+from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome

@@ -10,11 +10,11 @@ from binder.worlds import GENEROUS, OWN, World
 from builders import NOW, a_placed_pod, a_placement, a_workload
 from kube_objects import a_deployment, a_pod, owned_by
 
-from equipoise.binder.state.cluster_state import ClusterState, PreemptedPod
 from equipoise.binder.decisions.limits import EvictionsPerCluster, FailingReplacements
-from equipoise.binder.state.outages import Outages
 from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.shell.ledger_store import pause, resume
+from equipoise.binder.state.cluster_state import ClusterState, PreemptedPod
+from equipoise.binder.state.outages import Outages
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
@@ -179,7 +179,9 @@ def test_a_replaced_pod_is_no_scaling(since: int) -> None:
 
 
 HALVING = msgspec.structs.replace(
-    GENEROUS, startup_grace_period=Duration(3_600), evictions_per_cluster=EvictionsPerCluster(max=2, window=Duration(600))
+    GENEROUS,
+    startup_grace_period=Duration(3_600),
+    evictions_per_cluster=EvictionsPerCluster(max=2, window=Duration(600)),
 )
 
 

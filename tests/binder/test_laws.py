@@ -69,7 +69,9 @@ def _with(name: str, maximum: Any) -> Limit:
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, kept=st.integers(0, 2**31), maximum=st.integers(0, 12))
-def test_more_entries_never_help(name: str, entries: tuple[LedgerEntry, ...], move: Any, kept: int, maximum: int) -> None:
+def test_more_entries_never_help(
+    name: str, entries: tuple[LedgerEntry, ...], move: Any, kept: int, maximum: int
+) -> None:
     """What is refused with some entries is refused with more."""
     some = random.Random(kept).sample(entries, kept % (len(entries) + 1))
     limit = _with(name, maximum)

@@ -12,12 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from equipoise.binder.decisions.admission import admit
 from equipoise.binder.decisions.limits import (
+    EvictionRate,
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
     Limits,
     ProposedEviction,
-    EvictionRate,
 )
 from equipoise.binder.decisions.result import Proceed
 from equipoise.binder.state.ledger import CLOCK_TOLERANCE, TRANSIT_TIME, Ledger, ReplacementStatus, new_entry

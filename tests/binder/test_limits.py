@@ -12,23 +12,23 @@ from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.decisions.limits import (
+    EvictionRate,
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
     FailingReplacements,
-    MigratingPerNode,
-    MigratingPerWorkload,
     LateReplacements,
     Limits,
     Maintenance,
-    ProposedEviction,
-    EvictionRate,
+    MigratingPerNode,
+    MigratingPerWorkload,
     Preemptions,
+    ProposedEviction,
     UnavailablePerWorkload,
     UnusualRate,
 )
-from equipoise.binder.decisions.limits.rule import amount, replicas_amount
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
+from equipoise.binder.decisions.limits.rule import amount, replicas_amount
 from equipoise.binder.state.ledger import CLOCK_TOLERANCE, LedgerEntry, LedgerView
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Namespaces, Protection

@@ -11,7 +11,7 @@ from binder.worlds import GENEROUS, LEADER, OWN, World, a_cycle
 from builders import NOW, a_node_utilization, a_placement, an_intent
 from kube_objects import a_deployment, a_pod, a_replica_set
 
-from equipoise.binder.decisions.limits import EvictionsPerWorkload, Limits, EvictionRate
+from equipoise.binder.decisions.limits import EvictionRate, EvictionsPerWorkload, Limits
 from equipoise.binder.shell.ledger_store import NAME, pause, resume
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration

@@ -10,12 +10,12 @@ from kube_objects import a_deployment, a_pod, a_replica_set
 from prometheus_client import CollectorRegistry
 
 from equipoise.binder.decisions.limits import (
+    EvictionRate,
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
-    MigratingPerNode,
     Limits,
-    EvictionRate,
+    MigratingPerNode,
     UnusualRate,
 )
 from equipoise.binder.service import Binder

@@ -63,12 +63,12 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
             workload=intent.workload,
             target=intent.target,
             reason=intent.reason,
-            relief=intent.relief,
+            expected_reduction=intent.expected_reduction,
             decided_at=intent.decided_at,
             settled_at=settled_at,
             limit=self.limit,
             limit_scope=self.limit_scope,
-            room_at=self.retry_at,
+            retry_at=self.retry_at,
         )
 
 

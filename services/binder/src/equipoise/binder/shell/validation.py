@@ -111,7 +111,7 @@ class Validation:
             fit,
             intent.node,
             intent.target,
-            intent.relief,
+            intent.expected_reduction,
             self._cluster.nodes,
             load=self._load,
             thresholds=self._thresholds,
