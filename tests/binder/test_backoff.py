@@ -13,7 +13,7 @@ def test_waits_grow_up_to_a_limit() -> None:
         waits.append(back_off.refused("key", now))
         now += waits[-1]
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    back_off.agreed("key")
+    back_off.reset("key")
     assert back_off.refused("key", now) == 1.0
 
 
@@ -46,17 +46,17 @@ def test_workloads_share_their_budget() -> None:
     """Two workloads that one budget chooses wait together; a third waits for nobody."""
     budgets = BudgetBackoff(lambda: 0.0)
     web, db, cache = a_workload("web"), a_workload("db"), a_workload("cache")
-    budgets.blocked(db, "shop", "all", 0.0)
-    budgets.blocked(web, "shop", "all", 10.0)
+    budgets.refused(db, "shop", "all", 0.0)
+    budgets.refused(web, "shop", "all", 10.0)
     assert budgets.remaining(web, 10.0) == budgets.remaining(db, 10.0) == ("shop/all", 20.0)
     assert budgets.remaining(cache, 10.0) == ("", 0.0)
-    budgets.allowed(db)
+    budgets.accepted(db)
     assert budgets.remaining(web, 10.0)[1] == 0.0
 
 
 def test_a_budget_without_a_name_is_its_workloads() -> None:
     """What an API server does not tell is not shared."""
     budgets = BudgetBackoff(lambda: 0.0)
-    budgets.blocked(a_workload("web"), "shop", "", 0.0)
+    budgets.refused(a_workload("web"), "shop", "", 0.0)
     assert budgets.remaining(a_workload("web"), 0.0)[1] == 10.0
     assert budgets.remaining(a_workload("db"), 0.0)[1] == 0.0

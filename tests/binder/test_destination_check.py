@@ -55,7 +55,7 @@ def test_counts_what_is_not_measured_yet() -> None:
         a_placed_pod(f"new-{number}", placed_at=NOW - 5, running_since=NOW - 4, requests=Resources(cpu=1.0))
         for number in range(6)
     ]
-    assert "high mark" in refusal(a_node(placement=a_placement("node-b", pods)))
+    assert "high threshold" in refusal(a_node(placement=a_placement("node-b", pods)))
 
 
 @pytest.mark.parametrize(("cpu", "relief"), [(None, RELIEF), (5.6, RELIEF), (float("nan"), RELIEF)])
@@ -99,5 +99,5 @@ def test_another_node_of_the_same_name() -> None:
 
 def test_a_busy_fleet_is_levelled_above_the_mark() -> None:
     """A target above the mark is one if it stays cooler than the source with the pod on it."""
-    assert "high mark" in refusal(a_node("node-a", cpu=8.0), a_node("node-b", cpu=7.0))
+    assert "high threshold" in refusal(a_node("node-a", cpu=8.0), a_node("node-b", cpu=7.0))
     assert refusal(a_node("node-a", cpu=8.5), a_node("node-b", cpu=7.0)) == ""

@@ -18,6 +18,8 @@ NAMES = sorted(Limits().table)
 NUMBERED = sorted(name for name, limit in Limits().table.items() if hasattr(limit, "max"))
 """Those that say how many; the others say when."""
 
+Entries = tuple[LedgerEntry, ...]
+
 _workloads = st.sampled_from([a_workload(name) for name in ("web", "db", "cache")])
 
 
@@ -69,9 +71,7 @@ def _with(name: str, maximum: Any) -> Limit:
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, kept=st.integers(0, 2**31), maximum=st.integers(0, 12))
-def test_more_entries_never_help(
-    name: str, entries: tuple[LedgerEntry, ...], move: Any, kept: int, maximum: int
-) -> None:
+def test_more_entries_never_help(name: str, entries: Entries, move: Any, kept: int, maximum: int) -> None:
     """What is refused with some entries is refused with more."""
     some = random.Random(kept).sample(entries, kept % (len(entries) + 1))
     limit = _with(name, maximum)
@@ -81,21 +81,21 @@ def test_more_entries_never_help(
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, halved=st.booleans())
-def test_zero_stops_everything(name: str, entries: tuple[LedgerEntry, ...], move: Any, halved: bool) -> None:
+def test_zero_stops_everything(name: str, entries: Entries, move: Any, halved: bool) -> None:
     """0 means that nothing may move, even with an empty ledger."""
     assert _with(name, 0).refusal(move, _view(entries, halved=halved))
 
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, halved=st.booleans())
-def test_unlimited_stops_nothing(name: str, entries: tuple[LedgerEntry, ...], move: Any, halved: bool) -> None:
+def test_unlimited_stops_nothing(name: str, entries: Entries, move: Any, halved: bool) -> None:
     """`unlimited` never refuses."""
     assert _with(name, "unlimited").refusal(move, _view(entries, halved=halved)) == ""
 
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, maximum=st.integers(1, 12))
-def test_grace_is_never_looser(name: str, entries: tuple[LedgerEntry, ...], move: Any, maximum: int) -> None:
+def test_grace_is_never_looser(name: str, entries: Entries, move: Any, maximum: int) -> None:
     """Start-up grace refuses whatever is refused without it."""
     limit = _with(name, maximum)
     if limit.refusal(move, _view(entries)):
@@ -104,7 +104,7 @@ def test_grace_is_never_looser(name: str, entries: tuple[LedgerEntry, ...], move
 
 @pytest.mark.parametrize("name", NAMES)
 @given(entries=_entries, move=_moves)
-def test_what_is_forgotten_would_not_have_counted(name: str, entries: tuple[LedgerEntry, ...], move: Any) -> None:
+def test_what_is_forgotten_would_not_have_counted(name: str, entries: Entries, move: Any) -> None:
     """The ledger keeps entries for as long as any limit needs them."""
     kept = [entry for entry in entries if NOW - entry.latest <= Limits().memory]
     limit = Limits().table[name]

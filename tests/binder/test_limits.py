@@ -250,11 +250,11 @@ def test_maintenance(maintenance: Maintenance, hours: float, allowed: bool) -> N
 def test_maintenance_follows_the_clocks_of_its_place() -> None:
     """22:00 in Berlin is 21:00 UTC in winter and 20:00 UTC in summer, 29 and 30 hours of the change included."""
     summer = datetime(2024, 7, 1, 20, 30, tzinfo=UTC).timestamp()
-    assert NIGHTS.hold(summer)
-    assert not NIGHTS.hold(summer - 3_600)
+    assert NIGHTS.contain(summer)
+    assert not NIGHTS.contain(summer - 3_600)
     changing = WeeklyTimes(days=("Sat",), begin="22:00", end="06:00", time_zone="Europe/Berlin")
     first, last = (datetime(2024, 3, 30, 21, tzinfo=UTC), datetime(2024, 3, 31, 4, tzinfo=UTC))
-    assert (first.timestamp(), last.timestamp()) in list(changing.around(first.timestamp()))
+    assert (first.timestamp(), last.timestamp()) in list(changing.occurrences(first.timestamp()))
 
 
 def test_maintenance_tells_when_it_opens() -> None:
@@ -316,8 +316,8 @@ def test_refusals_name_the_setting() -> None:
     refusal = Limits().refusal(a_move(), a_view(an_entry("one")))
     assert refusal is not None
     assert refusal.limit == "evictionsPerWorkload"
-    assert refusal.why.endswith("(limits.evictionsPerWorkload)")
-    assert "Deployment/shop/web" in refusal.why
+    assert refusal.detail.endswith("(limits.evictionsPerWorkload)")
+    assert "Deployment/shop/web" in refusal.detail
 
 
 def test_refusals_tell_when_there_is_room_again() -> None:

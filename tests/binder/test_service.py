@@ -335,7 +335,7 @@ async def test_throttling_stops_every_intent_of_the_process(world: World) -> Non
     world.kube.fail_next("get", resource="pods", status=429, retry_after=20.0)
     await world.start(world.binder())
     await world.propose("web-1")
-    assert any("left alone" in problem for problem in world.health.problems)
+    assert any("throttles" in problem for problem in world.health.problems)
     before = len(world.kube.calls)
     await world.propose("db-1")
     assert len(world.kube.calls) == before
