@@ -39,7 +39,7 @@ QUICK: dict[str, Any] = {
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
     """One node at nine tenths of its cores, and an idle one that came too late."""
-    from equipoise.testbed.configuration import PrometheusConfiguration
+    from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
     cluster = await asyncio.to_thread(start_cluster, prometheus=PrometheusConfiguration(scrape_interval=0.25))
     await cluster.add_nodes([node("hot", cpu=4)])
@@ -170,7 +170,7 @@ async def test_evicting_takes_the_name_of_the_context(cluster: Cluster) -> None:
     (wrong, said), (none, asked) = await asyncio.gather(run(*arguments, "--yes", "production"), run(*arguments))
 
     assert 2 == wrong == none
-    assert f"cluster  testbed {cluster.url}\n  context  testbed\n  limits\n    inMigrationPerNode:" in said
+    assert f"cluster  testbed {cluster.url}\n  context  testbed\n  limits\n    maintenance:" in said
     assert "'production' is not the context's name, 'testbed': nothing was started" in said
     assert "give the context's name with --yes" in asked
 
