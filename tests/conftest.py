@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 
-from equipoise.testbed.build import build
+from equipoise.testbed.binaries.build import build
 from equipoise.testbed.pytest_fixture import start_cluster, testbed_binaries
 
 __all__ = ["start_cluster", "testbed_binaries"]
