@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.model.stock import (
     Extender,
     FitScore,
@@ -28,7 +29,7 @@ from equipoise.lab.model.stock import (
     taint_scores,
 )
 from equipoise.lab.model.stock.resources import Ints
-from equipoise.lab.model.trace import AntiAffinity, TraceNode, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.model.trace import AntiAffinity, TraceNode, TraceTaint, TraceWorkload
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "kubernetes_resources.json").read_text())["cases"]
 MIB = 2**20
@@ -178,7 +179,7 @@ def test_requests_fit(case: Case) -> None:
 def test_taint_scores(case: Case) -> None:
     """Nodes with taints that say "rather not", and that are not tolerated, come last."""
     tolerations = [
-        TraceToleration(key=of["key"], operator=of["op"], value=of["value"], effect=of["effect"])
+        Toleration(key=of["key"], operator=of["op"], value=of["value"], effect=of["effect"])
         for of in case["inputs"]["tolerations"]
     ]
     taints = [[TraceTaint(**taint) for taint in node["taints"]] for node in case["inputs"]["nodes"]]
@@ -234,9 +235,7 @@ def test_who_is_spread(kind: str, spread: bool, revision: int) -> None:
     assert (spread, revision) == (found.spread, found.revision)
 
 
-tolerations = st.sampled_from(
-    [(), (TraceToleration(key="gpu", operator="Exists"),), (TraceToleration(operator="Exists"),)]
-)
+tolerations = st.sampled_from([(), (Toleration(key="gpu", operator="Exists"),), (Toleration(operator="Exists"),)])
 kinds = st.builds(
     PodKind,
     workload=st.integers(0, 3),
@@ -382,10 +381,10 @@ def test_taints_and_cordons_keep_pods_off_unless_tolerated() -> None:
     ]
     placements = Placements(nodes)
     placements.cordoned[1] = True
-    gpu = TraceToleration(key="gpu", operator="Exists")
-    cordon = TraceToleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
+    gpu = Toleration(key="gpu", operator="Exists")
+    cordon = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
 
-    def open_to(*tolerations: TraceToleration) -> list[bool]:
+    def open_to(*tolerations: Toleration) -> list[bool]:
         feasible: list[bool] = placements.feasible(a_kind(tolerations=tolerations)).tolist()
         return feasible
 

@@ -5,32 +5,16 @@ from collections.abc import Sequence
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.kubernetes.labels import selects_node
 from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.tolerations import tolerates
 from equipoise.contracts.messages.placement import Taint
 
 _FORBIDDING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
-
-
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that keeps a pod with these tolerations off."""
-    return next(
-        (
-            taint
-            for taint in taints
-            if taint.effect in _FORBIDDING and not any(_tolerates(toleration, taint) for toleration in tolerations)
-        ),
-        None,
-    )
+    return next((taint for taint in taints if taint.effect in _FORBIDDING and not tolerates(tolerations, taint)), None)
 
 
 def chosen_by(pod: FitPod, node: FitNode) -> bool:
