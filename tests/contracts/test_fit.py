@@ -110,6 +110,7 @@ def test_the_pod_itself_takes_no_room() -> None:
         (Toleration(key="team", operator="Exists"), True),
         (Toleration(operator="Exists"), True),
         (Toleration(key="team", value="a", effect="NoExecute"), False),
+        (Toleration(key="team", operator="Gt", value="1"), False),
     ],
 )
 def test_taints(toleration: Toleration | None, fits: bool) -> None:
@@ -120,6 +121,14 @@ def test_taints(toleration: Toleration | None, fits: bool) -> None:
     why = refusal(pod, a_fit_node(taints=taints))
 
     assert why == ("" if fits else "untolerated taint team=a:NoSchedule")
+
+
+def test_a_taint_may_be_tolerated_by_comparison() -> None:
+    """A pod that tolerates every value above 900 fits on a node of 950, and not on one of 800."""
+    pod = a_fit_pod(tolerations=[Toleration(key="sla", operator="Gt", value="900")])
+
+    assert refusal(pod, a_fit_node(taints=[Taint(key="sla", value="950", effect="NoSchedule")])) == ""
+    assert refusal(pod, a_fit_node(taints=[Taint(key="sla", value="800", effect="NoSchedule")])) != ""
 
 
 def test_a_cordoned_node_is_closed() -> None:

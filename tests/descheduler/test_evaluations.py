@@ -55,7 +55,7 @@ def test_a_missing_reading_neither_counts_nor_clears() -> None:
 
 @pytest.mark.parametrize(("missing", "counted"), [(1, 6), (2, 1)])
 def test_a_count_ends_while_nothing_is_measured(missing: int, counted: int) -> None:
-    """Five minutes after the last abnormal evaluation, as in Koordinator: what was hot before a long gap starts anew."""
+    """Five minutes after the last abnormal evaluation, as in Koordinator: a long gap starts the count anew."""
     before = [(i * INTERVAL, True, i * INTERVAL) for i in range(5)]
     gap = [(i * INTERVAL, None, 4 * INTERVAL) for i in range(5, 5 + missing)]
     back = (5 + missing) * INTERVAL

@@ -393,6 +393,25 @@ def test_taints_and_cordons_keep_pods_off_unless_tolerated() -> None:
     assert [True, True, False, False, True] == open_to(cordon)
 
 
+def test_tolerations_may_compare_numbers() -> None:
+    """Gt and Lt count for what keeps pods off and for what is only avoided."""
+    nodes = [
+        TraceNode(
+            name=f"{effect}-{sla}",
+            cpu_milli=4_000,
+            memory_mib=8_192,
+            taints=(TraceTaint(key="sla", value=sla, effect=effect),),
+        )
+        for effect in ("NoSchedule", "PreferNoSchedule")
+        for sla in ("900", "990")
+    ]
+    kind = a_kind(tolerations=(Toleration(key="sla", operator="Gt", value="950"),))
+    placements = Placements(nodes)
+
+    assert [False, True, True, True] == placements.feasible(kind).tolist()
+    assert [0, 0, 1, 0] == disliked([node.taints for node in nodes], kind.tolerations).tolist()
+
+
 def test_refusals_say_how_many_nodes_and_why() -> None:
     """A node that is short of several things counts for each; every other has the reason that is looked at first."""
     nodes = [*some_nodes(5), *some_nodes(1, pods=0)]
