@@ -1,96 +1,36 @@
-"""The numeric cases of Koordinator's LowNodeLoad and of sigs.k8s.io/descheduler, and why we differ where we do."""
+"""Koordinator's LowNodeLoad, and LowNodeUtilization and HighNodeUtilization of sigs.k8s.io/descheduler."""
 
-import json
 import math
-from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import msgspec
-import pytest
+import numpy as np
 from builders import NOW
 from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
+from kube_objects import a_replica_set, owned_by
+from peers.cases import Case, Inputs, peer_cases
 
-from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
-from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.configuration.settings import Marks, Namespaces, Protection, Thresholds
+from equipoise.contracts.eviction.protection import MIRROR, Candidate, Rules, of_daemon_set, protection, static
+from equipoise.contracts.fit import FitNode, FitPod, fit_pod
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
+from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
-from equipoise.descheduler.decisions.planning.draft import Draft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
 from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import Weights
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.target_selection import best_target, targets_of
-from equipoise.descheduler.decisions.planning.thresholds import Deviation, Levels
+from equipoise.descheduler.decisions.planning.thresholds import Deviation, Known, Levels, deviating, fixed
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import Counts, Reading, abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Move, Resource
 from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL
 
-Case = dict[str, Any]
-
-CASES: list[Case] = json.loads((Path(__file__).parents[1] / "data" / "low_node_load_cases.json").read_text())["cases"]
-
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}
-
-DIFFERENT: dict[str, tuple[object, str]] = {
-    "lnl-08": (4, "an extended resource is requested, not used: it limits where pods fit, and makes no node hot"),
-    "lnl-17": (
-        2,
-        "n2 gets no more production pods than its own mark of production allows: theirs fill it to 60% of 30",
-    ),
-    "anomaly-4": (["ok", "anomaly", "anomaly", "ok", "ok", "ok"], "N in a row are N, not N + 1; one normal one clears"),
-    "anomaly-5": (
-        ["ok", "anomaly", "ok", "ok", "ok", "ok", "anomaly", "ok", "ok", "ok", "ok", "ok"],
-        "a node that is normal once is not abnormal any more",
-    ),
-    "U05-n3-zero-usage": (3, "a fourth pod would bring n2 to 2005 m of 2000 m: they stop only when it is full"),
-    "U06-priorities": (3, "as U05"),
-    "U07-best-effort-first": (3, "as U05"),
-    "U08-extended": (4, "usage of an extended resource is not measured: theirs gives the whole run up for it"),
-    "X03-deviation-limit2": (0, "pods without a measurement stay: theirs takes two, whatever they use"),
-    "Y02-percent-zero-capacity": (None, "a share of nothing is unknown, not 0"),
-    "Z06-priorities": (
-        0,
-        "n1 cannot be emptied: there is room for one of its two pods, and half an empty node is none",
-    ),
-    "Z07-best-effort-first": (0, "n1 cannot be emptied: n2 takes one more pod only"),
-}
-"""By case: what we do, and why."""
-
-
-def of(*features: str) -> list[Any]:
-    return [pytest.param(case, id=case["id"]) for case in CASES if case["feature"] in features]
-
-
-def ours(case: Case, theirs: object) -> object:
-    return DIFFERENT[case["id"]][0] if case["id"] in DIFFERENT else theirs
-
-
-def test_no_case_is_left_out() -> None:
-    """Each belongs to one of the tests below, and each difference to a case."""
-    assert Counter(case["feature"] for case in CASES) == {
-        "low_node_load.outcome": 14,
-        "low_node_load.anomaly": 3,
-        "low_node_load.reason": 2,
-        "low_node_load.percent": 1,
-        "low_node_load.node_sort": 1,
-        "low_node_load.pod_sort": 2,
-        "low_node_load.pod_sort_keys": 1,
-        "low_node_load.target_fit": 1,
-        "low_node_utilization": 14,
-        "low_node_utilization_fraction": 1,
-        "high_node_utilization": 7,
-        "usage_percent": 2,
-        "sort_nodes_by_usage": 2,
-        "classify_deviation": 1,
-    }
-    assert len({case["id"] for case in CASES}) == len(CASES)
-    assert DIFFERENT.keys() <= {case["id"] for case in CASES}
-
 
 # Reading a case
 
@@ -109,44 +49,70 @@ def requests(told: dict[str, float]) -> dict[str, float]:
     return {UNITS.get(name, name): value / 1000 if name == "cpu_m" else float(value) for name, value in told.items()}
 
 
-def required(labels: dict[str, list[str]]) -> NodeSelector | None:
-    rules = [NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in labels.items()]
-    return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=rules)]) if rules else None
+RULES = Rules(protection=Protection(), namespaces=Namespaces(exclude=()), own_namespace="equipoise-system")
 
 
-def a_case_pod(pod: Case, usage: Resources) -> MovablePod:
-    owner = pod.get("owner", pod.get("owner_kind"))
-    priority = pod["priority"] or 0
-    stays = pod["mirror"] or pod["local_storage"] or owner != "ReplicaSet" or priority >= 2_000_000_000
-    asked = requests(pod["requests"])
-    fit = FitPod(
-        uid=f"uid-{pod['name']}",
-        namespace=pod["namespace"],
-        name=pod["name"],
-        labels={TIER_LABEL: pod["priority_class_label"]} if pod.get("priority_class_label") else {},
-        requests=asked,
-        node_selector=pod.get("node_selector") or {},
-        node_affinity=required(pod.get("required_affinity_in") or pod.get("required_node_affinity") or {}),
-        tolerations=[
-            Toleration(key=each["key"], operator=each["op"], value=each["value"], effect=each["effect"])
-            for each in pod.get("tolerations", ())
-        ],
+def an_api_pod(pod: Inputs) -> objects.Pod:
+    """The pod as the API server has it: running and ready."""
+    owner, asked = pod.get("owner", pod.get("owner_kind")), requests(pod["requests"])
+    affinity = pod.get("required_affinity_in") or pod.get("required_node_affinity") or {}
+    rules = [NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in affinity.items()]
+    selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=rules)]) if rules else None
+    quantities = {name: str(amount) for name, amount in asked.items()}
+    return objects.Pod(
+        metadata=objects.ObjectMeta(
+            uid=f"uid-{pod['name']}",
+            namespace=pod["namespace"],
+            name=pod["name"],
+            labels={TIER_LABEL: pod["priority_class_label"]} if pod.get("priority_class_label") else {},
+            annotations={MIRROR: "mirror"} if pod["mirror"] else {},
+            owner_references=owned_by(owner, "owner") if owner else [],
+        ),
+        spec=objects.PodSpec(
+            containers=[objects.Container(resources=objects.ResourceRequirements(requests=quantities))],
+            priority=pod["priority"] or 0,
+            node_selector=pod.get("node_selector") or {},
+            affinity=objects.Affinity(node_affinity=objects.NodeAffinity(required=selector)),
+            tolerations=[
+                Toleration(key=each["key"], operator=each["op"], value=each["value"], effect=each["effect"])
+                for each in pod.get("tolerations", ())
+            ],
+            volumes=[objects.Volume(name="scratch", empty_dir={})] if pod["local_storage"] else [],
+        ),
+        status=objects.PodStatus(
+            phase="Running",
+            conditions=[objects.Condition(type="Ready", status="True")],
+            qos_class=pod.get("k8s_qos") or ("Burstable" if asked.get("cpu") or asked.get("memory") else "BestEffort"),
+        ),
+    )
+
+
+def a_case_pod(given: Inputs, usage: Resources) -> MovablePod:
+    """Only workloads of ReplicaSets can be read, as in a cluster."""
+    pod = an_api_pod(given)
+    controller = pod.metadata.controller
+    replicated = controller is not None and controller.kind == "ReplicaSet"
+    candidate = Candidate(
+        pod=pod,
+        namespace=objects.Namespace(),
+        workload=workload_from_pod(pod),
+        owners=(a_replica_set(),) if replicated else (),
     )
     return a_pod(
-        pod["name"],
-        namespace=pod["namespace"],
+        pod.metadata.name,
+        namespace=pod.metadata.namespace,
         usage=usage,
-        priority=priority,
-        qos=pod.get("k8s_qos") or ("Burstable" if asked.get("cpu") or asked.get("memory") else "BestEffort"),
-        protection="it must stay" if stays else "",
-        belongs_to_node=owner == "DaemonSet" or pod["mirror"],
-        fit=fit,
+        priority=pod.spec.priority,
+        qos=pod.status.qos_class,
+        protection=protection(candidate, RULES, NOW),
+        belongs_to_node=bool(static(candidate, RULES, NOW) or of_daemon_set(candidate, RULES, NOW)),
+        fit=fit_pod(pod),
     )
 
 
-def a_case_node(node: Case, pods: list[MovablePod], usage: Resources | None) -> FleetNode:
+def a_case_node(node: Inputs, pods: list[MovablePod], usage: Resources | None) -> FleetNode:
     allocatable = requests(node["allocatable"])
-    fields: Case = {} if usage is None else {"usage": dict.fromkeys(WINDOWS, usage)}
+    fields: Inputs = {} if usage is None else {"usage": dict.fromkeys(WINDOWS, usage)}
     return a_node(
         node["name"],
         pods,
@@ -164,7 +130,7 @@ def a_case_node(node: Case, pods: list[MovablePod], usage: Resources | None) -> 
     )
 
 
-def a_case_fleet(inputs: Case, thresholds: Thresholds, **limits: int) -> Fleet:
+def a_case_fleet(inputs: Inputs, thresholds: Thresholds, **limits: int) -> Fleet:
     """By measured usage where there is one, else pods use what they ask for."""
     measured = inputs.get("measured_usage")
     nodes = []
@@ -186,10 +152,10 @@ def plan_of(strategy: LowNodeLoad | BinPack, fleet: Fleet) -> list[Move]:
 # Whole runs
 
 
-@pytest.mark.parametrize("case", of("low_node_load.outcome"))
+@peer_cases("low_node_load.outcome")
 def test_koordinator_runs(case: Case) -> None:
     """As many pods leave, and the same ones where the case names them. No margin, as they have none."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     told = inputs["thresholds_percent"]
     thresholds = Thresholds(
         high=marks(told["high"]),
@@ -207,12 +173,10 @@ def test_koordinator_runs(case: Case) -> None:
 
     moves = plan_of(strategy, fleet)
 
-    assert len(moves) == ours(case, case["expected"]["evicted_count"])
-    expected = case["expected"].get("evicted_names_sorted")
-    assert expected is None or sorted(move.pod.name for move in moves) == expected
+    case.check(evicted_count=len(moves), evicted_names_sorted=sorted(move.pod.name for move in moves))
 
 
-def low_node_utilization(inputs: Case) -> tuple[LowNodeLoad, Thresholds]:
+def low_node_utilization(inputs: Inputs) -> tuple[LowNodeLoad, Thresholds]:
     low, high = marks(inputs["thresholds"]), marks(inputs["target_thresholds"])
     if inputs["use_deviation"]:
         nothing = Thresholds(high=Marks(), low=Marks())
@@ -220,36 +184,28 @@ def low_node_utilization(inputs: Case) -> tuple[LowNodeLoad, Thresholds]:
     return LowNodeLoad(margin=0, number_of_nodes=inputs["number_of_nodes"]), Thresholds(high=high, low=low)
 
 
-@pytest.mark.parametrize("case", of("low_node_utilization"))
-def test_descheduler_runs(case: Case) -> None:
-    """By measured usage as many leave as with their metrics, and where there are none as by requests."""
-    inputs, expected = case["inputs"], case["expected"]
-    strategy, thresholds = low_node_utilization(inputs)
-    per_node = inputs.get("eviction_limit_node") or inputs.get("max_evict_per_node") or 10_000
-    evicted = expected.get("evicted_by_measured_usage", expected["evicted_by_requests"])
+@peer_cases("low_node_utilization")
+def test_low_node_utilization(case: Case) -> None:
+    """As many pods are evicted by measured usage, and as many by requests where pods use what they request."""
+    strategy, thresholds = low_node_utilization(case.inputs)
+    per_node = case.inputs.get("eviction_limit_node") or case.inputs.get("max_evict_per_node") or 10_000
 
-    assert len(plan_of(strategy, a_case_fleet(inputs, thresholds, per_node=per_node))) == ours(case, evicted)
+    def evicted(inputs: Inputs) -> list[str]:
+        fleet = a_case_fleet(inputs, thresholds, per_node=per_node)
+        return sorted(move.pod.name for move in plan_of(strategy, fleet))
 
-
-@pytest.mark.parametrize("case", of("low_node_utilization"))
-def test_descheduler_runs_by_requests(case: Case) -> None:
-    """Where pods use what they ask for, as many leave as by requests."""
-    inputs = {name: value for name, value in case["inputs"].items() if name != "measured_usage"}
-    strategy, thresholds = low_node_utilization(inputs)
-    per_node = inputs.get("eviction_limit_node") or inputs.get("max_evict_per_node") or 10_000
-    by_requests = BY_REQUESTS.get(case["id"], case["expected"]["evicted_by_requests"])
-
-    assert len(plan_of(strategy, a_case_fleet(inputs, thresholds, per_node=per_node))) == by_requests
+    by_requests = evicted(case.inputs | {"measured_usage": None})
+    case.check(
+        evicted_by_requests=len(by_requests),
+        evicted_by_measured_usage=len(evicted(case.inputs)),
+        evicted_set_when_by_requests=by_requests,
+    )
 
 
-BY_REQUESTS = {"U08-extended": 4, "U10-extended-deviation": 0}
-"""An extended resource makes no node hot or idle here: the number of pods alone decides."""
-
-
-@pytest.mark.parametrize("case", of("low_node_utilization_fraction"))
+@peer_cases("low_node_utilization_fraction")
 def test_loads_of_which_no_pod_is_known(case: Case) -> None:
     """A node may be hot, and still nobody is evicted on a guess."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     nodes = []
     for node in inputs["nodes"]:
         pods = [a_case_pod(pod, Resources()) for pod in inputs["pods"] if pod["node"] == node["name"]]
@@ -260,28 +216,28 @@ def test_loads_of_which_no_pod_is_known(case: Case) -> None:
     strategy = LowNodeLoad(margin=0, deviation=span)
 
     assert {entry.node: entry.state for entry in strategy.verdicts(fleet)}["n1"] == "hot"
-    assert len(plan_of(strategy, fleet)) == ours(case, case["expected"]["evicted"])
+    case.check(evicted=len(plan_of(strategy, fleet)))
 
 
-@pytest.mark.parametrize("case", of("high_node_utilization"))
+@peer_cases("high_node_utilization")
 def test_packing_runs(case: Case) -> None:
     """Nodes are emptied as there, if they can be emptied whole; without a high mark requests alone limit."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
     fleet = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
 
     moves = plan_of(strategy, fleet)
 
-    assert len(moves) == ours(case, case["expected"]["evicted"])
+    case.check(evicted=len(moves), evicted_set=sorted(move.pod.name for move in moves))
 
 
 # Parts
 
 
-@pytest.mark.parametrize("case", of("low_node_load.anomaly"))
+@peer_cases("low_node_load.anomaly")
 def test_evaluations_in_a_row(case: Case) -> None:
-    """What counts as abnormal after each mark."""
-    inputs, expected = case["inputs"], case["expected"]
+    """A node is abnormal after so many evaluations in a row."""
+    inputs = case.inputs
     needed = inputs.get("consecutive_abnormalities") or inputs["to_anomaly_when_consecutive_abnormal_at_least"]
     counts: Counts = {}
     states = []
@@ -290,21 +246,17 @@ def test_evaluations_in_a_row(case: Case) -> None:
         counts = counted(counts, [Reading(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120)
         states.append("anomaly" if "a" in abnormal_nodes(counts, needed) else "ok")
 
-    assert states == ours(case, expected.get("states", ["anomaly"]))
+    case.check(states=states, acted_on=states[-1] == "anomaly")
 
 
-@pytest.mark.parametrize("case", of("low_node_load.reason"))
-def test_reasons_read_as_people_know_them(case: Case) -> None:
-    """Koordinator's words without its scope ("node cpu usage"), as its users see them in Events."""
-    inputs = case["inputs"]
+@peer_cases("low_node_load.reason")
+def test_the_reason_of_an_eviction(case: Case) -> None:
+    """Resource, usage and threshold, as the users of Koordinator read them in Events."""
+    inputs = case.inputs
     load = {UNITS[unit]: inputs["usage"][unit] / inputs["allocatable"][unit] for unit in ("cpu_m", "memory_b")}
     high = {UNITS[name]: value / 100 for name, value in inputs["high_percent"].items()}
 
-    told = case["expected"]["text"].replace("node cpu", "cpu").replace("node memory", "memory")
-    assert excess_text(load, high) == told
-    assert excess_text(load, high, "prod") == told.replace("cpu usage", "prod cpu usage").replace(
-        "memory usage", "prod memory usage"
-    )
+    case.check(text=excess_text(load, high, inputs["scope"]))
 
 
 def a_used_node(name: str, usage: dict[str, float], allocatable: dict[str, float]) -> FleetNode:
@@ -314,17 +266,20 @@ def a_used_node(name: str, usage: dict[str, float], allocatable: dict[str, float
     return a_node(name, base=resources(allocatable), usage=dict.fromkeys(WINDOWS, resources(usage)), fit=fit)
 
 
-@pytest.mark.parametrize("case", of("low_node_load.percent", "usage_percent"))
+@peer_cases("low_node_load.percent", "usage_percent")
 def test_loads_in_percent(case: Case) -> None:
-    """Of what the node allocates; they floor for show, we do not round."""
-    inputs, expected = case["inputs"], case["expected"]
-    told = expected.get("percent_floor") or expected["percent"]
+    """Of what the node allocates; both peers round down, the product does not."""
+    inputs = case.inputs
     node = a_used_node("a", inputs["usage"], inputs.get("allocatable") or inputs["capacity"])
-    loads = dict(zip(MEASURED, (amounts([node], "5m", projected=False) / bases([node]))[0].tolist(), strict=True))
+    load = (amounts([node], "5m", projected=False) / bases([node]))[0]
+    by_resource = dict(zip(MEASURED, load.tolist(), strict=True))
+    percent = {
+        name: None if math.isnan(by_resource[UNITS[name]]) else 100 * by_resource[UNITS[name]]
+        for values in case.expected.values()
+        for name in values
+    }
 
-    for name, percent in told.items():
-        load = loads[UNITS[name]]
-        assert (None if math.isnan(load) else int(100 * load)) == ours(case, percent)
+    case.check(rounding="down", percent=percent, percent_floor=percent)
 
 
 def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
@@ -336,15 +291,14 @@ def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
     return [entry.node for entry in strategy.plan(fleet, names(fleet)).refused]
 
 
-@pytest.mark.parametrize("case", of("low_node_load.node_sort"))
+@peer_cases("low_node_load.node_sort")
 def test_the_weighted_order_of_nodes(case: Case) -> None:
     """The weighted mean of the shares decides, the number of pods among them."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     nodes = [a_used_node(node["name"], node, inputs["allocatable"]) for node in inputs["nodes"]]
     weights = Weights(**inputs["weights"])
 
-    assert hottest_first(LowNodeLoad(weights=weights), nodes) == case["expected"]["descending"]
-    assert emptiest_first(nodes) == case["expected"]["ascending"]
+    case.check(descending=hottest_first(LowNodeLoad(weights=weights), nodes), ascending=emptiest_first(nodes))
 
 
 def emptiest_first(nodes: list[FleetNode]) -> list[str]:
@@ -355,10 +309,10 @@ def emptiest_first(nodes: list[FleetNode]) -> list[str]:
     return [entry.node for entry in plan.refused]
 
 
-@pytest.mark.parametrize("case", of("sort_nodes_by_usage"))
+@peer_cases("sort_nodes_by_usage")
 def test_the_order_of_nodes_by_memory(case: Case) -> None:
     """They add bytes to cores, so memory decides: as `memoryThenCpu` says openly."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     whole = {"cpu_m": 32_000, "memory": 64 * 2**30, "pods": 110}
     nodes = [a_used_node(name, usage, whole) for name, usage in inputs["usage"].items()]
 
@@ -366,13 +320,13 @@ def test_the_order_of_nodes_by_memory(case: Case) -> None:
         emptiest_first(nodes) if inputs["ascending"] else hottest_first(LowNodeLoad(node_order="memoryThenCpu"), nodes)
     )
 
-    assert found == case["expected"]["order"]
+    case.check(order=found)
 
 
-@pytest.mark.parametrize("case", of("low_node_load.pod_sort"))
+@peer_cases("low_node_load.pod_sort")
 def test_the_pod_that_covers_the_excess_leaves_first(case: Case) -> None:
     """Only resources that are over count; the pod that just covers the excess comes before a far bigger one."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     excess = inputs.get("excess") or {
         unit: inputs["node_usage"][unit] - inputs["node_high"][unit] for unit in ("cpu_m", "memory_b")
     }
@@ -385,10 +339,10 @@ def test_the_pod_that_covers_the_excess_leaves_first(case: Case) -> None:
         weights=inputs["weights"],
     )
 
-    assert [pod.name for pod in ordered] == case["expected"]["evict_order"]
+    case.check(evict_order=[pod.name for pod in ordered])
 
 
-@pytest.mark.parametrize("case", of("low_node_load.pod_sort_keys"))
+@peer_cases("low_node_load.pod_sort_keys")
 def test_every_key_of_the_pod_order(case: Case) -> None:
     """Class, priority, QoS, Koordinator's QoS, both costs, measured before unmeasured, the younger first."""
     pods = [
@@ -408,19 +362,19 @@ def test_every_key_of_the_pod_order(case: Case) -> None:
                 labels={QOS_LABEL: pod["koord_qos_label"]} if pod["koord_qos_label"] else {},
             ),
         )
-        for pod in case["inputs"]["pods"]
+        for pod in case.inputs["pods"]
     ]
 
     ordered = iter(in_order(pods, base=Resources(cpu=1.0, memory=1.0), excess={}, weights={}))
+    groups = case.expected["order_with_tie_groups"]
 
-    for group in case["expected"]["order_with_tie_groups"]:
-        assert {next(ordered).name for _ in group} == set(group)
+    case.check(order_with_tie_groups=[sorted(next(ordered).name for _ in group) for group in groups])
 
 
-@pytest.mark.parametrize("case", of("low_node_load.target_fit"))
+@peer_cases("low_node_load.target_fit")
 def test_a_target_that_would_be_too_full(case: Case) -> None:
     """It is refused, and what was asked of it leaves no trace: the reservation is not kept."""
-    inputs = case["inputs"]
+    inputs = case.inputs
     source = a_node("source", [a_case_like_pod(inputs["pod_usage"])])
     usage, high = resources(inputs["target_usage"]), resources(inputs["target_high"])
     target = a_node("target", base=Resources(cpu=100.0, memory=10.0**12), usage=dict.fromkeys(WINDOWS, usage))
@@ -428,30 +382,59 @@ def test_a_target_that_would_be_too_full(case: Case) -> None:
     levels = Levels(hot=ceiling, ceiling=ceiling, idle={}, aim=ceiling)
     fleet = a_fleet(source, target)
     projection = Projection(fleet, "5m")
-    before = projection.load(target)
 
     targets = targets_of(fleet.nodes, projection, levels, target_mark=1.0)
     found = best_target(source.pods[0], source, targets, projection, hot=["cpu"], weights={"cpu": 1.0})
+    after = projection.load(target)
 
-    assert (found.target is not None) == case["expected"]["fits"]
-    assert projection.load(target) == before
-    assert Draft(fleet, WINDOWS).room == UNLIMITED.per_evaluation
+    case.check(
+        fits=found.target is not None,
+        target_usage_after={"cpu_m": 100_000 * after["cpu"], "memory_b": 10**12 * after["memory"]},
+    )
 
 
 def a_case_like_pod(usage: dict[str, float]) -> MovablePod:
     return a_pod("p", usage=resources(usage))
 
 
-@pytest.mark.parametrize("case", of("classify_deviation"))
-def test_deviation_marks(case: Case) -> None:
-    """Marks follow the mean; whoever is beyond them is hot or idle."""
-    inputs, expected = case["inputs"], case["expected"]
+@peer_cases("classify_deviation")
+def test_thresholds_around_the_mean(case: Case) -> None:
+    """Nodes beyond them are hot or idle."""
+    inputs = case.inputs
     span = Deviation(high=Marks(cpu=inputs["high_span"]), low=Marks(cpu=inputs["low_span"]), floor=0)
     nodes = [
         a_node(name, usage=dict.fromkeys(WINDOWS, Resources(cpu=percent / 10, memory=0.0)))
         for name, percent in inputs["percent"].items()
     ]
-    found = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).verdicts(a_fleet(*nodes))}
+    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(), low=Marks()))
+    states = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).verdicts(fleet)}
+    anyone = np.ones(len(nodes), dtype=np.bool_)
+    known = Known(
+        load=amounts(nodes, "5m", projected=False) / bases(nodes), base=bases(nodes), source=anyone, target=anyone
+    )
+    levels = deviating(known, span.high, span.low, 0.0, fixed(Marks(), Marks(), 0.0))
 
-    assert [name for name, state in found.items() if state == "idle"] == expected["under"]
-    assert [name for name, state in found.items() if state == "hot"] == expected["over"]
+    case.check(
+        average=100 * levels.aim["cpu"],
+        low=100 * levels.idle["cpu"],
+        high=100 * levels.ceiling["cpu"],
+        under=[name for name, state in states.items() if state == "idle"],
+        over=[name for name, state in states.items() if state == "hot"],
+    )
+
+
+# Rules that docs/peers.md lists
+
+
+def test_a_node_idle_in_production_is_filled_up_to_its_target_threshold() -> None:
+    """Koordinator fills it up to `prodHigh`, whatever else it runs; here its whole load has a limit as well."""
+    batch = a_node("batch", [a_pod(f"batch-{i}", cpu=1.3, priority=5_500) for i in range(5)])
+    productive = a_node("productive", [a_pod(f"web-{i}", cpu=1.0) for i in range(6)])
+    thresholds = Thresholds(high=Marks(cpu=80), low=Marks(cpu=40), prod_high=Marks(cpu=40), prod_low=Marks(cpu=20))
+    fleet = a_fleet(productive, batch, thresholds=thresholds)
+
+    def evicted(target_mark: float) -> int:
+        return len(plan_of(LowNodeLoad(margin=0, target_mark=target_mark), fleet))
+
+    assert evicted(50) == 0  # batch has 65 %, and may have 60 %
+    assert evicted(100) == 1  # 75 % of at most 80 %
