@@ -24,8 +24,8 @@ from equipoise.runtime.configuration import Kubernetes, Nats
 from equipoise.runtime.kubernetes.client import PODS, Kube, connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import deployment, node, pod_template
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 from equipoise.testbed.usage import constant_usage_annotations
 
 NODES = 40

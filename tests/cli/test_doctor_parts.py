@@ -31,7 +31,7 @@ from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared
 from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError, connect_kube
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.kube import MemoryKube
 from equipoise.testbed.objects import node

@@ -45,8 +45,8 @@ from equipoise.lab.record.writing import write_trace
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod, pod_template, stateful_set
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.usage import constant_usage_annotations
 

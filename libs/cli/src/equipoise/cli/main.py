@@ -9,7 +9,7 @@ import click
 from equipoise.cli.endings import plain_endings
 from equipoise.cli.lab.commands import lab
 from equipoise.contracts.bus.subjects import SERVICES
-from equipoise.testbed.program import testbed
+from equipoise.testbed.command import testbed
 
 if TYPE_CHECKING:
     from equipoise.contracts.messages.explanation import ExplainQuestion

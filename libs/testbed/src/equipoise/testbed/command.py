@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from equipoise.testbed import state
+from equipoise.testbed import running_clusters
 
 if TYPE_CHECKING:
     from equipoise.testbed.cluster import Cluster
@@ -26,7 +26,7 @@ output_option = click.option("-o", "--output", type=click.Choice(["table", "json
 
 
 def _file_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """A cluster's name is that of its small file, too."""
+    """The name of a cluster is also the name of its state file."""
     if not value.replace("-", "").isalnum():
         raise click.BadParameter("a name is letters, digits and -")
     return value
@@ -41,8 +41,8 @@ def testbed() -> None:
 @output_option
 def build_command(output: str) -> None:
     """Build the cluster's programs, once; `up` does it too."""
-    from equipoise.testbed.build import BuildError, build
-    from equipoise.testbed.toolchain import NoGoError
+    from equipoise.testbed.binaries.build import BuildError, build
+    from equipoise.testbed.binaries.toolchain import NoGoError
 
     try:
         binaries = {name: str(path) for name, path in asdict(build()).items()}
@@ -55,11 +55,11 @@ def build_command(output: str) -> None:
 
 
 @testbed.command()
-@click.option("--name", default="default", show_default=True, callback=_file_name, help="Tells several clusters apart.")
-@click.option("--nodes", type=click.IntRange(0), default=5, show_default=True, help="Fake nodes to begin with.")
+@click.option("--name", default="default", show_default=True, callback=_file_name, help="Name of this cluster.")
+@click.option("--nodes", type=click.IntRange(0), default=5, show_default=True, help="Number of fake nodes.")
 @click.option("--cpu", default="16", show_default=True, help="Cores of each node.")
 @click.option("--memory", default="64Gi", show_default=True, help="Memory of each node.")
-@click.option("--nats/--no-nats", default=False, show_default=True, help="A NATS server with JetStream too.")
+@click.option("--nats/--no-nats", default=False, show_default=True, help="Also start a NATS server with JetStream.")
 @click.option(
     "--scrape-interval",
     type=click.FloatRange(0.1),
@@ -75,7 +75,7 @@ def build_command(output: str) -> None:
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where its data and logs go, and stay; else a temporary place.",
+    help="Directory for data and logs, which is kept; default: a temporary one.",
 )
 def up(
     name: str,
@@ -87,22 +87,22 @@ def up(
     scheduler_configuration: Path | None,
     directory: Path | None,
 ) -> None:
-    """Start a cluster and keep it until Ctrl-C or `down`; nothing of it outlives this command."""
+    """Start a cluster and run it until Ctrl-C or `down`. No process outlives this command."""
     import asyncio
 
     import yaml
 
     from equipoise.testbed.api import ApiError
-    from equipoise.testbed.build import BuildError
+    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
     from equipoise.testbed.cluster import Cluster, ClusterError
-    from equipoise.testbed.configuration import PrometheusConfiguration
     from equipoise.testbed.objects import node
-    from equipoise.testbed.toolchain import NoGoError
+    from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
-    for living in state.running(state.default_state()):
-        if living.name == name:
+    for other in running_clusters.running(running_clusters.default_state()):
+        if other.name == name:
             raise click.ClickException(
-                f"a cluster named {name} runs already (pid {living.pid}): stop it with "
+                f"a cluster named {name} runs already (pid {other.pid}): stop it with "
                 f"`equipoise testbed down {name}`, or give this one another --name"
             )
     signal.signal(signal.SIGTERM, _interrupt)
@@ -120,7 +120,7 @@ def up(
             size: dict[str, Any] = {"cpu": cpu, "memory": memory}
             asyncio.run(cluster.add_nodes([node(f"node-{number}", **size) for number in range(nodes)]))
             described = _describe(name, cluster, nats)
-            file = state.record(described, state.default_state())
+            file = running_clusters.record(described, running_clusters.default_state())
             _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
             click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
             while True:
@@ -139,7 +139,7 @@ def up(
 @output_option
 def status(output: str) -> None:
     """Show the clusters that run on this machine."""
-    living = state.running(state.default_state())
+    living = running_clusters.running(running_clusters.default_state())
     if output == "json":
         click.echo(json.dumps([asdict(cluster) for cluster in living], indent=1))
     elif living:
@@ -158,11 +158,11 @@ def status(output: str) -> None:
 @click.argument("name", default="default")
 def down(name: str) -> None:
     """Stop a cluster that `up` keeps elsewhere."""
-    for cluster in state.running(state.default_state()):
+    for cluster in running_clusters.running(running_clusters.default_state()):
         if cluster.name == name:
             os.kill(cluster.pid, signal.SIGTERM)
             deadline = time.monotonic() + STOP_SECONDS
-            while state.process_start(cluster.pid) == cluster.started:
+            while running_clusters.process_start(cluster.pid) == cluster.started:
                 if time.monotonic() > deadline:
                     raise click.ClickException(
                         f"the cluster {name} has not stopped after {STOP_SECONDS:g} s: "
@@ -174,10 +174,10 @@ def down(name: str) -> None:
     raise click.ClickException(f"no cluster named {name} runs; `equipoise testbed status` shows those that do")
 
 
-def _describe(name: str, cluster: "Cluster", nats: bool) -> state.RunningCluster:
-    started = state.process_start(os.getpid())
+def _describe(name: str, cluster: "Cluster", nats: bool) -> running_clusters.RunningCluster:
+    started = running_clusters.process_start(os.getpid())
     assert started is not None
-    return state.RunningCluster(
+    return running_clusters.RunningCluster(
         name=name,
         pid=os.getpid(),
         started=started,
@@ -189,7 +189,7 @@ def _describe(name: str, cluster: "Cluster", nats: bool) -> state.RunningCluster
     )
 
 
-def _rows(cluster: state.RunningCluster) -> list[list[str]]:
+def _rows(cluster: running_clusters.RunningCluster) -> list[list[str]]:
     rows = [
         ["name", cluster.name],
         ["API server", cluster.api],

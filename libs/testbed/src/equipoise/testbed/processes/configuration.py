@@ -1,4 +1,4 @@
-"""The files that the parts of a cluster read, as text. JSON is YAML, so they are written as JSON."""
+"""Configuration files of the components of a cluster, as text. They are written as JSON, which is valid YAML."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ ADMIN = "admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 KUBELET = "kwok"
-# The audit log tells them apart; all may do everything, as nothing here is worth protecting from its own parts.
+# The audit log distinguishes them. All are administrators: a throwaway cluster needs no isolation of its components.
 USERS = (ADMIN, CONTROLLER_MANAGER, SCHEDULER, KUBELET)
 
 
@@ -28,8 +28,8 @@ class PrometheusConfiguration:
 
 
 def audit_policy() -> str:
-    """Evictions with their bodies, other writes without, reads and the clock's ticking not at all."""
-    silent = [
+    """Evictions and bindings with bodies, other writes without; no reads, Leases or Events."""
+    unlogged = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "events.k8s.io", "resources": ["events"]},
         {"group": "", "resources": ["events"]},
@@ -46,7 +46,7 @@ def audit_policy() -> str:
                     "resources": [{"group": "", "resources": ["pods/eviction", "pods/binding"]}],
                 },
                 {"level": "None", "verbs": ["get", "list", "watch"]},
-                {"level": "None", "resources": silent},
+                {"level": "None", "resources": unlogged},
                 {"level": "None", "nonResourceURLs": ["*"]},
                 {"level": "Metadata"},
             ],

@@ -1,8 +1,7 @@
 """Builds the programs of a cluster from source, once, into a cache outside the repository.
 
-Programs that are there already win: those in KUBEBUILDER_ASSETS, then those on PATH. A Go module's programs are
-taken from there only when all of them are and their versions fit, as a scheduler of one version beside an API server
-of another is nobody's cluster. In doubt it builds.
+Installed programs take precedence: first those in KUBEBUILDER_ASSETS, then those on PATH. The programs of a Go module
+are used from there only when all of them are installed in compatible versions. Otherwise the module is built.
 """
 
 import hashlib
@@ -18,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from equipoise.testbed.binaries import Binaries
-from equipoise.testbed.guard import Guard
-from equipoise.testbed.lock import exclusive
-from equipoise.testbed.progress import Progress
-from equipoise.testbed.toolchain import find_go, go_environment
+from equipoise.testbed.binaries.lock import exclusive
+from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.progress import Progress
+from equipoise.testbed.binaries.toolchain import find_go, go_environment
+from equipoise.testbed.processes.guard import Guard
 
 KUBERNETES = "v1.36.3"
 SOURCES = Path(__file__).parent / "go"
@@ -31,17 +30,17 @@ LOG_LINES = 15
 
 
 class BuildError(RuntimeError):
-    """Go failed; the message ends with what it said."""
+    """Go failed; the message ends with its output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """One Go module of ours, which gives one binary."""
+    """One of our Go modules. It builds to one binary."""
 
     source: Path
     package: str
     programs: Mapping[str, tuple[int, int]]
-    """Names the binary is called by, each with the oldest version that may take its place."""
+    """Names of the binary, each with the oldest installed version that may replace it."""
     tags: str = ""
     link: str = "-s -w"
 
@@ -50,7 +49,7 @@ class Module:
         return self.source.name
 
     def key(self) -> str:
-        """Changes with everything that changes the binary, but not with the version of Go: it only costs time."""
+        """Cache key of all inputs of the binary, except for the version of Go."""
         digest = hashlib.sha256()
         for word in (self.package, self.tags, self.link, sys.platform, platform.machine(), *self.programs):
             digest.update(word.encode() + b"\0")
@@ -78,7 +77,7 @@ PROMETHEUS = Module(
     source=SOURCES / "prometheus",
     package="github.com/prometheus/prometheus/cmd/prometheus",
     programs={"prometheus": (3, 0)},
-    tags="remove_all_sd",  # half the build time; file and http discovery stay
+    tags="remove_all_sd",  # half the build time; file and http discovery remain
     link="-s -w -X github.com/prometheus/common/version.Version=3.15.0",
 )
 MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS)
@@ -88,10 +87,10 @@ DESCHEDULER = Module(
     programs={"descheduler": (0, 36)},
     link="-s -w "
     "-X sigs.k8s.io/descheduler/pkg/version.version=v0.36.0 "
-    # Even for plain HTTP it reads a pod's CA file, at an absolute path: here from the folder that it is started in.
+    # It reads a CA file at an absolute path even for plain HTTP: here from its working directory instead.
     "-X sigs.k8s.io/descheduler/pkg/descheduler/client.K8sPodCAFilePath=ca.crt",
 )
-"""The upstream descheduler: no part of a cluster, so `build` leaves it out, and only who compares with it builds it."""
+"""The upstream descheduler. It is no part of a cluster: `build` omits it, and only comparisons build it."""
 
 
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
@@ -105,17 +104,17 @@ def build(
     environment: Mapping[str, str] = os.environ,
     progress: Progress | None = None,
 ) -> Binaries:
-    """Milliseconds when all is there; some eight minutes of two cores when nothing is."""
+    """Takes milliseconds when everything is cached, and about eight minutes on two cores otherwise."""
     cache = cache or default_cache(environment)
     found: dict[str, Path] = {}
     began = time.monotonic()
     built = 0
     with progress or Progress() as shown:
         for module in MODULES:
-            outside = outside_programs(module, environment)
-            if outside:
-                found |= outside
-                shown.note(f"using {', '.join(map(str, outside.values()))}")
+            installed = installed_programs(module, environment)
+            if installed:
+                found |= installed
+                shown.note(f"using {', '.join(map(str, installed.values()))}")
                 continue
             directory = cache / f"{module.name}-{module.key()}"
             if not directory.exists():
@@ -130,7 +129,7 @@ def build(
 def build_module(
     module: Module, *, cache: Path, environment: Mapping[str, str] = os.environ, progress: Progress
 ) -> Path:
-    """The directory with the module's programs; of several builders at once one builds and the others wait."""
+    """The directory of the module's programs. Of several processes one builds and the others wait."""
     directory = cache / f"{module.name}-{module.key()}"
     began = time.monotonic()
     with exclusive(
@@ -141,12 +140,12 @@ def build_module(
             return directory
         go = find_go(cache, progress, environment)
         progress.note(f"{module.name}: building {', '.join(module.programs)} with {go}, once")
-        for left_by_the_dead in cache.glob(f".{directory.name}-*"):
-            shutil.rmtree(left_by_the_dead)
-        with tempfile.TemporaryDirectory(dir=cache, prefix=f".{directory.name}-") as made:
-            result = Path(made) / "result"
+        for abandoned in cache.glob(f".{directory.name}-*"):
+            shutil.rmtree(abandoned)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=f".{directory.name}-") as scratch:
+            result = Path(scratch) / "result"
             result.mkdir()
-            _run_go(module, go, result / "binary", Path(made), environment, progress)
+            _run_go(module, go, result / "binary", Path(scratch), environment, progress)
             for program in module.programs:
                 (result / program).symlink_to("binary")
             result.rename(directory)
@@ -154,10 +153,10 @@ def build_module(
     return directory
 
 
-def outside_programs(module: Module, environment: Mapping[str, str]) -> dict[str, Path]:
+def installed_programs(module: Module, environment: Mapping[str, str]) -> dict[str, Path]:
     """All programs of the module from KUBEBUILDER_ASSETS or PATH, or none."""
-    places = [environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH")]
-    search = os.pathsep.join(place for place in places if place)
+    directories = [environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH")]
+    search = os.pathsep.join(filter(None, directories))
     found: dict[str, Path] = {}
     releases = set()
     for program, oldest in module.programs.items():
@@ -173,10 +172,10 @@ def outside_programs(module: Module, environment: Mapping[str, str]) -> dict[str
 
 def _version(program: Path) -> tuple[int, ...]:
     try:
-        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", answer.stdout + answer.stderr)
+    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout + result.stderr)
     return tuple(map(int, numbers.groups())) if numbers else ()
 
 
@@ -217,8 +216,8 @@ def _run_go(
                 time.sleep(POLL_SECONDS)
             lines = log.read_text(errors="replace").splitlines()
             if code != 0:
-                said = "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:])
-                raise BuildError(f"{module.name}: `{' '.join(map(str, argv[:3]))} …` ended with code {code}:\n{said}")
+                tail = "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:])
+                raise BuildError(f"{module.name}: `{' '.join(map(str, argv[:3]))} …` ended with code {code}:\n{tail}")
             packages = sum(not line.startswith("go: ") for line in lines)
 
 

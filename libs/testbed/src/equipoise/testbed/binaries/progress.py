@@ -1,4 +1,4 @@
-"""What a long build shows meanwhile: one live line on a terminal, a plain line now and then elsewhere."""
+"""Progress of a long build: one live line on a terminal, otherwise a plain line every 15 seconds."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ PLAIN_SECONDS = 15.0
 
 
 class Progress:
-    """Writes to standard error, so that what a program answers stays clean."""
+    """Writes to standard error: standard output is for results."""
 
     def __init__(self, stream: TextIO | None = None, *, plain_seconds: float = PLAIN_SECONDS) -> None:
         self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
@@ -32,11 +32,11 @@ class Progress:
             self._status = None
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._console.print(text, markup=False)
 
     def show(self, text: str) -> None:
-        """The state of affairs, as often as you like."""
+        """Update the status line. May be called at any rate."""
         if self._console.is_terminal:
             if self._status is None:
                 self._status = self._console.status(text)

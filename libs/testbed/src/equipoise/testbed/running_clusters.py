@@ -1,4 +1,4 @@
-"""Which clusters of `equipoise testbed up` run on this machine, told by one small file each."""
+"""The clusters of `equipoise testbed up` that run on this machine: one state file each."""
 
 import json
 import os
@@ -12,7 +12,7 @@ class RunningCluster:
     name: str
     pid: int
     started: str
-    """The process's start in the kernel's own count: tells it from a later one with the same pid."""
+    """Start time of the process in clock ticks since boot: distinguishes it from a later process with the same pid."""
     api: str
     kubeconfig: str
     prometheus: str
@@ -26,12 +26,12 @@ def default_state(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_start(pid: int) -> str | None:
-    """None when there is no such process, or only its zombie."""
+    """Start time in clock ticks since boot; None when there is no such process or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # the name before may hold blanks
+    fields = stat.rpartition(")")[2].split()  # the process name may contain spaces
     return None if fields[0] in "ZX" else fields[19]
 
 
@@ -45,12 +45,12 @@ def record(cluster: RunningCluster, state: Path) -> Path:
 
 
 def running(state: Path) -> list[RunningCluster]:
-    """The living; what the dead left is removed."""
-    living = []
+    """Clusters whose process runs; state files of the others are removed."""
+    found = []
     for file in sorted(state.glob("*.json")):
         cluster = RunningCluster(**json.loads(file.read_text()))
         if process_start(cluster.pid) == cluster.started:
-            living.append(cluster)
+            found.append(cluster)
         else:
             file.unlink(missing_ok=True)
-    return living
+    return found

@@ -1,11 +1,11 @@
-"""The command line of each part of a cluster, tried on Kubernetes 1.36."""
+"""The command line of each component of a cluster, tested with Kubernetes 1.36."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.runtime.bus.dev_server import nats_server_binary
-from equipoise.testbed import configuration
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.processes import configuration
 
 ETCD = "etcd"
 ETCD_PEER = "etcd-peer"
@@ -28,7 +28,7 @@ def kubeconfig_file(directory: Path, user: str) -> Path:
 def command_lines(
     binaries: Binaries, directory: Path, ports: Mapping[str, int], *, nats: bool
 ) -> dict[str, CommandLine]:
-    """In the order of their start."""
+    """In the order in which they start."""
     lines: dict[str, CommandLine] = {
         ETCD: [binaries.etcd, *_etcd(directory, ports)],
         API_SERVER: [binaries.kube_apiserver, *_api_server(directory, ports)],
@@ -48,7 +48,7 @@ def _etcd(directory: Path, ports: Mapping[str, int]) -> list[str]:
     return [
         f"--data-dir={directory / 'etcd'}",
         "--unsafe-no-fsync",
-        # It elects itself, so it need not wait long for others.
+        # A single member: elections need no long timeouts.
         "--heartbeat-interval=10",
         "--election-timeout=100",
         f"--listen-client-urls={client}",
@@ -68,17 +68,17 @@ def _api_server(directory: Path, ports: Mapping[str, int]) -> list[str]:
         f"--secure-port={ports[API_SERVER]}",
         f"--cert-dir={directory / 'certs'}",
         "--service-cluster-ip-range=10.0.0.0/24",
-        "--endpoint-reconciler-type=none",  # loopback is no address for an Endpoints object
+        "--endpoint-reconciler-type=none",  # an Endpoints object must not contain a loopback address
         "--authorization-mode=RBAC",
         f"--token-auth-file={directory / 'tokens.csv'}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={directory / 'service-account.key'}",
         f"--service-account-signing-key-file={directory / 'service-account.key'}",
-        # Else a pod must wait for its namespace's default account, and mounts what no kubelet reads.
+        # Otherwise pods wait for the default ServiceAccount of their namespace and mount tokens that no kubelet reads.
         "--disable-admission-plugins=ServiceAccount",
         f"--audit-policy-file={directory / 'audit-policy.yaml'}",
         f"--audit-log-path={directory / 'audit.log'}",
-        "--audit-log-maxsize=100000",  # no rotation: the witness stays in one file
+        "--audit-log-maxsize=100000",  # no rotation: all events are in one file
     ]
 
 
@@ -98,7 +98,7 @@ def _kwok(directory: Path, ports: Mapping[str, int]) -> list[str]:
         f"--kubeconfig={kubeconfig_file(directory, configuration.KUBELET)}",
         f"--config={directory / 'kwok.yaml'}",
         "--manage-all-nodes",
-        "--v=error",  # it warns of every node without pods at every scrape
+        "--v=error",  # otherwise it logs a warning for each node without pods at each scrape
         "--node-ip=127.0.0.1",
         f"--server-address=127.0.0.1:{ports[KWOK]}",
         "--node-lease-duration-seconds=40",

@@ -1,10 +1,11 @@
-"""Children that cannot outlive their parent, whatever kills it.
+"""Child processes that never outlive their parent, however it ends.
 
-A process of one thread, the guard, starts them and dies with its standard input, which only the parent holds open.
-The parent may talk to it from any thread: PDEATHSIG follows the *thread* that forked, so a child started from an
-executor thread by the parent itself would vanish when that thread ends.
+A single-threaded process, the guard, starts them and ends when its standard input closes, which only the parent holds
+open. The parent may use it from any thread: PDEATHSIG is bound to the *thread* that forked, so a child that the parent
+started from an executor thread would end with that thread.
 
-This file is both sides: imported it gives `Guard`; run by `python -I` it is the guard, so it imports nothing of ours.
+This file is both sides: imported it provides `Guard`; run by `python -I` it is the guard, so it imports no other module
+of Equipoise.
 """
 
 import contextlib
@@ -26,15 +27,15 @@ REAP_SECONDS = 0.2
 
 
 class GuardError(RuntimeError):
-    """A child could not be started, or the guard is gone."""
+    """A child could not be started, or the guard has ended."""
 
 
 class Guard:
-    """The parent's end: starts, stops and asks after children, from any thread."""
+    """The parent's side: starts, stops and polls children, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # An own session: Ctrl-C reaches the parent alone, which then stops the children in order.
+        # Its own session: Ctrl-C reaches only the parent, which then stops the children in order.
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__],
             stdin=subprocess.PIPE,
@@ -58,33 +59,33 @@ class Guard:
     ) -> int:
         """Start a program with its output appended to `log`.
 
-        `environment` is added to the inherited one; None takes a variable away.
+        `environment` is added to the inherited one; None removes a variable.
         """
-        answer = self._ask(
+        reply = self._request(
             command="start",
             argv=[str(word) for word in argv],
             log=str(log),
             environment=dict(environment or {}),
             directory=None if directory is None else str(directory),
         )
-        if "error" in answer:
-            raise GuardError(f"cannot start {argv[0]}: {answer['error']}")
-        return int(answer["pid"])
+        if "error" in reply:
+            raise GuardError(f"cannot start {argv[0]}: {reply['error']}")
+        return int(reply["pid"])
 
     def exit_code(self, pid: int) -> int | None:
-        """None while it runs; else its code, negative for a signal."""
-        code = self._ask(command="poll", pid=pid)["code"]
+        """None while it runs, else its exit code; negative for a signal."""
+        code = self._request(command="poll", pid=pid)["code"]
         return None if code is None else int(code)
 
     def send(self, pid: int, number: int) -> None:
-        """Send a signal to the child's process group; nothing happens when it has ended."""
-        self._ask(command="signal", pid=pid, number=int(number))
+        """Send a signal to the child's process group; does nothing when it has ended."""
+        self._request(command="signal", pid=pid, number=int(number))
 
     def stop(self, pid: int, *, number: int = signal.SIGTERM, timeout: float = 2.0) -> int:
-        """Signal, wait, SIGKILL what is left after `timeout` seconds; its exit code."""
+        """Send a signal, wait, and send SIGKILL after `timeout` seconds; returns the exit code."""
         self.send(pid, number)
         deadline = time.monotonic() + timeout
-        # Waiting happens here, so that other threads may use the guard meanwhile.
+        # Wait here: other threads may use the guard in the meantime.
         while (code := self.exit_code(pid)) is None:
             if time.monotonic() > deadline:
                 self.send(pid, signal.SIGKILL)
@@ -96,7 +97,7 @@ class Guard:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
-            with contextlib.suppress(BrokenPipeError):  # of a command the guard did not live to read
+            with contextlib.suppress(BrokenPipeError):  # the guard ended before it read a command
                 self._process.stdin.close()
             self._process.wait()
             self._process.stdout.close()
@@ -107,7 +108,7 @@ class Guard:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, **command: Any) -> dict[str, Any]:
+    def _request(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -115,17 +116,17 @@ class Guard:
                 self._process.stdin.write(json.dumps(command) + "\n")
                 line = self._process.stdout.readline()
         except (OSError, ValueError) as error:
-            raise GuardError(f"the guard (pid {self.pid}) is gone, and its children with it") from error
+            raise GuardError(f"the guard (pid {self.pid}) has ended, and its children with it") from error
         if not line:
-            raise GuardError(f"the guard (pid {self.pid}) is gone, and its children with it")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise GuardError(f"the guard (pid {self.pid}) has ended, and its children with it")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
 
 class _Children:
     def __init__(self) -> None:
         self.codes: dict[int, int | None] = {}  # in the order of their start
-        self.libc = ctypes.CDLL(None, use_errno=True)  # before any fork: loading takes locks
+        self.libc = ctypes.CDLL(None, use_errno=True)  # before any fork: loading acquires locks
 
     def start(
         self, argv: list[str], log: str, environment: dict[str, str | None], directory: str | None
@@ -136,7 +137,7 @@ class _Children:
         def die_with_guard() -> None:
             if sys.platform == "linux":
                 self.libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-            if os.getppid() != guard:  # the guard died between fork and prctl
+            if os.getppid() != guard:  # the guard ended between fork and prctl
                 os._exit(1)
 
         try:
@@ -164,7 +165,7 @@ class _Children:
                 self.codes[pid] = os.waitstatus_to_exitcode(status)
 
     def send(self, pid: int, number: int) -> None:
-        # Not reaped yet means that the number cannot have been given to another process.
+        # As long as it is not reaped, its pid cannot be reused.
         if pid in self.codes and self.codes[pid] is None:
             os.killpg(pid, number)
 
@@ -176,7 +177,7 @@ class _Children:
         for pid in running:
             os.waitpid(pid, 0)
 
-    def answer(self, command: dict[str, Any]) -> dict[str, Any]:
+    def handle(self, command: dict[str, Any]) -> dict[str, Any]:
         self.reap()
         match command.pop("command"):
             case "start":
@@ -204,7 +205,7 @@ def _guard() -> None:
                 return
             *lines, pending = (pending + received).split(b"\n")
             for line in lines:
-                os.write(1, json.dumps(children.answer(json.loads(line))).encode() + b"\n")
+                os.write(1, json.dumps(children.handle(json.loads(line))).encode() + b"\n")
     finally:
         children.kill_all()
 

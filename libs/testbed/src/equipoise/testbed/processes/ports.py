@@ -1,13 +1,13 @@
-"""Loopback ports that two clusters on one machine never share."""
+"""Loopback ports: two clusters on one machine never use the same ones."""
 
 import random
 import socket
 
-FIRST, LAST, BLOCK = 20000, 32000, 32  # below the ports Linux gives to outgoing connections
+FIRST, LAST, BLOCK = 20000, 32000, 32  # below the ephemeral ports of Linux
 
 
 class PortBlock:
-    """A block of ports, held through an abstract socket name that the kernel frees with the process."""
+    """A block of ports, reserved by an abstract socket that the kernel releases when the process ends."""
 
     def __init__(self) -> None:
         blocks = list(range(FIRST, LAST, BLOCK))
@@ -22,13 +22,13 @@ class PortBlock:
             self._claim = claim
             self._ports = iter(range(first, first + BLOCK))
             return
-        raise RuntimeError(f"every port block from {FIRST} to {LAST} is taken by running testbed clusters")
+        raise RuntimeError(f"every port block from {FIRST} to {LAST} is used by running testbed clusters")
 
     def take(self) -> int:
-        """The next port of the block that nobody listens on."""
+        """The next unused port of the block."""
         for port in self._ports:
             with socket.socket() as probe:
-                # As servers do it, else a connection that is timing out would make a free port look taken.
+                # As servers do: otherwise a connection in TIME_WAIT makes a free port look used.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind(("127.0.0.1", port))

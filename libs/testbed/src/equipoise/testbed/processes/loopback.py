@@ -1,4 +1,4 @@
-"""Asks servers on the loopback, without proxies and without waiting long."""
+"""Requests to servers on the loopback interface, without proxies and with a short timeout."""
 
 import http.client
 import json
@@ -12,8 +12,8 @@ SECONDS = 2.0
 
 
 def get(url: str, *, method: str = "GET", token: str | None = None, ca_file: Path | None = None) -> bytes:
-    """The body of a 2xx answer, else an OSError; without a CA file any certificate will do."""
-    request = urllib.request.Request(url, method=method)  # noqa: S310 - only our own addresses
+    """The body of a 2xx response, else an OSError. Without a CA file any certificate is accepted."""
+    request = urllib.request.Request(url, method=method)  # noqa: S310 - loopback addresses only
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
@@ -32,10 +32,10 @@ def get_json(url: str) -> Any:
     return json.loads(get(url))
 
 
-def answers(url: str, *, token: str | None = None, ca_file: Path | None = None) -> bool:
+def responds(url: str, *, token: str | None = None, ca_file: Path | None = None) -> bool:
     try:
         get(url, token=token, ca_file=ca_file)
-    except (OSError, http.client.HTTPException):  # refused, half-written, or not the server we think
+    except (OSError, http.client.HTTPException):  # refused, incomplete, or another server
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""The programs a cluster is made of."""
+"""Paths of the programs of a cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path

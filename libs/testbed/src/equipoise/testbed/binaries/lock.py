@@ -1,4 +1,4 @@
-"""A lock between processes, which the kernel frees when its holder dies."""
+"""A lock between processes. The kernel releases it when its holder ends."""
 
 import fcntl
 import time
@@ -11,7 +11,7 @@ POLL_SECONDS = 0.2
 
 @contextmanager
 def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Only one process at a time is inside; `waiting` is called again and again until it is this one."""
+    """Hold the lock. `waiting` is called repeatedly until it is acquired."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         while True:
