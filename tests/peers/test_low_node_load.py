@@ -259,7 +259,7 @@ def test_the_reason_of_an_eviction(case: Case) -> None:
     case.check(text=excess_text(load, high, inputs["scope"]))
 
 
-def a_used_node(name: str, usage: dict[str, float], allocatable: dict[str, float]) -> FleetNode:
+def a_used_node(name: str, usage: Inputs, allocatable: Inputs) -> FleetNode:
     """As many pods as it says, none of which uses anything by itself."""
     pods = [FitPod(uid=f"{name}-{i}", namespace="shop", name=f"{name}-{i}") for i in range(int(usage.get("pods", 0)))]
     fit = FitNode(name=name, allocatable=requests(allocatable), pods=pods)

@@ -51,7 +51,7 @@ def packing_score(inputs: Inputs, node: Inputs) -> float:
     """A pod without containers uses nothing."""
     policy = TargetLoadPacking(target_utilization=inputs["args"]["target_pct"])
     base = Resources(cpu=node["cpu_capacity_m"] / 1000.0, memory=2.0**30)
-    recent = node.get("recent", inputs.get("recent", []))
+    recent = node.get("recent") or inputs.get("recent") or []
     nodes = a_node(
         base=base,
         mean=measured(node["metrics"], base, operators=("AVG", "Latest")),

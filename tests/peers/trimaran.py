@@ -12,7 +12,7 @@ from equipoise.contracts.load.demand import MEASURED_FIRST, Link
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
-from equipoise.scorer.state.arrays import Demand, NodeLoads, resources
+from equipoise.scorer.state.arrays import Demand, FleetLoads, NodeLoads, resources
 from equipoise.scorer.state.demand import expected_demand, pod_demand
 from equipoise.scorer.state.load_correction import base_of, compensated_load, requested_and_limited
 
@@ -43,7 +43,7 @@ def a_node(
         windows=WINDOWS,
         load=load[:1],
         base=base_of(utilization)[np.newaxis],
-        fleet=load[:1],
+        fleet=FleetLoads(load[:1]),
         statistics={"deviation": load[1:]},
         requested=requested[np.newaxis],
         limited=limited[np.newaxis],
