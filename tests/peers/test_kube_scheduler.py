@@ -45,9 +45,9 @@ def test_requests_fit(case: Case) -> None:
     )
     pod = fit_pod(objects.Pod(metadata=objects.ObjectMeta(uid="new"), spec=spec))
     running = objects.PodSpec(containers=[a_container(inputs["used"])])
-    there = fit_pod(objects.Pod(metadata=objects.ObjectMeta(uid="old"), spec=running))
+    running_pod = fit_pod(objects.Pod(metadata=objects.ObjectMeta(uid="old"), spec=running))
     status = objects.NodeStatus(allocatable=quantities(inputs["allocatable"]))
-    node = fit_node(objects.Node(metadata=objects.ObjectMeta(name="node"), status=status), [there])
+    node = fit_node(objects.Node(metadata=objects.ObjectMeta(name="node"), status=status), [running_pod])
 
     found = [
         [NAMES.get(short.resource, short.resource), *(scale * amount for amount in amounts)]
@@ -130,9 +130,9 @@ def test_weights_that_kube_scheduler_does_not_start_with(case: Case) -> None:
 def test_balanced_allocation(case: Case) -> None:
     """A node is better when the pod brings its CPU and memory nearer to each other; skipped without requests."""
     inputs = case.inputs
-    asked = requested(inputs["pod"]["containers"], names_of(inputs))
+    of_pod = requested(inputs["pod"]["containers"], names_of(inputs))
 
-    scores = balanced_allocation(allocatable(inputs), by_node(inputs, requested), asked)
+    scores = balanced_allocation(allocatable(inputs), by_node(inputs, requested), of_pod)
 
     case.check(prescore="skip" if scores is None else "scored", scores=None if scores is None else scores.tolist())
 

@@ -39,7 +39,7 @@ def marks(given: dict[str, float]) -> Marks:
 
 
 def a_pod(given: Inputs) -> PodDemand:
-    """The pod of the question."""
+    """The pod to be placed."""
     name, kind = given["name"], "DaemonSet" if given["daemonset"] else "Deployment"
     return PodDemand(
         namespace="shop",

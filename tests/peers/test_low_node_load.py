@@ -35,18 +35,18 @@ UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory"
 # Reading a case
 
 
-def marks(told: dict[str, float]) -> Marks:
+def marks(given: dict[str, float]) -> Marks:
     """Of the resources that are measured; others are only requested."""
-    return Marks(**{UNITS[name]: value for name, value in told.items() if name in UNITS})
+    return Marks(**{UNITS[name]: value for name, value in given.items() if name in UNITS})
 
 
-def resources(told: dict[str, float]) -> Resources:
-    amount = {UNITS[name]: value / 1000 if name == "cpu_m" else value for name, value in told.items() if name in UNITS}
+def resources(given: dict[str, float]) -> Resources:
+    amount = {UNITS[name]: value / 1000 if name == "cpu_m" else value for name, value in given.items() if name in UNITS}
     return Resources(cpu=amount.get("cpu", 0.0), memory=amount.get("memory", 0.0))
 
 
-def requests(told: dict[str, float]) -> dict[str, float]:
-    return {UNITS.get(name, name): value / 1000 if name == "cpu_m" else float(value) for name, value in told.items()}
+def requests(given: dict[str, float]) -> dict[str, float]:
+    return {UNITS.get(name, name): value / 1000 if name == "cpu_m" else float(value) for name, value in given.items()}
 
 
 RULES = Rules(protection=Protection(), namespaces=Namespaces(exclude=()), own_namespace="equipoise-system")
@@ -54,11 +54,11 @@ RULES = Rules(protection=Protection(), namespaces=Namespaces(exclude=()), own_na
 
 def an_api_pod(pod: Inputs) -> objects.Pod:
     """The pod as the API server has it: running and ready."""
-    owner, asked = pod.get("owner", pod.get("owner_kind")), requests(pod["requests"])
+    owner, amounts_requested = pod.get("owner", pod.get("owner_kind")), requests(pod["requests"])
     affinity = pod.get("required_affinity_in") or pod.get("required_node_affinity") or {}
     rules = [NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in affinity.items()]
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=rules)]) if rules else None
-    quantities = {name: str(amount) for name, amount in asked.items()}
+    quantities = {name: str(amount) for name, amount in amounts_requested.items()}
     return objects.Pod(
         metadata=objects.ObjectMeta(
             uid=f"uid-{pod['name']}",
@@ -82,7 +82,8 @@ def an_api_pod(pod: Inputs) -> objects.Pod:
         status=objects.PodStatus(
             phase="Running",
             conditions=[objects.Condition(type="Ready", status="True")],
-            qos_class=pod.get("k8s_qos") or ("Burstable" if asked.get("cpu") or asked.get("memory") else "BestEffort"),
+            qos_class=pod.get("k8s_qos")
+            or ("Burstable" if amounts_requested.get("cpu") or amounts_requested.get("memory") else "BestEffort"),
         ),
     )
 
@@ -131,15 +132,15 @@ def a_case_node(node: Inputs, pods: list[MovablePod], usage: Resources | None) -
 
 
 def a_case_fleet(inputs: Inputs, thresholds: Thresholds, **limits: int) -> Fleet:
-    """By measured usage where there is one, else pods use what they ask for."""
+    """By measured usage where there is one, else pods use what they request."""
     measured = inputs.get("measured_usage")
     nodes = []
     for node in inputs["nodes"]:
         pods = []
         for pod in inputs["pods"]:
             if pod["node"] == node["name"]:
-                told = pod.get("usage", pod["requests"]) if measured is None else measured["pods"].get(pod["name"])
-                pods.append(a_case_pod(pod, Resources() if told is None else resources(told)))
+                given = pod.get("usage", pod["requests"]) if measured is None else measured["pods"].get(pod["name"])
+                pods.append(a_case_pod(pod, Resources() if given is None else resources(given)))
         usage = None if measured is None else resources(measured["nodes"][node["name"]])
         nodes.append(a_case_node(node, pods, usage))
     return a_fleet(*nodes, thresholds=thresholds, limits=msgspec.structs.replace(UNLIMITED, **limits))
@@ -153,15 +154,15 @@ def plan_of(strategy: LowNodeLoad | BinPack, fleet: Fleet) -> list[Move]:
 
 
 @peer_cases("low_node_load.outcome")
-def test_koordinator_runs(case: Case) -> None:
-    """As many pods leave, and the same ones where the case names them. No margin, as they have none."""
+def test_koordinator_low_node_load(case: Case) -> None:
+    """As many pods are evicted, and the same ones where the case names them. Koordinator has no margin."""
     inputs = case.inputs
-    told = inputs["thresholds_percent"]
+    given = inputs["thresholds_percent"]
     thresholds = Thresholds(
-        high=marks(told["high"]),
-        low=marks(told["low"]),
-        prod_high=marks(told["prod_high"]),
-        prod_low=marks(told["prod_low"]),
+        high=marks(given["high"]),
+        low=marks(given["low"]),
+        prod_high=marks(given["prod_high"]),
+        prod_low=marks(given["prod_low"]),
     )
     include, exclude = inputs["namespaces_include"], inputs["namespaces_exclude"]
     strategy = LowNodeLoad(
@@ -203,7 +204,7 @@ def test_low_node_utilization(case: Case) -> None:
 
 
 @peer_cases("low_node_utilization_fraction")
-def test_loads_of_which_no_pod_is_known(case: Case) -> None:
+def test_a_pod_without_a_measurement_is_not_evicted(case: Case) -> None:
     """A node may be hot, and still nobody is evicted on a guess."""
     inputs = case.inputs
     nodes = []
@@ -220,8 +221,8 @@ def test_loads_of_which_no_pod_is_known(case: Case) -> None:
 
 
 @peer_cases("high_node_utilization")
-def test_packing_runs(case: Case) -> None:
-    """Nodes are emptied as there, if they can be emptied whole; without a high mark requests alone limit."""
+def test_high_node_utilization(case: Case) -> None:
+    """A node is emptied whole or not at all; without a high threshold only requests limit the targets."""
     inputs = case.inputs
     strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
     fleet = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
@@ -283,9 +284,9 @@ def test_loads_in_percent(case: Case) -> None:
 
 
 def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
-    """The order in which hot nodes are asked to give pods away; all of them are."""
+    """The order in which hot nodes are evaluated as sources; all of them are hot."""
     fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(cpu=0, memory=0, pods=0), low=Marks()))
-    closed = [msgspec.structs.replace(node, source_refusal="asked") for node in fleet.nodes]
+    closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in fleet.nodes]
     fleet = msgspec.structs.replace(fleet, nodes=closed)
     strategy = msgspec.structs.replace(strategy, number_of_nodes=-1)
     return [entry.node for entry in strategy.plan(fleet, names(fleet)).refused]
@@ -302,8 +303,8 @@ def test_the_weighted_order_of_nodes(case: Case) -> None:
 
 
 def emptiest_first(nodes: list[FleetNode]) -> list[str]:
-    """The order in which sparse nodes are asked to be emptied; all of them are."""
-    closed = [msgspec.structs.replace(node, source_refusal="asked") for node in nodes]
+    """The order in which nodes are evaluated to be emptied; all of them are below the thresholds."""
+    closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in nodes]
     fleet = a_fleet(*closed)
     plan = BinPack(below=Marks(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
     return [entry.node for entry in plan.refused]
@@ -324,7 +325,7 @@ def test_the_order_of_nodes_by_memory(case: Case) -> None:
 
 
 @peer_cases("low_node_load.pod_sort")
-def test_the_pod_that_covers_the_excess_leaves_first(case: Case) -> None:
+def test_the_pod_that_covers_the_excess_is_evicted_first(case: Case) -> None:
     """Only resources that are over count; the pod that just covers the excess comes before a far bigger one."""
     inputs = case.inputs
     excess = inputs.get("excess") or {
@@ -373,7 +374,7 @@ def test_every_key_of_the_pod_order(case: Case) -> None:
 
 @peer_cases("low_node_load.target_fit")
 def test_a_target_that_would_be_too_full(case: Case) -> None:
-    """It is refused, and what was asked of it leaves no trace: the reservation is not kept."""
+    """It is refused, and its projected usage does not change."""
     inputs = case.inputs
     source = a_node("source", [a_case_like_pod(inputs["pod_usage"])])
     usage, high = resources(inputs["target_usage"]), resources(inputs["target_high"])

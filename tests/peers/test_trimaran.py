@@ -180,7 +180,7 @@ def test_resource_statistics(case: Case) -> None:
 # LowRiskOverCommitment
 
 
-def a_question(cpu: Inputs, memory: Inputs | None = None) -> tuple[NodeLoads, Demand]:
+def a_node_and_pod(cpu: Inputs, memory: Inputs | None = None) -> tuple[NodeLoads, Demand]:
     """A node and a pod with these sums. Without memory, there is plenty, and hardly any of it is in use."""
     idle = {"capacity": 1e12, "request": 0, "limit": 0, "request_minus_pod": 0, "limit_minus_pod": 0, "avg_pct": 0}
     both = [cpu, idle | {"std_pct": 0} if memory is None else memory]
@@ -191,8 +191,8 @@ def a_question(cpu: Inputs, memory: Inputs | None = None) -> tuple[NodeLoads, De
     load, deviation = (np.tile(values(name) / 100.0, (1, 4, 1)) for name in ("avg_pct", "std_pct"))
     requested, limited = values("request_minus_pod"), values("limit_minus_pod")
     nodes = node_loads(load, statistics={"deviation": deviation}, requested=requested[None], limited=limited[None])
-    asked, allowed = values("request") - requested, values("limit") - limited
-    demand = Demand(usage=np.tile(asked, (4, 1)), sources={}, requests=asked, limits=allowed)
+    requests, limits = values("request") - requested, values("limit") - limited
+    demand = Demand(usage=np.tile(requests, (4, 1)), sources={}, requests=requests, limits=limits)
     return msgspec.structs.replace(nodes, base=values("capacity")[np.newaxis]), demand
 
 
@@ -204,7 +204,7 @@ def test_risk_of_overcommitment(case: Case) -> None:
         smoothing_window_size=inputs["smoothing_window"],
         risk_limit_weights=RiskLimitWeights(cpu=inputs["weight"], memory=inputs["weight"]),
     )
-    nodes, demand = a_question(inputs)
+    nodes, demand = a_node_and_pod(inputs)
     of_load = load_risk(
         nodes.load[:, 0],
         nodes.statistics["deviation"][:, 0],
@@ -232,7 +232,8 @@ def test_limits_alone_may_decide(case: Case) -> None:
     """At weight 1 the busier node wins, as its limits fit; memory that is not measured does not matter."""
     policy = LowRiskOvercommit(risk_limit_weights=RiskLimitWeights(cpu=1.0, memory=1.0))
     scores = {
-        name: policy.score(*a_question(node["cpu"], node["memory"]))[0] for name, node in case.inputs["nodes"].items()
+        name: policy.score(*a_node_and_pod(node["cpu"], node["memory"]))[0]
+        for name, node in case.inputs["nodes"].items()
     }
 
     case.check(winner=max(scores, key=lambda name: scores[name]))
@@ -258,12 +259,12 @@ def test_requests_and_limits_of_a_pod(case: Case) -> None:
 def test_requests_and_limits_of_a_node(case: Case) -> None:
     """Sums over its pods, limits at least as high as requests, with the new pod and without."""
     inputs = case.inputs
-    there = [
+    pods = [
         placed(a_spec(pod["requests"], pod["limits"]), str(at), 0.0) for at, pod in enumerate(inputs["pods_on_node"])
     ]
     demand = demand_for(a_spec(inputs["pod"]["requests"], inputs["pod"]["limits"]))
     capacity = cores(inputs["capacity"])
-    requested, limited = requested_and_limited(a_placement(pods=there))
+    requested, limited = requested_and_limited(a_placement(pods=pods))
     nodes = msgspec.structs.replace(
         node_loads(evenly([0]), requested=requested[np.newaxis], limited=limited[np.newaxis]),
         base=np.array([[capacity.cpu, capacity.memory]]),

@@ -75,11 +75,11 @@ def a_spec(requests: Inputs, limits: Inputs | None = None) -> objects.Pod:
 
 
 def _containers(requests: Inputs, limits: Inputs | None, kind: str) -> list[objects.Container]:
-    asked = requests.get(kind, [])
-    allowed = limits.get(kind, []) if limits else [{} for _ in asked]
+    requested = requests.get(kind, [])
+    allowed = limits.get(kind, []) if limits else [{} for _ in requested]
     return [
         objects.Container(resources=objects.ResourceRequirements(requests=quantities(least), limits=quantities(most)))
-        for least, most in zip(asked, allowed, strict=True)
+        for least, most in zip(requested, allowed, strict=True)
     ]
 
 
@@ -93,13 +93,13 @@ def demand_for(pod: objects.Pod, chain: tuple[Link, ...] = MEASURED_FIRST) -> De
 
 
 def usage_of(cpu: float, memory: float = 0.0) -> Demand:
-    """A pod that is expected to use, and asks for, so many cores and bytes."""
+    """A pod that is expected to use, and requests, so many cores and bytes."""
     amounts = np.array([cpu, memory])
     return Demand(usage=np.tile(amounts, (len(WINDOWS), 1)), sources={}, requests=amounts, limits=amounts)
 
 
 def placed(pod: objects.Pod, name: str, at: float) -> PlacedPod:
-    """The pod, running on a node from the moment that it was bound."""
+    """The pod, running on a node since it was bound."""
     demand = pod_demand(pod)
     return PlacedPod(
         uid=name,
