@@ -5,9 +5,9 @@ from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod
 from peers.cases import Case, peer_cases
 
-from equipoise.binder.decisions.limits import InMigrationPerWorkload, Limits, UnavailablePerWorkload
-from equipoise.binder.decisions.limits.count import of_replicas
-from equipoise.binder.state.ledger_view import View
+from equipoise.binder.decisions.limits import Limits, MigratingPerWorkload, UnavailablePerWorkload
+from equipoise.binder.decisions.limits.rule import replicas_amount
+from equipoise.binder.state.ledger_view import LedgerView
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
 from equipoise.contracts.kubernetes import objects
@@ -15,24 +15,24 @@ from equipoise.contracts.kubernetes import objects
 RULES = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
 
 
-def a_view(*names: str, others: int = 0) -> View:
+def a_view(*names: str, others: int = 0) -> LedgerView:
     """Migrations under way: those named of the workload, and so many of another."""
     mine = [an_entry(name) for name in names]
     theirs = [an_entry(f"other-{number}", workload=a_workload("db")) for number in range(others)]
-    return View(now=NOW, entries=(*mine, *theirs), migration_timeout=600.0)
+    return LedgerView(now=NOW, entries=(*mine, *theirs), migration_timeout=600.0)
 
 
 @peer_cases("migration.max_unavailable")
 def test_the_most_unavailable_replicas(case: Case) -> None:
     """A number or a share of the replicas."""
-    case.check(max_unavailable=of_replicas(case.inputs["configured"], case.inputs["replicas"]))
+    case.check(max_unavailable=replicas_amount(case.inputs["configured"], case.inputs["replicas"]))
 
 
 @peer_cases("migration.unavailable_filter")
 def test_unavailable_and_migrating_replicas_count_together(case: Case) -> None:
     """Those of other workloads do not."""
     inputs = case.inputs
-    limit = UnavailablePerWorkload(most=inputs["max_unavailable"])
+    limit = UnavailablePerWorkload(max=inputs["max_unavailable"])
     move = a_move(replicas=inputs["replicas"], unready=inputs["unavailable_not_migrating"])
     mine = [f"mine-{number}" for number in range(inputs["migrating_of_workload"])]
 
@@ -46,8 +46,8 @@ def test_limits_below_the_replicas_allow_a_move(case: Case) -> None:
     """A workload may move when its limits are below its replicas."""
     inputs = case.inputs
     limits = Limits(
-        in_migration_per_workload=InMigrationPerWorkload(most=inputs["max_migrating"]),
-        unavailable_per_workload=UnavailablePerWorkload(most=inputs["max_unavailable"]),
+        migrating_per_workload=MigratingPerWorkload(max=inputs["max_migrating"]),
+        unavailable_per_workload=UnavailablePerWorkload(max=inputs["max_unavailable"]),
     )
 
     case.check(allowed=limits.refusal(a_move(replicas=inputs["replicas"]), a_view()) is None)
