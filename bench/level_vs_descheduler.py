@@ -31,11 +31,11 @@ from bench.line import progress, say
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import PATIENT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
-from equipoise.cli.demo.loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.trace import Trace
-from equipoise.cli.preparation import prepare
-from equipoise.cli.supervisor import Supervisor
+from equipoise.cli.setup.resources import prepare
+from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.runtime.bus import Delivery, connect

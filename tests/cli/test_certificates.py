@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from equipoise.cli.certificates import SERVICE_NAMES, make_certificates
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.certificates.files import SERVICE_NAMES, make_certificates
+from equipoise.cli.exit_codes import WrongInput
 from equipoise.cli.main import main
 from equipoise.runtime.process.clock import SystemClock
 

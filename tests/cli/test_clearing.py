@@ -12,7 +12,7 @@ from cli.test_commands import invoke
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import seat_for
-from equipoise.cli.clearing import OURS, Cleared, annotators, clear, find_marked, show
+from equipoise.cli.annotations.clear import OURS, Cleared, annotators, clear, find_marked, show
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, WorkloadObject

@@ -19,7 +19,7 @@ from deployment.base import NAMESPACE, base_documents
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.surroundings import Configured, Surroundings
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.subjects import STREAMS, fleet_review
 from equipoise.contracts.configuration.duration import Duration

@@ -23,8 +23,8 @@ from rich.console import Console
 from scorer.fleets import a_cycle, a_picture, a_pod
 
 from equipoise.cli import explain
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.explain import answer_of, question_about_pod, show
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.explain.text import answer_of, question_about_pod, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation

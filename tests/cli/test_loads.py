@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from collector.exporter import Exporter, a_job, a_node, prometheus
 
-from equipoise.cli.demo.loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.trace import Trace, TraceNode
 from equipoise.testbed.binaries.paths import Binaries
 

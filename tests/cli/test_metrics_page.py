@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import SOURCES
 from equipoise.collector.sources.profiles import PROFILES

@@ -1,6 +1,6 @@
 """What `equipoise up` says of its services while they run."""
 
-from equipoise.cli.up import news
+from equipoise.cli.up.run import news
 from equipoise.runtime.process.health import Report
 
 

@@ -22,7 +22,7 @@ from equipoise.binder.decisions.status import overview
 from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
 from equipoise.binder.state.ledger import Closed, Hour, Ledger
 from equipoise.binder.state.ledger_json import encode, summary
-from equipoise.cli.status import look, show
+from equipoise.cli.status.run import look, show
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock

@@ -3,8 +3,8 @@
 import pytest
 from builders import a_node_utilization, an_intent
 
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.tap import channels_of, covered, describe
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.tap.text import channels_of, covered, describe
 from equipoise.contracts.bus.subjects import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome

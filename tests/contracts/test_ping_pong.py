@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration import conflicts as ping_pong
 from equipoise.contracts.configuration.settings import Marks

@@ -19,7 +19,7 @@ import msgspec
 from deployment.base import NAMESPACE, ROOT
 from deployment.programs import KUBECONFIG, OPTIONAL, SERVICE_ACCOUNT, VOLUME, Program
 
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.runtime.process.lifecycle import WithHealth

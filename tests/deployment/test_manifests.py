@@ -12,8 +12,8 @@ from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.kustomize import Document, named, read_documents, read_kustomization
 from deployment.programs import differences
 
-from equipoise.cli.certificates import SERVICE_NAMES
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.certificates.files import SERVICE_NAMES
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.configuration import validate_document

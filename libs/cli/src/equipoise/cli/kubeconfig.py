@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import WrongInput
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from equipoise.cli.endings import plain_endings
-from equipoise.cli.lab.commands import lab
+from equipoise.cli.exit_codes import plain_endings
+from equipoise.cli.lab.command import lab
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.testbed.command import testbed
 
@@ -126,7 +126,7 @@ def tap(subject: str, url: str, user: str | None, password_file: str | None, out
     """
     import asyncio
 
-    from equipoise.cli.tap import run_tap
+    from equipoise.cli.tap.text import run_tap
 
     asyncio.run(run_tap(subject, _nats(url, user, password_file), as_json=output == "json"))
 
@@ -151,7 +151,7 @@ def plan(only_changes: bool, url: str, user: str | None, password_file: str | No
     """Show which pods would move now, from where to where and why, and who stays. It proposes nothing."""
     import asyncio
 
-    from equipoise.cli.plan import run_plan
+    from equipoise.cli.plan.text import run_plan
 
     server = _nats(url, user, password_file)
     asyncio.run(run_plan(server, os.environ, as_json=output == "json", only_changes=only_changes))
@@ -171,7 +171,7 @@ def explain() -> None:
 @output_option
 def explain_pod(pod: str, node: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
     """Score a pod that has a node as if it asked for one now, and show what the scores stand on."""
-    from equipoise.cli.explain import question_about_pod
+    from equipoise.cli.explain.text import question_about_pod
 
     _explain(question_about_pod(pod, node), _nats(url, user, password_file), output)
 
@@ -199,7 +199,7 @@ def explain_eviction(pod: str, url: str, user: str | None, password_file: str | 
     """Tell why a pod was evicted, or was not, from the samples to its replacement. Kept are 24 hours."""
     import asyncio
 
-    from equipoise.cli.eviction.run import run_explain_eviction
+    from equipoise.cli.explain.eviction_reader import run_explain_eviction
 
     server = _nats(url, user, password_file)
     if problem := asyncio.run(run_explain_eviction(pod, server, as_json=output == "json")):
@@ -232,7 +232,7 @@ def report(since: str, html: Path | None, url: str, user: str | None, password_f
 def _explain(question: "ExplainQuestion", server: "Nats", output: str) -> None:
     import asyncio
 
-    from equipoise.cli.explain import run_explain
+    from equipoise.cli.explain.text import run_explain
 
     if problem := asyncio.run(run_explain(question, server, as_json=output == "json")):
         raise click.ClickException(problem)
@@ -255,7 +255,7 @@ def config() -> None:
 @config.command()
 def defaults() -> None:
     """Print every setting with its default, as YAML."""
-    from equipoise.cli.sections import SECTIONS
+    from equipoise.cli.service_settings import SECTIONS
     from equipoise.runtime.configuration import defaults_document
 
     click.echo(defaults_document(SECTIONS), nl=False)
@@ -266,7 +266,7 @@ def schema() -> None:
     """Print the JSON Schema of the configuration."""
     import json
 
-    from equipoise.cli.sections import SECTIONS
+    from equipoise.cli.service_settings import SECTIONS
     from equipoise.runtime.configuration import document_schema
 
     click.echo(json.dumps(document_schema(SECTIONS), indent=2))
@@ -276,7 +276,7 @@ def schema() -> None:
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 def validate(file: TextIO) -> None:
     """Check a configuration file, all sections strictly; - reads standard input. Exit code 2 when it is wrong."""
-    from equipoise.cli.sections import SECTIONS
+    from equipoise.cli.service_settings import SECTIONS
     from equipoise.runtime.configuration import validate_document
 
     validate_document(file.read(), SECTIONS)
@@ -289,7 +289,7 @@ def setup(configuration: Path | None) -> None:
     """Make the streams and, where there is none, the ledger of evictions. Safe to repeat."""
     import asyncio
 
-    from equipoise.cli.preparation import prepare
+    from equipoise.cli.setup.resources import prepare
     from equipoise.runtime.configuration import Logging
     from equipoise.runtime.process.logging import configure_logging
 
@@ -308,7 +308,7 @@ def setup(configuration: Path | None) -> None:
 @click.option("--force", is_flag=True, help="Renew the certificates in the folder with the authority that is there.")
 def certificates(folder: Path, names: tuple[str, ...], addresses: tuple[str, ...], days: int, force: bool) -> None:
     """Make the certificates of scorer and kube-scheduler, and say what to do with them."""
-    from equipoise.cli.certificates import make_certificates
+    from equipoise.cli.certificates.files import make_certificates
     from equipoise.runtime.process.clock import SystemClock
 
     now = SystemClock().now()
@@ -351,7 +351,7 @@ def status(configuration: Path | None, kubeconfig: str | None, context: str | No
     """Show whether anything may be evicted, what is under way and how much of each limit is used."""
     import asyncio
 
-    from equipoise.cli.status import limits_of, run_status
+    from equipoise.cli.status.run import limits_of, run_status
 
     limits = limits_of(configuration, os.environ)
     measured_by = f"the limits of {configuration}" if configuration else "the default limits (others: --config FILE)"
@@ -384,7 +384,7 @@ def clear(
     """Remove our annotations from all nodes and workloads. Stop the annotator first, or it writes them again."""
     import asyncio
 
-    from equipoise.cli.clearing import run_clear
+    from equipoise.cli.annotations.clear import run_clear
 
     cluster = _cluster(configuration, kubeconfig, context)
     done = run_clear(cluster, crane=crane, rate=rate, confirmed=confirmed, as_json=output == "json")
@@ -424,7 +424,7 @@ def doctor(
     import asyncio
 
     from equipoise.cli.doctor.run import configured_by, run_doctor
-    from equipoise.cli.endings import WrongInput
+    from equipoise.cli.exit_codes import WrongInput
 
     cluster, problem = None, ""
     try:
@@ -459,7 +459,7 @@ def up(
 ) -> None:
     """Run all five services here against a cluster. Evictions are dry runs unless --evict."""
     from equipoise.cli.kubeconfig import chosen_context, default_files
-    from equipoise.cli.up import run_up
+    from equipoise.cli.up.run import run_up
 
     if confirmed is not None and not evict:
         raise click.UsageError("--yes answers the question of --evict: give both, or neither")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from equipoise.cli.demo.figures import WindowLimit
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.configuration import compress, read_sections, to_document
 

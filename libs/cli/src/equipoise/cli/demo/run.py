@@ -26,7 +26,7 @@ from equipoise.cli.demo.configuration import (
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
-from equipoise.cli.demo.loads import NodeLoads
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
     burst_document,
@@ -35,9 +35,9 @@ from equipoise.cli.demo.manifests import (
     workload_documents,
 )
 from equipoise.cli.demo.trace import Trace, load_slice
-from equipoise.cli.demo.view import Picture
-from equipoise.cli.preparation import prepare
-from equipoise.cli.supervisor import Supervisor
+from equipoise.cli.demo.live_view import Picture
+from equipoise.cli.setup.resources import prepare
+from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.runtime.bus import Delivery, connect

@@ -9,10 +9,10 @@ import msgspec
 
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.surroundings import Configured, Surroundings
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.cli.doctor.text import show
-from equipoise.cli.sections import SECTIONS
-from equipoise.cli.telling import console
+from equipoise.cli.service_settings import SECTIONS
+from equipoise.cli.terminal import console
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
 from equipoise.runtime.kubernetes.client import KubeError, connect_kube
 from equipoise.runtime.process.clock import SystemClock

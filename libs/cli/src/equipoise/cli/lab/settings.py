@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from equipoise.binder.settings import BinderSettings
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.replay import Settings
 from equipoise.runtime.configuration import read_sections

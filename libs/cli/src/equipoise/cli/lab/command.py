@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import WrongInput
 
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
@@ -99,7 +99,7 @@ def compare(
     output: str,
 ) -> None:
     """Replay a trace under the stock scheduler and under each policy, and compare how level its nodes were."""
-    from equipoise.cli.lab.comparing import run_compare
+    from equipoise.cli.lab.compare import run_compare
     from equipoise.lab.compare import Question
 
     question = Question(
@@ -142,7 +142,7 @@ def record(
     output: str,
 ) -> None:
     """Record a week of a running cluster as a trace: reads only, and goes on where it was cut off."""
-    from equipoise.cli.lab.recording import run_record
+    from equipoise.cli.lab.record import run_record
 
     run_record(
         _document(configuration), prometheus_url=prometheus_url, kubeconfig=kubeconfig, context=context, days=days,
@@ -163,7 +163,7 @@ def whatif(
     folder: Path, descheduler: str, configuration: Path | None, processes: int, out: Path | None, output: str
 ) -> None:
     """What each policy would have made of the cluster that `lab record` recorded."""
-    from equipoise.cli.lab.comparing import run_compare
+    from equipoise.cli.lab.compare import run_compare
     from equipoise.lab.compare import Question
 
     question = Question(scenarios=("given", "churn"), descheduler=_both(descheduler))
@@ -207,7 +207,7 @@ def sweep(
     out: Path,
 ) -> None:
     """Replay a trace under many settings of the configured policy. What the file holds already is not done again."""
-    from equipoise.cli.lab.sweeping import run_sweep
+    from equipoise.cli.lab.sweep import run_sweep
 
     given = [_assignment(assignment) for assignment in assignments]
     values = dict(given)

@@ -9,8 +9,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.collector.settings import CollectorSettings
 from equipoise.lab.record import RecordError, RecordOptions, record
 from equipoise.runtime.configuration import read_sections

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.lab.comparing import title
-from equipoise.cli.lab.progress import progress
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.lab.compare import title
+from equipoise.cli.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan

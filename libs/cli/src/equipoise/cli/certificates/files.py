@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import WrongInput
 
 AUTHORITY_DAYS = 3650
 """So long an authority lasts: no certificate can outlive the one that signed it."""

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live
-from equipoise.cli.lab.progress import Report, progress
-from equipoise.cli.telling import console
+from equipoise.cli.progress import Report, progress
+from equipoise.cli.terminal import console
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from equipoise.cli.doctor.finding import Finding
-from equipoise.cli.doctor.surroundings import Surroundings
+from equipoise.cli.doctor.environment import Surroundings
 from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed

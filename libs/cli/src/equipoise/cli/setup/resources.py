@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.binder.shell.ledger_store import create_ledger
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SECTIONS
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.setup import setup_streams

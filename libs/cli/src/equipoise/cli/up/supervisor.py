@@ -13,7 +13,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import WrongInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.process.health import Report
 from equipoise.testbed.processes.guard import Guard

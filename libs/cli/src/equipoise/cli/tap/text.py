@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import WrongInput
 from equipoise.contracts.bus.subjects import CHANNELS, PREFIX
 from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten

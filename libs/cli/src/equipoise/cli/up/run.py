@@ -11,11 +11,11 @@ from typing import Any
 import click
 import yaml
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import WrongInput
 from equipoise.cli.kubeconfig import Context
-from equipoise.cli.preparation import prepare
-from equipoise.cli.sections import SECTIONS
-from equipoise.cli.supervisor import Supervisor
+from equipoise.cli.setup.resources import prepare
+from equipoise.cli.service_settings import SECTIONS
+from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document

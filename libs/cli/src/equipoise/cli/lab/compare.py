@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.lab.progress import progress
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.progress import progress
 from equipoise.lab.compare import Question, beside_stock, compare, plans
 from equipoise.lab.model.judging import given_levels
 from equipoise.lab.model.trace import Trace

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.finding import Finding
-from equipoise.cli.doctor.surroundings import Surroundings
+from equipoise.cli.doctor.environment import Surroundings
 from equipoise.contracts.bus.subjects import UTILIZATION_LIFE, Stream, with_lives
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamSeen, inspecting

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.plan_changes import LastPlans, NodeChange, PlanChanges, changes
-from equipoise.cli.telling import RESOURCES, amounts, console, day_and_time, length, percent, table, time_of_day, under
+from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, changes
+from equipoise.cli.terminal import RESOURCES, amounts, console, day_and_time, length, percent, table, time_of_day, under
 from equipoise.contracts.bus.subjects import PLAN_SHOW
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanQuestion, PlanShown

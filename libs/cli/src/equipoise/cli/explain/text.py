@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.telling import UNIT, amount, console, percent
+from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.terminal import UNIT, amount, console, percent
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import (
     Correction,

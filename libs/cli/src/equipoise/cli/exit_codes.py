@@ -43,7 +43,7 @@ def plain_endings() -> Iterator[None]:
 def _mendable(error: BaseException) -> tuple[str, int] | None:
     """What to say of an error and the exit code; None: it is a fault of the program."""
     # Imported here, so that commands that need none of it start at once.
-    from equipoise.cli.supervisor import ServiceError
+    from equipoise.cli.up.supervisor import ServiceError
     from equipoise.runtime.bus import BusError
     from equipoise.runtime.bus.dev_server import NoNatsServer
     from equipoise.runtime.configuration import ConfigurationError

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.eviction.story import Evaluation, Eviction, Refusal, Story
-from equipoise.cli.telling import (
+from equipoise.cli.explain.eviction_history import Evaluation, Eviction, Refusal, Story
+from equipoise.cli.terminal import (
     GIB,
     RESOURCES,
     UNIT,

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from equipoise.cli.eviction.story import Story, story
-from equipoise.cli.eviction.text import show
-from equipoise.cli.explain import pod_named
-from equipoise.cli.telling import console
+from equipoise.cli.explain.eviction_history import Story, story
+from equipoise.cli.explain.eviction_text import show
+from equipoise.cli.explain.text import pod_named
+from equipoise.cli.terminal import console
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import stream_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision
