@@ -34,7 +34,7 @@ from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.trace import Trace
-from equipoise.cli.setup.resources import prepare
+from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome
@@ -303,7 +303,7 @@ class Run:
         ports = {name: cluster.free_port() for name in (*SERVICES, "extender")}
         file = cluster.directory / "equipoise.yaml"
         file.write_text(yaml.safe_dump(compressed_document(self._document(ports), EQUIPOISE_INTERVAL / self.interval)))
-        await prepare(file)
+        await create_resources(file)
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in services}
         async with Supervisor(
             configuration=file, directory=cluster.directory, health=health, services=services, say=progress

@@ -23,7 +23,7 @@ from rich.console import Console
 from scorer.fleets import a_cycle, a_picture, a_pod
 
 from equipoise.cli import explain
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.explain.text import answer_of, question_about_pod, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
@@ -131,7 +131,7 @@ async def test_an_unknown_pod_is_exit_code_1(scored: Bus) -> None:
 @pytest.mark.parametrize("name", ["web-1", "/web-1", "shop/", "a/b/c", ""])
 def test_a_pod_is_named_with_its_namespace(name: str) -> None:
     """Anything else is wrong input."""
-    with pytest.raises(WrongInput, match="NAMESPACE/NAME, as in"):
+    with pytest.raises(InvalidInput, match="NAMESPACE/NAME, as in"):
         question_about_pod(name, "")
 
 

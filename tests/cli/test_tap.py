@@ -3,7 +3,7 @@
 import pytest
 from builders import a_node_utilization, an_intent
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.tap.text import channels_of, covered, describe
 from equipoise.contracts.bus.subjects import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
@@ -51,7 +51,7 @@ def test_a_pattern_is_heard_with_the_messages_it_covers(given: str, expected: li
 
 def test_a_subject_that_nobody_uses_is_wrong_input() -> None:
     """The message shows where something is said."""
-    with pytest.raises(WrongInput, match=r"'utilisation': try advice.fleet, .*eviction.intent"):
+    with pytest.raises(InvalidInput, match=r"'utilisation': try advice.fleet, .*eviction.intent"):
         channels_of("utilisation")
 
 

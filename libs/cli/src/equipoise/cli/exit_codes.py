@@ -1,4 +1,4 @@
-"""How the program ends: one plain sentence on stderr for what a person can mend, a traceback for our own faults."""
+"""How a command ends: an error message on stderr and an exit code; a traceback only for faults of the program."""
 
 import asyncio
 import os
@@ -8,19 +8,23 @@ from contextlib import contextmanager
 
 import click
 
-FAILED = 1
-WRONG_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
 
 
-class WrongInput(Exception):
-    """What was asked cannot be done as it was asked; the message says why, and what to do."""
+class CommandFailed(click.ClickException):
+    """The command cannot do its work; the message says why, and what to do. Exit code 1."""
+
+
+class InvalidInput(click.ClickException):
+    """Arguments, options or files are invalid; the message says why, and what to do. Exit code 2."""
+
+    exit_code = 2
 
 
 @contextmanager
-def plain_endings() -> Iterator[None]:
-    """Turn what ends a command into an exit code: 1 something failed, 2 wrong input, 130 Ctrl-C, 143 SIGTERM."""
+def exit_codes() -> Iterator[None]:
+    """Turn known errors into a message and an exit code: 1 failed, 2 invalid input, 130 Ctrl-C, 143 SIGTERM."""
     try:
         yield
     except KeyboardInterrupt:
@@ -28,42 +32,41 @@ def plain_endings() -> Iterator[None]:
     except asyncio.CancelledError:
         raise SystemExit(TERMINATED) from None
     except BrokenPipeError:
-        # Who reads has seen enough. Python would flush the pipe once more at its end, and complain.
+        # The reader of the pipe has closed it. Python would flush stdout once more at exit and report an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except Exception as error:
-        found = _mendable(error)
-        if found is None:
+        reported = _reported(error)
+        if reported is None:
             raise
-        said, code = found
-        click.echo(f"equipoise: {said}", err=True)
-        raise SystemExit(code) from None
+        raise reported from None
 
 
-def _mendable(error: BaseException) -> tuple[str, int] | None:
-    """What to say of an error and the exit code; None: it is a fault of the program."""
-    # Imported here, so that commands that need none of it start at once.
-    from equipoise.cli.up.supervisor import ServiceError
+def _reported(error: BaseException) -> click.ClickException | None:
+    """The error to print; None for a fault of the program."""
+    # Imported here: commands that need none of these start at once.
     from equipoise.runtime.bus import BusError
     from equipoise.runtime.bus.dev_server import NoNatsServer
     from equipoise.runtime.configuration import ConfigurationError
     from equipoise.runtime.kubernetes.client import KubeError
     from equipoise.testbed.api import ApiError
     from equipoise.testbed.binaries.build import BuildError
-    from equipoise.testbed.binaries.toolchain import NoGoError
     from equipoise.testbed.cluster import ClusterError
     from equipoise.testbed.processes.guard import GuardError
+    from equipoise.testbed.binaries.toolchain import NoGoError
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, WrongInput | ConfigurationError):
-        return str(error), WRONG_INPUT
-    if isinstance(error, BusError | KubeError | NoNatsServer | ServiceError):
-        return str(error), FAILED
+    if isinstance(error, click.ClickException):
+        return error
+    if isinstance(error, ConfigurationError):
+        return InvalidInput(str(error))
+    if isinstance(error, BusError | KubeError | NoNatsServer):
+        return CommandFailed(str(error))
     if isinstance(error, ApiError | BuildError | ClusterError | GuardError | NoGoError):
-        return str(error), FAILED
+        return CommandFailed(str(error))
     if isinstance(error, UnicodeDecodeError):
-        return f"the file is not UTF-8: {error.reason} at byte {error.start}", WRONG_INPUT
+        return InvalidInput(f"the file is not UTF-8: {error.reason} at byte {error.start}")
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}", FAILED
+        return CommandFailed(f"{error.filename}: {error.strerror}")
     return None

@@ -1,4 +1,4 @@
-"""The configuration's section of every service."""
+"""The section of each service in the configuration."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.scorer.settings import ScorerSettings
 
-SECTIONS: Mapping[ServiceName, type[Section]] = {
+SERVICE_SETTINGS: Mapping[ServiceName, type[Section]] = {
     "collector": CollectorSettings,
     "annotator": AnnotatorSettings,
     "scorer": ScorerSettings,

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live
 from equipoise.cli.progress import Report, progress
+from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.terminal import console
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
@@ -139,8 +140,8 @@ async def annotators(kube: Kube, namespace: str, clock: Clock) -> list[str]:
     return sorted(live(seats, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
 
 
-async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> bool:
-    """The command. Is everything as was asked for? Raises KubeError when the API server has no answer."""
+async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:
+    """The command. Raises KubeError, and CommandFailed if annotations could not be removed."""
     configure_logging(Logging(level="error"), "clear")
     clock = SystemClock()
     async with connect_kube(cluster, "clear", clock) as kube:
@@ -155,7 +156,8 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
         print(msgspec.json.encode(result).decode())
     else:
         show(result, console())
-    return not result.failed
+    if result.failed:
+        raise CommandFailed("some annotations could not be removed")
 
 
 def show(result: Cleared, to: Console) -> None:

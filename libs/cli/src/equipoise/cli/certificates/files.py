@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 
 AUTHORITY_DAYS = 3650
 """So long an authority lasts: no certificate can outlive the one that signed it."""
@@ -89,13 +89,13 @@ def make_certificates(
 ) -> str:
     """Write authority, server's and client's pair into `folder`; what to do next, as text.
 
-    `force` renews both pairs with the authority that is there. Raises WrongInput before anything is written, and
+    `force` renews both pairs with the authority that is there. Raises InvalidInput before anything is written, and
     OSError.
     """
     server_names = [*SERVICE_NAMES, *map(_checked_name, names)]
     server_addresses = [_checked_address(text) for text in addresses]
     if not force and (found := [name for name in _FILES if (folder / name).exists()]):
-        raise WrongInput(
+        raise InvalidInput(
             f"{folder} already has {', '.join(found)}: --force renews the certificates of scorer and kube-scheduler "
             "with the authority that is there; for a new authority choose another folder"
         )
@@ -110,7 +110,7 @@ def make_certificates(
 
 
 def _authority_of(folder: Path, days: int, now: float) -> Pair | None:
-    """The one in the folder, if there is one. Raises WrongInput when it cannot sign for so long."""
+    """The one in the folder, if there is one. Raises InvalidInput when it cannot sign for so long."""
     certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
     if not certificate_file.exists() and not key_file.exists():
         return None
@@ -118,14 +118,14 @@ def _authority_of(folder: Path, days: int, now: float) -> Pair | None:
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
     except FileNotFoundError as error:
-        raise WrongInput(f"{error.filename} is missing: bring it back, or choose another folder") from None
+        raise InvalidInput(f"{error.filename} is missing: bring it back, or choose another folder") from None
     except (ValueError, TypeError) as error:  # TypeError: the key has a password
-        raise WrongInput(f"{certificate_file} and {key_file} cannot be read: {error}") from None
+        raise InvalidInput(f"{certificate_file} and {key_file} cannot be read: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise WrongInput(f"{key_file} is not the key of {certificate_file}: choose another folder")
+        raise InvalidInput(f"{key_file} is not the key of {certificate_file}: choose another folder")
     if certificate.not_valid_after_utc < _time(now) + timedelta(days=days):
         end = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-        raise WrongInput(f"the authority in {folder} ends on {end}: give fewer --days, or choose another folder")
+        raise InvalidInput(f"the authority in {folder} ends on {end}: give fewer --days, or choose another folder")
     return Pair(certificate=certificate, key=key)
 
 
@@ -192,7 +192,7 @@ def _time(seconds: float) -> datetime:
 def _checked_name(text: str) -> str:
     name = text.lower()
     if not _NAME.fullmatch(name):
-        raise WrongInput(f"--name {text}: no DNS name; letters, digits and - between dots")
+        raise InvalidInput(f"--name {text}: no DNS name; letters, digits and - between dots")
     return name
 
 
@@ -200,7 +200,7 @@ def _checked_address(text: str) -> Address:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
-        raise WrongInput(f"--address {text}: no IP address; for a name use --name") from None
+        raise InvalidInput(f"--address {text}: no IP address; for a name use --name") from None
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

@@ -6,9 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
+from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.eviction_history import Story, story
 from equipoise.cli.explain.eviction_text import show
-from equipoise.cli.explain.text import pod_named
+from equipoise.cli.explain.scores import pod_named
 from equipoise.cli.terminal import console
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import stream_of
@@ -39,13 +40,13 @@ DECISIONS = subjects.decision("descheduler", "*")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> str:
-    """The command; why there is no story, empty when there is one. Raises WrongInput and BusError."""
+async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> None:
+    """The command. Raises InvalidInput, BusError, and CommandFailed if nothing is retained of the pod."""
     namespace, pod = pod_named(name)
     configure_logging(Logging(level="error"), "explain")
     told = await story_of(namespace, pod, server)
     if told.empty:
-        return (
+        raise CommandFailed(
             f"nothing is kept of {name}: outcomes are kept for 24 hours, and no evaluation of the last hour named it. "
             f"Is that its name (`kubectl -n {namespace} get events` has evictions too), and does a descheduler lead? "
             "`equipoise plan` says what would move now, and who stays"
@@ -54,7 +55,6 @@ async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> str
         print(msgspec.json.encode(told).decode())
     else:
         show(told, console())
-    return ""
 
 
 async def story_of(namespace: str, pod: str, server: Nats) -> Story:

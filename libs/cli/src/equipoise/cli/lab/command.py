@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
@@ -255,11 +255,11 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     try:
         trace = load_trace(folder or FOLDER, nodes=nodes, seed=seed)
     except TraceError as error:
-        raise WrongInput(str(error)) from error
+        raise InvalidInput(str(error)) from error
     if 86_400 % trace.seconds_per_step:
-        raise WrongInput(f"{trace.name}: steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
+        raise InvalidInput(f"{trace.name}: steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
     if not trace.pods:
-        raise WrongInput(f"{trace.name}: the trace has no pod whose usage is known, so there is nothing to replay")
+        raise InvalidInput(f"{trace.name}: the trace has no pod whose usage is known, so there is nothing to replay")
     return trace
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
 from equipoise.lab.compare import Question, beside_stock, compare, plans
 from equipoise.lab.model.judging import given_levels
@@ -29,11 +29,11 @@ def run_compare(
     as_json: bool,
     command: str,
 ) -> None:
-    """Raises WrongInput for a policy that nobody has."""
+    """Raises InvalidInput for a policy that nobody has."""
     try:
         wanted = plans(question, settings)
     except ValueError as error:
-        raise WrongInput(f"--policy: {error}") from None
+        raise InvalidInput(f"--policy: {error}") from None
     told = Console(stderr=True, highlight=False)
     told.print(about(trace), soft_wrap=True)
     runs = []

@@ -9,8 +9,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.exit_codes import WrongInput
-from equipoise.cli.service_settings import SECTIONS
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.settings import CollectorSettings
 from equipoise.lab.record import RecordError, RecordOptions, record
 from equipoise.runtime.configuration import read_sections
@@ -27,8 +27,8 @@ def run_record(
     out: Path,
     as_json: bool,
 ) -> None:
-    """What is given here comes before the configuration. Raises WrongInput, ConfigurationError, ClickException."""
-    shared, own = read_sections(document, SECTIONS)
+    """What is given here comes before the configuration. Raises InvalidInput, ConfigurationError, ClickException."""
+    shared, own = read_sections(document, SERVICE_SETTINGS)
     collector = own["collector"]
     assert isinstance(collector, CollectorSettings)
     given = {"kubeconfig": kubeconfig, "context": context}
@@ -39,7 +39,7 @@ def run_record(
     try:
         options = RecordOptions(prometheus=prometheus, kubernetes=kubernetes, out=out, days=days, step=step)
     except ValueError as error:
-        raise WrongInput(str(error)) from None
+        raise InvalidInput(str(error)) from None
     try:
         summary = asyncio.run(record(options, Console(stderr=True, highlight=False)))
     except RecordError as error:

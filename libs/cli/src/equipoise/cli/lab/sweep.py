@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.lab.compare import title
 from equipoise.cli.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
@@ -30,7 +30,7 @@ def run_sweep(
     address: str | None,
     out: Path,
 ) -> None:
-    """Raises ConfigurationError for a value that is not allowed, WrongInput for a file of another sweep."""
+    """Raises ConfigurationError for a value that is not allowed, InvalidInput for a file of another sweep."""
     points = []
     orders = tuple(arrivals)
     wanted = tuple(scenarios)
@@ -65,11 +65,11 @@ def run_sweep(
             for point, run in sweep(trace, points, out, runner):
                 report(f"{title(run.figures)} {' '.join(point.parameters.values())}")
     except SweepError as error:
-        raise WrongInput(str(error)) from error
+        raise InvalidInput(str(error)) from error
     except OSError as error:
         if address is None:
             raise
-        raise WrongInput(f"--dask {address}: no scheduler answers there ({error})") from error
+        raise InvalidInput(f"--dask {address}: no scheduler answers there ({error})") from error
     except ModuleNotFoundError as error:
-        raise WrongInput(f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})") from error
+        raise InvalidInput(f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})") from error
     click.echo(f"{len(points)} replays are in {out}")

@@ -1,216 +1,158 @@
-"""What would move now: asks the leading descheduler, and shows its plan, or what is new in it."""
+"""A plan, and the changes between two plans, on a terminal."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, changes
-from equipoise.cli.terminal import RESOURCES, amounts, console, day_and_time, length, percent, table, time_of_day, under
-from equipoise.contracts.bus.subjects import PLAN_SHOW
-from equipoise.contracts.messages.descheduling import RefusedMove
-from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanQuestion, PlanShown
+from equipoise.cli.plan.changes import NodeChange, PlanChanges
+from equipoise.cli.terminal import (
+    RESOURCES,
+    amounts,
+    day_and_time,
+    duration,
+    percent,
+    percentages,
+    print_section,
+    table,
+    time_of_day,
+)
+from equipoise.contracts.messages.descheduling import AssumedMove, RefusedMove
+from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
-from equipoise.runtime.configuration import Logging, Nats
-from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.logging import configure_logging
 
-TIMEOUT = 20.0
-"""Seconds for the bus and the plan together; of 5,000 nodes one takes seconds."""
-
-_SHOWN = 20
-"""Nodes, refusals, assumed moves: the rest is in the JSON."""
-
-
-async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: bool, only_changes: bool) -> None:
-    """The command. The plan becomes the last one shown of this cluster. Raises BusError when nobody answers."""
-    configure_logging(Logging(level="error"), "plan")
-    plan = await asked(server)
-    plans = LastPlans(environment)
-    before = plans.last(plan)
-    if only_changes and before is None:
-        click.echo("no plan of this cluster was shown before: everything is new", err=True)
-    if only_changes and (as_json or before is not None):
-        told = changes(before or PlanShown(leader=plan.leader, planned_at=plan.planned_at), plan)
-        _tell(told, as_json, lambda: show_changes(told, console()))
-    else:
-        _tell(plan, as_json, lambda: show(plan, console()))
-    try:
-        plans.keep(plan)
-    except OSError as error:
-        click.echo(f"the plan is not kept for --diff: {error.filename}: {error.strerror}", err=True)
-
-
-def _tell(told: msgspec.Struct, as_json: bool, show_it: Callable[[], None]) -> None:
-    if as_json:
-        print(msgspec.json.encode(told).decode())
-    else:
-        show_it()
-
-
-async def asked(server: Nats) -> PlanShown:
-    """Ask. Raises BusError when nobody answers in time."""
-    try:
-        async with asyncio.timeout(TIMEOUT), connect(server, "tap", clock=SystemClock()) as bus:
-            return await bus.request(PLAN_SHOW, PlanQuestion(), PlanShown, timeout=TIMEOUT)
-    except TimeoutError:
-        raise BusUnavailable(
-            f"nobody lets us in at {server.url} within {TIMEOUT:g} s: is NATS there (--nats), and is it the right user?"
-        ) from None
-    except NoAnswer:
-        raise NoAnswer(
-            f"no descheduler leads at {server.url}, and only the leader knows: is one running, and does it hold its "
-            "Lease (`leading` in its /readyz)?"
-        ) from None
+MAX_ROWS = 20
+"""Rows of each table except planned moves; JSON output has all."""
 
 
 def show(plan: PlanShown, to: Console) -> None:
-    """For people: what would move, what nodes become, who was refused, what is under way."""
+    """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
     for line in _headline(plan):
         to.print(line)
     if plan.moves:
-        under("Would move", _moves(plan.moves), to)
+        print_section(to, "Planned moves", _moves(plan.moves))
     if plan.nodes:
-        under(f"Nodes{_more(plan.nodes)}", _nodes(plan.nodes[:_SHOWN], plan.interval), to)
+        print_section(to, f"Nodes{_shortened(plan.nodes)}", _nodes(plan.nodes[:MAX_ROWS], plan.interval))
     if plan.refused:
-        under(f"Stay{_more(plan.refused)}", _refused(plan.refused[:_SHOWN]), to)
+        rows: Iterable[Sequence[str]] = ((each.pod or "(any)", each.node, each.why) for each in plan.refused)
+        _section(to, "Not moved", ("pod", "node", "reason"), rows, plan.refused)
     if plan.under_way:
-        rows = (
-            (f"{move.namespace}/{move.pod}", f"{move.node} → {move.target}", _since(move.evicted_at))
-            for move in plan.under_way[:_SHOWN]
-        )
-        under(f"Under way{_more(plan.under_way)}", _rows(("pod", "move", "state"), rows), to)
+        rows = ((_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.under_way)
+        _section(to, "Pending moves", ("pod", "move", "state"), rows, plan.under_way)
     if plan.assumed:
-        rows = (
-            (f"{move.namespace}/{move.pod}", f"{move.node} → {move.target}", f"until {day_and_time(move.until)}")
-            for move in plan.assumed[:_SHOWN]
-        )
-        title = f"Assumed moved in dry run, and counted so above{_more(plan.assumed)}"
-        under(title, _rows(("pod", "move", "assumed"), rows), to)
+        rows = ((_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.assumed)
+        _section(to, "Dry-run moves, counted above as done", ("pod", "move", "until"), rows, plan.assumed)
     if plan.resting:
-        rest = ((each.node, f"until {day_and_time(each.until)}", each.why) for each in plan.resting[:_SHOWN])
-        under(f"Nodes left alone{_more(plan.resting)}", _rows(("node", "for now", "why"), rest), to)
+        rows = ((each.node, day_and_time(each.until), each.why) for each in plan.resting)
+        _section(to, "Nodes in cooldown", ("node", "until", "reason"), rows, plan.resting)
 
 
-def show_changes(told: PlanChanges, to: Console) -> None:
-    """For people: a line a change, `+` new, `-` gone, `~` different."""
-    ago = length(told.until - told.since)
-    if told.none:
-        to.print(Text(f"nothing has changed since the plan of {day_and_time(told.since)}, {ago} before"))
+def show_changes(changes: PlanChanges, to: Console) -> None:
+    """One line per change: `+` added, `-` removed, `~` changed."""
+    since = f"since the plan of {day_and_time(changes.since)} ({duration(changes.until - changes.since)} earlier)"
+    if changes.empty:
+        to.print(Text(f"No changes {since}"))
         return
-    to.print(Text.assemble(("What is new", "bold"), f" since the plan of {day_and_time(told.since)}, {ago} before"))
-    for move in told.new:
-        to.print(Text(f"+ {_name(move)}  {move.node} → {move.target}  {move.reason}", style="green"))
-    for move in told.gone:
-        to.print(Text(f"- {_name(move)}  {move.node} → {move.target}", style="red"))
-    for each in told.redirected:
+    to.print(Text.assemble(("Changes", "bold"), f" {since}"))
+    for move in changes.added:
+        to.print(Text(f"+ {_pod(move)}  {move.node} → {move.target}  {move.reason}", style="green"))
+    for move in changes.removed:
+        to.print(Text(f"- {_pod(move)}  {move.node} → {move.target}", style="red"))
+    for each in changes.retargeted:
         move = each.move
-        to.print(Text(f"~ {_name(move)}  {move.node} → {move.target}, before to {each.target_before}", style="yellow"))
-    for change in told.nodes:
-        to.print(Text(f"~ node {change.node}: {_state(change)}", style="yellow"))
-    for refusal in told.newly_refused:
-        to.print(Text(f"+ stays: {_who(refusal)}: {refusal.why}"))
-    for refusal in told.no_longer_refused:
-        to.print(Text(f"- stays: {_who(refusal)}: {refusal.why}"))
-    if told.evictions != told.evictions_before:
-        to.print(Text(f"~ evictions: {told.evictions or 'not known'}, before {told.evictions_before or 'not known'}"))
+        line = f"~ {_pod(move)}  {move.node} → {move.target} (was {each.previous_target})"
+        to.print(Text(line, style="yellow"))
+    for change in changes.nodes:
+        to.print(Text(f"~ node {change.node}: {_node_change(change)}", style="yellow"))
+    for refused in changes.refused_added:
+        to.print(Text(f"+ not moved: {_refused_pod(refused)}: {refused.why}"))
+    for refused in changes.refused_removed:
+        to.print(Text(f"- not moved: {_refused_pod(refused)}: {refused.why}"))
+    if changes.evictions != changes.evictions_before:
+        before, now = changes.evictions_before or "unknown", changes.evictions or "unknown"
+        to.print(Text(f"~ evictions: {now} (was {before})"))
 
 
 def _headline(plan: PlanShown) -> Iterator[Text]:
-    what = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
-    place = f" of {plan.considered} nodes at {day_and_time(plan.planned_at)}, by {plan.leader.holder}"
-    yield Text.assemble((what, "bold"), place)
+    count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
+    source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
+    yield Text.assemble((count, "bold"), source)
     yield Text(f"evictions: {_evictions(plan.evictions)}")
-    waiting = [node for node in plan.nodes if node.missing_evaluations]
+    waiting = [node.missing_evaluations for node in plan.nodes if node.missing_evaluations]
     if waiting:
-        fewest = min(node.missing_evaluations for node in waiting)
-        time = length(fewest * plan.interval)
-        more = "evaluation" if fewest == 1 else "evaluations"
+        fewest = min(waiting)
+        nodes = "1 hot node" if len(waiting) == 1 else f"{len(waiting)} hot nodes"
+        evaluations = "evaluation" if fewest == 1 else "evaluations"
         yield Text(
-            f"this is for people: the first of {len(waiting)} hot nodes needs {fewest} more {more} over its mark, "
-            f"about {time}, before anything is proposed"
+            f"preview: evictions are proposed once a node is above its threshold in enough consecutive evaluations; "
+            f"of {nodes} the first needs {fewest} more {evaluations} (about {duration(fewest * plan.interval)})"
         )
     for strategy, why in plan.why.items():
         yield Text(f"{strategy}: {why}", style="yellow")
 
 
-def _evictions(told: str) -> str:
-    match told:
+def _evictions(state: str) -> str:
+    match state:
         case "":
-            return "not known, for no binder was heard lately: is one running?"
-        case "real":
-            return "real"
+            return "unknown, no heartbeat of a binder: check that one is running"
         case "dry run":
-            return "dry run (binder.evict is false): nothing is evicted"
+            return "dry run (binder.evict is false)"
         case _:
-            return told
+            return state
 
 
 def _moves(moves: Sequence[PlannedMove]) -> Table:
-    made = table("pod", "workload", "from", "to", "uses", "sample", "why")
+    made = table("pod", "workload", "from", "to", "usage", "sample", "reason")
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
+        reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
         sample = time_of_day(move.sampled_at)
-        why = f"once there is room: {move.reason}" if move.later else move.reason
-        made.add_row(_name(move), workload, move.node, move.target, amounts(move.relief), sample, why)
+        made.add_row(_pod(move), workload, move.node, move.target, amounts(move.relief), sample, reason)
     return made
 
 
 def _nodes(nodes: Sequence[PlannedNode], interval: float) -> Table:
-    made = table("node", "state", "cpu", "memory", "needed", "why")
+    made = table("node", "state", "cpu", "memory", "evaluations needed", "reason")
     for node in nodes:
         missing = node.missing_evaluations
-        needed = f"{missing} more ({length(missing * interval)})" if missing else "none" if node.state == "hot" else ""
+        needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
         made.add_row(node.node, node.state, *loads, needed, node.why, style="red" if node.state == "hot" else "")
     return made
 
 
-def _refused(refused: Sequence[RefusedMove]) -> Table:
-    made = table("pod", "node", "why")
-    for each in refused:
-        made.add_row(each.pod or "(any)", each.node, each.why)
-    return made
-
-
-def _rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _section(
+    to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], entries: Sequence[object]
+) -> None:
     made = table(*columns)
-    for row in rows:
+    for row, _ in zip(rows, range(MAX_ROWS), strict=False):
         made.add_row(*row)
-    return made
+    print_section(to, f"{title}{_shortened(entries)}", made)
 
 
-def _more(entries: Sequence[object]) -> str:
-    return f" (the first {_SHOWN} of {len(entries)}; -o json has all)" if len(entries) > _SHOWN else ""
+def _shortened(entries: Sequence[object]) -> str:
+    return f" (first {MAX_ROWS} of {len(entries)}, -o json has all)" if len(entries) > MAX_ROWS else ""
 
 
-def _since(evicted_at: float | None) -> str:
-    return "proposed" if evicted_at is None else f"evicted {time_of_day(evicted_at)}, no replacement seen"
+def _pending_state(evicted_at: float | None) -> str:
+    return "proposed" if evicted_at is None else f"evicted at {time_of_day(evicted_at)}, replacement not placed yet"
 
 
-def _name(move: PlannedMove) -> str:
+def _pod(move: PlannedMove | MoveUnderWay | AssumedMove) -> str:
     return f"{move.namespace}/{move.pod}"
 
 
-def _who(refusal: RefusedMove) -> str:
-    return f"{refusal.pod} on {refusal.node}" if refusal.pod else refusal.node
+def _refused_pod(refused: RefusedMove) -> str:
+    return f"{refused.pod} on {refused.node}" if refused.pod else refused.node
 
 
-def _state(change: NodeChange) -> str:
-    def told(node: PlannedNode | None) -> str:
+def _node_change(change: NodeChange) -> str:
+    def state(node: PlannedNode | None) -> str:
         if node is None:
-            return "neither hot nor touched"
+            return "not in the plan"
         return f"{node.state}, {node.missing_evaluations} evaluations needed" if node.state == "hot" else node.state
 
-    return f"{told(change.now)} (before {told(change.before)}){_load(change.now)}"
-
-
-def _load(node: PlannedNode | None) -> str:
-    if node is None or node.before == Resources():
-        return ""
-    return "; " + ", ".join(f"{name} {percent(getattr(node.before, name))}" for name in RESOURCES)
+    now = change.now
+    load = f"; {percentages(now.before)}" if now is not None and now.before != Resources() else ""
+    return f"{state(change.now)} (was {state(change.before)}){load}"

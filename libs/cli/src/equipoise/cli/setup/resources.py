@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.binder.shell.ledger_store import create_ledger
-from equipoise.cli.service_settings import SECTIONS
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.setup import setup_streams
@@ -13,13 +13,13 @@ from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound, connect_ku
 from equipoise.runtime.process.clock import SystemClock
 
 
-async def prepare(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:
+async def create_resources(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:
     """Make what is missing; waits for NATS. Raises ConfigurationError, BusError, KubeError.
 
     The variables of `environment` override the file; by default none do.
     """
     plain = {} if configuration is None else read_document(configuration.read_text())  # noqa: ASYNC240  one small file
-    shared, own = read_sections(plain, SECTIONS, environment)
+    shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
     descheduler = own["descheduler"]
     assert isinstance(descheduler, DeschedulerSettings)
     await setup_streams(shared.nats, intent_life=descheduler.intent_life)

@@ -28,7 +28,7 @@ _ON_PIPES = 400
 _SECTIONS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
 
 
-def limits_of(configuration: Path | None, environment: Mapping[str, str]) -> Limits:
+def configured_limits(configuration: Path | None, environment: Mapping[str, str]) -> Limits:
     """The limits that uses are measured by: those of the file, else the defaults. Raises ConfigurationError."""
     plain = {} if configuration is None else read_document(configuration.read_text())
     _, own = read_sections(plain, _SECTIONS, environment)
@@ -37,8 +37,8 @@ def limits_of(configuration: Path | None, environment: Mapping[str, str]) -> Lim
     return binder.limits
 
 
-async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, measured_by: str) -> None:
-    """The command. `measured_by`: whose limits these are. Raises KubeError when the API server has no answer."""
+async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, limits_source: str) -> None:
+    """The command. `limits_source`: whose limits these are. Raises KubeError when the API server has no answer."""
     configure_logging(Logging(level="error"), "status")
     clock = SystemClock()
     async with connect_kube(cluster, "status", clock) as kube:
@@ -46,7 +46,7 @@ async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, meas
     if as_json:
         print(msgspec.json.encode(seen).decode())
     else:
-        show(seen, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES), measured_by)
+        show(seen, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES), limits_source)
 
 
 async def look(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> Overview:
@@ -56,7 +56,7 @@ async def look(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> Over
     return overview(ledger, limits, kube.server_time(clock.now()))
 
 
-def show(seen: Overview, console: Console, measured_by: str) -> None:
+def show(seen: Overview, console: Console, limits_source: str) -> None:
     """Print it as people read it."""
     style = "bold green" if seen.evictions == "allowed" and not seen.why else "bold red"
     console.print(Text.assemble("evictions: ", (seen.evictions, style), f" ({seen.why})" if seen.why else ""))
@@ -67,7 +67,7 @@ def show(seen: Overview, console: Console, measured_by: str) -> None:
     else:
         console.print(Text("limits: in full"))
     console.print(Text(f"last 24 hours: {seen.last_day} evictions, {seen.dry_runs_last_day} dry runs"))
-    console.print(Text(f"uses below are measured by {measured_by}"))
+    console.print(Text(f"uses below are measured by {limits_source}"))
     for part in _parts(seen):
         console.print()
         console.print(part)

@@ -11,10 +11,10 @@ from typing import Any
 import click
 import yaml
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import Context
-from equipoise.cli.setup.resources import prepare
-from equipoise.cli.service_settings import SECTIONS
+from equipoise.cli.setup.resources import create_resources
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
@@ -30,11 +30,11 @@ LOOK_SECONDS = 1.0
 
 
 def run_up(
-    prometheus_url: str, context: Context, configuration: Path | None, *, evict: bool, confirmed: str | None
+    prometheus_url: str, context: Context, configuration: Path | None, *, evict: bool, confirmation: str | None
 ) -> None:
     """Until Ctrl-C, SIGTERM or the terminal's end.
 
-    Raises WrongInput, ConfigurationError, and what NATS and the API server raise.
+    Raises InvalidInput, ConfigurationError, and what NATS and the API server raise.
     """
     text = None if configuration is None else configuration.read_text()
     ports = PortBlock()
@@ -42,7 +42,7 @@ def run_up(
         document = document_of(text, os.environ, prometheus_url, context, evict=evict, ports=ports)
         if evict:
             # Before there is an event loop, which would keep Ctrl-C from the question.
-            _confirm(context, document["binder"]["limits"], confirmed)
+            _confirm(context, document["binder"]["limits"], confirmation)
         asyncio.run(_run(document, context))
     finally:
         ports.release()
@@ -62,7 +62,7 @@ async def _run(document: Document, context: Context) -> None:
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
             _introduce(context, document, directory)
-            await prepare(file)
+            await create_resources(file)
             health = {service: f"http://{_reachable(document[service]['health'])}" for service in SERVICES}
             async with Supervisor(configuration=file, directory=directory, health=health, say=click.echo) as supervisor:
                 try:
@@ -86,16 +86,16 @@ def document_of(
 
     Raises ConfigurationError.
     """
-    shared, own = read_sections({} if text is None else read_document(text), SECTIONS, environment)
+    shared, own = read_sections({} if text is None else read_document(text), SERVICE_SETTINGS, environment)
     document = to_document(shared, own)
     kubernetes = {"kubeconfig": context.files, "context": context.name}
     document["kubernetes"] |= kubernetes
     document["collector"]["prometheus"]["url"] = prometheus_url
     document["binder"]["evict"] = evict
     for service, setting in [*((service, "health") for service in SERVICES), ("scorer", "listen")]:
-        if document[service][setting] == getattr(SECTIONS[service](), setting):
+        if document[service][setting] == getattr(SERVICE_SETTINGS[service](), setting):
             document[service][setting] = f"127.0.0.1:{ports.take()}"
-    read_sections({name: value for name, value in document.items() if name not in ("apiVersion", "kind")}, SECTIONS)
+    read_sections({name: value for name, value in document.items() if name not in ("apiVersion", "kind")}, SERVICE_SETTINGS)
     return document
 
 
@@ -141,17 +141,17 @@ def news(service: ServiceName, before: Report | None, now: Report | None) -> Ite
     yield from (f"{service}: over: {problem}" for problem in known if problem not in now.problems)
 
 
-def _confirm(context: Context, limits: object, confirmed: str | None) -> None:
-    """Really evicting takes the context's name, typed or given with --yes. Raises WrongInput."""
+def _confirm(context: Context, limits: object, confirmation: str | None) -> None:
+    """Really evicting takes the context's name, typed or given with --yes. Raises InvalidInput."""
     click.echo("Equipoise will evict pods.")
     click.echo(f"  cluster  {context.cluster} {context.server}".rstrip() + f"\n  context  {context.name}\n  limits")
     click.echo("".join(f"    {line}\n" for line in yaml.safe_dump(limits, sort_keys=False).splitlines()), nl=False)
     try:
-        answer = input("Type the context's name to go on: ") if confirmed is None else confirmed
+        answer = input("Type the context's name to go on: ") if confirmation is None else confirmation
     except EOFError:
-        raise WrongInput("nobody answered: without a terminal give the context's name with --yes") from None
+        raise InvalidInput("nobody answered: without a terminal give the context's name with --yes") from None
     if answer != context.name:
-        raise WrongInput(f"{answer!r} is not the context's name, {context.name!r}: nothing was started")
+        raise InvalidInput(f"{answer!r} is not the context's name, {context.name!r}: nothing was started")
 
 
 def _reachable(listen: str) -> str:

@@ -13,7 +13,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from equipoise.cli.exit_codes import WrongInput
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.process.health import Report
 from equipoise.testbed.processes.guard import Guard
@@ -34,7 +34,7 @@ WRONG_CONFIGURATION = 2
 """A service's exit code: starting it again would not help."""
 
 
-class ServiceError(RuntimeError):
+class ServiceError(CommandFailed):
     """A service does not run; the message ends with the end of its log."""
 
 
@@ -135,7 +135,7 @@ class Supervisor:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
     async def watch(self) -> None:
-        """For ever: start again what has ended, with growing pauses. Raises WrongInput for a wrong configuration."""
+        """For ever: start again what has ended, with growing pauses. Raises InvalidInput for a wrong configuration."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for service in self._services:
@@ -151,7 +151,7 @@ class Supervisor:
         if code is None:
             return
         if code == WRONG_CONFIGURATION:
-            raise WrongInput(f"{service} does not accept its configuration:\n{self.tail(service)}")
+            raise InvalidInput(f"{service} does not accept its configuration:\n{self.tail(service)}")
         if now - self._started[service] > STEADY_SECONDS:
             self._failures[service] = 0
         failures = self._failures.get(service, 0)
