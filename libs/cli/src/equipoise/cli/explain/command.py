@@ -41,9 +41,9 @@ def node(name: str, server: "Nats", as_json: bool) -> None:
     import asyncio
 
     from equipoise.cli.explain.scores import run_explain
-    from equipoise.contracts.messages.explanation import ExplainQuestion
+    from equipoise.contracts.messages.explanation import ExplainRequest
 
-    asyncio.run(run_explain(ExplainQuestion(node=name), server, as_json=as_json))
+    asyncio.run(run_explain(ExplainRequest(node=name), server, as_json=as_json))
 
 
 @explain.command()

@@ -1,48 +1,35 @@
-"""Why a pod goes where: asks the scorer, and shows what its answer stands on."""
+"""An explanation of scores on a terminal."""
 
-import asyncio
 from collections.abc import Iterator
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.terminal import UNIT, amount, console, percent
-from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.explanation import (
-    Correction,
-    ExplainQuestion,
-    Explanation,
-    NodeExplanation,
-    WindowExplanation,
-)
+from equipoise.cli.terminal import UNIT, amount, percent, percentages, table
+from equipoise.contracts.messages.explanation import Correction, Explanation, NodeExplanation, WindowExplanation
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
-from equipoise.runtime.configuration import Logging, Nats
-from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.logging import configure_logging
 
-_SHOWN = 10
+MAX_ROWS = 10
+"""Nodes in the ranking, beyond the pod's own node and the requested one."""
 
 
-def show(explanation: Explanation, to: Console, asked_node: str = "") -> None:
-    """For people: the pod, its nodes from the best down, and of the best, its own and the one asked about all."""
+def show(explanation: Explanation, to: Console, requested_node: str = "") -> None:
+    """The ranking, and the inputs of the best node, of the pod's own node and of the requested node."""
     for line in _headline(explanation):
         to.print(line)
     if explanation.pod is not None:
         to.print()
-        to.print(_ranking(explanation, asked_node))
+        to.print(_ranking(explanation, requested_node))
     best = explanation.nodes[0].node if explanation.pod is not None and explanation.nodes else ""
     for node in explanation.nodes:
-        if node.node in (best, explanation.runs_on, asked_node):
+        if node.node in (best, explanation.current_node, requested_node):
             to.print()
-            for part in _details(node, explanation):
+            for part in _inputs(node, explanation):
                 to.print(part)
-    if explanation.overtaking is not None and explanation.pod is not None:
+    if explanation.rank_change is not None and explanation.pod is not None:
         to.print()
-        to.print(Text.assemble(("What would change the order: ", "bold"), explanation.overtaking.why))
+        to.print(Text.assemble(("Nearest change of the ranking: ", "bold"), explanation.rank_change.why))
     for note in explanation.notes:
         to.print(Text(f"Note: {note}", style="dim"))
 
@@ -51,137 +38,131 @@ def _headline(explanation: Explanation) -> Iterator[Text]:
     pod = explanation.pod
     if pod is not None:
         workload = "" if pod.workload is None else f" of {pod.workload}"
-        runs_on = f", scored without itself on {explanation.runs_on}" if explanation.runs_on else ""
-        yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"{workload}{runs_on}")
+        node = explanation.current_node
+        placed = f", placed on {node} (its load there is scored without the pod)" if node else ""
+        yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"{workload}{placed}")
     expected = ", ".join(
-        f"{_amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
+        f"{amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
         for resource, source in explanation.demand_sources.items()
     )
-    who = "expects" if pod is not None else "scored for a pod that asks for nothing:"
-    yield Text(f"{who} {expected}; asked in this order: {', '.join(explanation.chain)}")
-    level = f", leads nodes to {_both(explanation.level)}" if explanation.level != Resources() else ""
+    of = "" if pod is not None else " of a pod without requests"
+    yield Text(f"expected usage{of}: {expected}; sources in order of precedence: {', '.join(explanation.chain)}")
+    level = f", target level {percentages(explanation.level)}" if explanation.level != Resources() else ""
     yield Text(f"policy {explanation.policy}{level}; {explanation.considered} nodes considered")
     if explanation.neutral:
-        yield Text(f"every node is told the same: {explanation.why}", style="bold yellow")
-    elif explanation.doubt:
-        yield Text(explanation.doubt, style="bold yellow")
+        yield Text(f"all nodes get the same score: {explanation.why}", style="bold yellow")
+    elif explanation.data_problem:
+        yield Text(explanation.data_problem, style="bold yellow")
 
 
-def _ranking(explanation: Explanation, asked_node: str) -> Table:
-    table = _table("", "node", "answer>", "score>")
+def _ranking(explanation: Explanation, requested_node: str) -> Table:
     parts = list(explanation.nodes[0].parts) if explanation.nodes else []
-    for part in parts:
-        table.add_column(part, justify="right")
-    for name in ("window", "cpu load", "memory load", "sample"):
-        table.add_column(name)
-    table.add_column("why", overflow="fold")
+    made = table(
+        "", "node", "extender score>", "score>", *(f"{part}>" for part in parts), "window", "cpu load", "memory load",
+        "sample age", "reason",
+    )  # fmt: skip
     for node in explanation.nodes:
-        if node.rank > _SHOWN and node.node not in (explanation.runs_on, asked_node):
+        if node.rank > MAX_ROWS and node.node not in (explanation.current_node, requested_node):
             continue
-        window = _telling(node, explanation)
-        marks = [
+        window = _first_known_window(node, explanation)
+        labels = [
             *(["best"] if node.rank == 1 and not explanation.neutral else []),
-            *(["here"] if node.node == explanation.runs_on else []),
+            *(["current"] if node.node == explanation.current_node else []),
         ]
-        table.add_row(
-            " ".join(marks),
+        made.add_row(
+            ", ".join(labels),
             node.node,
-            str(node.answer),
+            str(node.extender_score),
             f"{node.score:.1f}",
             *(f"{node.parts.get(part, 0.0):.1f}" for part in parts),
             "" if window is None else window.window,
-            *("?" if window is None else _then(window, resource) for resource in UNIT),
-            _seconds(node.age),
+            *("?" if window is None else _load_change(window, resource) for resource in UNIT),
+            _age(node.age),
             node.why,
-            style=_style(node, best="best" in marks),
+            style=_style(node, best="best" in labels),
         )
-    return table
+    return made
 
 
 def _style(node: NodeExplanation, *, best: bool) -> str:
     if best:
         return "bold green"
-    return "red" if node.standing in ("unknown", "avoided", "overfull") else ""
+    return "red" if node.status in ("unknown", "avoided", "overfull") else ""
 
 
-def _details(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | Table]:
-    """Where its numbers come from: measured + arrived − left + booked, as cores and GiB, of its base."""
-    place = f"rank {node.rank} of {explanation.considered}, answer {node.answer}, score {node.score:.1f}"
-    yield Text.assemble((node.node, "bold"), f": {place}{'; ' if node.why else ''}{node.why}")
-    table = _table("window", "", "measured>", "+ arrived>", "− left>", "+ booked>", "of>", "= load", "sample")
+def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | Table]:
+    """Measured + arrived − departed + reserved, in cores and GiB, as a share of the base."""
+    rank = f"rank {node.rank} of {explanation.considered}"
+    scores = f"extender score {node.extender_score}, score {node.score:.1f}"
+    yield Text.assemble((node.node, "bold"), f": {rank}, {scores}{'; ' if node.why else ''}{node.why}")
+    made = table(
+        "window", "", "measured>", "+ arrived>", "− departed>", "+ reserved>", "of>", "= load", "sample"
+    )  # fmt: skip
     for window in node.windows:
         for resource, unit in UNIT.items():
             first = resource == "cpu"
-            table.add_row(
-                _label(window, explanation) if first else "",
+            made.add_row(
+                _window_name(window, explanation) if first else "",
                 f"{resource}, {unit}",
-                "?" if window.measured is None else _amount(window.measured.mean, resource),
+                "?" if window.measured is None else amount(window.measured.mean, resource),
                 _corrected(window.added, resource),
-                _corrected(window.taken_off, resource),
-                _amount(window.booked, resource, nothing="–"),
-                _amount(node.base, resource),
-                f"unknown: {window.why_unknown}" if window.why_unknown else _then(window, resource),
-                f"{_seconds(window.age)} old, good for {window.life:.0f} s" if first and window.age is not None else "",
+                _corrected(window.subtracted, resource),
+                "–" if getattr(window.reserved, resource) is None else amount(window.reserved, resource),
+                amount(node.base, resource),
+                f"unknown: {window.unknown_reason}" if window.unknown_reason else _load_change(window, resource),
+                _sample(window.age, window.lifetime) if first and window.age is not None else "",
             )
         for name, value in window.statistics.items():
-            if not window.why_unknown:
-                table.add_row("", name, "", "", "", "", "", _both(value), "")
-    yield table
-    pod, here = explanation.pod, node.node == explanation.runs_on
-    itself = "" if pod is None else f"{pod.namespace}/{pod.name}"
+            if not window.unknown_reason:
+                made.add_row("", name, "", "", "", "", "", percentages(value), "")
+    yield made
     for title, corrections in (
         ("arrived", [window.added for window in node.windows]),
-        ("left", [window.taken_off for window in node.windows]),
+        ("departed", [window.subtracted for window in node.windows]),
     ):
-        most = max(corrections, key=lambda each: each.count, default=Correction())
-        if most.count:
-            more = f" and {most.count - len(most.pods)} more" if most.count > len(most.pods) else ""
-            names = (f"{name} (itself)" if here and name == itself else name for name in most.pods)
-            yield Text(f"{title}: {', '.join(names)}{more}")
-    if node.answers_booked or node.replacements_booked:
+        largest = max(corrections, key=lambda each: each.count, default=Correction())
+        if largest.count:
+            yield Text(f"{title}: {_pods(largest, explanation, here=node.node == explanation.current_node)}")
+    if node.reserved_by_responses or node.reserved_for_replacements:
         yield Text(
-            f"booked: {node.answers_booked} pods that were told of it and are not heard to be placed, "
-            f"{node.replacements_booked} replacements of evicted pods on their way"
+            f"reserved: {node.reserved_by_responses} pods for which this node had the highest score and whose placement "
+            f"is not known yet, {node.reserved_for_replacements} expected replacements of evicted pods"
         )
-    yield Text(f"newest sample of the node: {_seconds(node.age)} old, good for {node.life:.0f} s")
+    yield Text(f"newest sample of the node: {_sample(node.age, node.lifetime)}")
 
 
-def _table(*columns: str) -> Table:
-    """Columns that end in `>` are numbers."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", no_wrap=True)
-    return table
+def _pods(correction: Correction, explanation: Explanation, *, here: bool) -> str:
+    pod = explanation.pod
+    itself = "" if pod is None or not here else f"{pod.namespace}/{pod.name}"
+    names = ", ".join(f"{name} (this pod)" if name == itself else name for name in correction.pods)
+    more = correction.count - len(correction.pods)
+    return f"{names} and {more} more" if more > 0 else names
 
 
-def _telling(node: NodeExplanation, explanation: Explanation) -> WindowExplanation | None:
-    """The first window that the policy looks at and knows, else the shortest known."""
-    known = {window.window: window for window in node.windows if not window.why_unknown}
-    return next((known[name] for name in (*explanation.looks_at, *known) if name in known), None)
+def _first_known_window(node: NodeExplanation, explanation: Explanation) -> WindowExplanation | None:
+    """The first window that the policy uses and that is known, else the shortest known."""
+    known = {window.window: window for window in node.windows if not window.unknown_reason}
+    return next((known[name] for name in (*explanation.windows_used, *known) if name in known), None)
 
 
-def _label(window: WindowExplanation, explanation: Explanation) -> str:
-    unused = explanation.looks_at and window.window not in explanation.looks_at
+def _window_name(window: WindowExplanation, explanation: Explanation) -> str:
+    unused = explanation.windows_used and window.window not in explanation.windows_used
     return f"{window.window} (unused)" if unused else window.window
 
 
-def _then(window: WindowExplanation, resource: str) -> str:
+def _load_change(window: WindowExplanation, resource: str) -> str:
     """Load now, and with the pod."""
     return f"{percent(getattr(window.load, resource))} → {percent(getattr(window.load_with_pod, resource))}"
 
 
-def _both(load: Resources) -> str:
-    return ", ".join(f"{resource} {percent(getattr(load, resource))}" for resource in UNIT)
-
-
-def _amount(resources: Resources, resource: str, *, nothing: str = "?") -> str:
-    return nothing if getattr(resources, resource) is None else amount(resources, resource)
-
-
 def _corrected(correction: Correction, resource: str) -> str:
-    """`0.50 (2)`: so much, of two pods."""
-    return f"{_amount(correction.amount, resource)} ({correction.count})" if correction.count else "–"
+    """`0.50 (2)`: the amount, and the number of pods."""
+    return f"{amount(correction.amount, resource)} ({correction.count})" if correction.count else "–"
 
 
-def _seconds(age: float | None) -> str:
-    return "never" if age is None else f"{age:.1f} s"
+def _sample(age: float | None, lifetime: float) -> str:
+    return f"{_age(age)} old, valid for {lifetime:.0f} s"
+
+
+def _age(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f} s"

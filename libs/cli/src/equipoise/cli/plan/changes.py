@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from equipoise.contracts.messages.descheduling import RefusedMove
-from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
 
 
 class RetargetedMove(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
         return not any(lists) and self.evictions == self.evictions_before
 
 
-def plan_changes(before: PlanShown, now: PlanShown) -> PlanChanges:
+def plan_changes(before: PlanResponse, now: PlanResponse) -> PlanChanges:
     """A different load or sample alone is no change: these differ every few seconds."""
     old = {(move.strategy, move.namespace, move.pod, move.node): move for move in before.moves}
     new = {(move.strategy, move.namespace, move.pod, move.node): move for move in now.moves}
@@ -70,7 +70,7 @@ def plan_changes(before: PlanShown, now: PlanShown) -> PlanChanges:
     )
 
 
-def _node_changes(before: PlanShown, now: PlanShown) -> list[NodeChange]:
+def _node_changes(before: PlanResponse, now: PlanResponse) -> list[NodeChange]:
     old = {(node.strategy, node.node): node for node in before.nodes}
     new = {(node.strategy, node.node): node for node in now.nodes}
     return [
@@ -93,14 +93,14 @@ class LastPlans:
         root = Path(base) if os.path.isabs(base) else Path(environment.get("HOME") or Path.home()) / ".cache"
         self._folder = root / "equipoise" / "plans"
 
-    def last(self, plan: PlanShown) -> PlanShown | None:
+    def last(self, plan: PlanResponse) -> PlanResponse | None:
         """The plan of this cluster that was shown before; None if there is none or it cannot be read."""
         try:
-            return msgspec.json.decode(self._file(plan).read_bytes(), type=PlanShown)
+            return msgspec.json.decode(self._file(plan).read_bytes(), type=PlanResponse)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def save(self, plan: PlanShown) -> None:
+    def save(self, plan: PlanResponse) -> None:
         """Raises OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(plan)
@@ -112,6 +112,6 @@ class LastPlans:
             with suppress(OSError):
                 new.unlink()
 
-    def _file(self, plan: PlanShown) -> Path:
+    def _file(self, plan: PlanResponse) -> Path:
         name = hashlib.sha256(plan.leader.lease_uid.encode()).hexdigest()[:16]
         return self._folder / f"{name}.json"

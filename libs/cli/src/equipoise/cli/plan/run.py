@@ -8,8 +8,8 @@ import click
 from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.text import show, show_changes
 from equipoise.cli.terminal import console, print_json
-from equipoise.contracts.bus.subjects import PLAN_SHOW
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.bus.subjects import PLAN_PREVIEW
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
@@ -28,7 +28,7 @@ async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: boo
     if only_changes and before is None:
         click.echo("no earlier plan of this cluster: everything is new", err=True)
     if only_changes and (as_json or before is not None):
-        changes = plan_changes(before or PlanShown(leader=plan.leader, planned_at=plan.planned_at), plan)
+        changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
         if as_json:
             print_json(changes)
         else:
@@ -43,11 +43,11 @@ async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: boo
         click.echo(f"could not save the plan for --diff: {error.filename}: {error.strerror}", err=True)
 
 
-async def request_plan(server: Nats, *, timeout: float = TIMEOUT) -> PlanShown:
+async def request_plan(server: Nats, *, timeout: float = TIMEOUT) -> PlanResponse:
     """Raises BusError if there is no response in time."""
     try:
         async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
-            return await bus.request(PLAN_SHOW, PlanQuestion(), PlanShown, timeout=timeout)
+            return await bus.request(PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=timeout)
     except TimeoutError:
         raise BusUnavailable(
             f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"

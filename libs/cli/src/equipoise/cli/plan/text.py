@@ -18,15 +18,15 @@ from equipoise.cli.terminal import (
     table,
     time_of_day,
 )
-from equipoise.contracts.messages.descheduling import AssumedMove, RefusedMove
-from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.descheduling import DryRunMove, RefusedMove
+from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 
 MAX_ROWS = 20
 """Rows of each table except planned moves; JSON output has all."""
 
 
-def show(plan: PlanShown, to: Console) -> None:
+def show(plan: PlanResponse, to: Console) -> None:
     """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
     for line in _headline(plan):
         to.print(line)
@@ -37,15 +37,15 @@ def show(plan: PlanShown, to: Console) -> None:
     if plan.refused:
         rows: Iterable[Sequence[str]] = ((each.pod or "(any)", each.node, each.why) for each in plan.refused)
         _section(to, "Not moved", ("pod", "node", "reason"), rows, plan.refused)
-    if plan.under_way:
-        rows = ((_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.under_way)
-        _section(to, "Pending moves", ("pod", "move", "state"), rows, plan.under_way)
-    if plan.assumed:
-        rows = ((_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.assumed)
-        _section(to, "Dry-run moves, counted above as done", ("pod", "move", "until"), rows, plan.assumed)
-    if plan.resting:
-        rows = ((each.node, day_and_time(each.until), each.why) for each in plan.resting)
-        _section(to, "Nodes in cooldown", ("node", "until", "reason"), rows, plan.resting)
+    if plan.pending:
+        rows = ((_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.pending)
+        _section(to, "Pending moves", ("pod", "move", "state"), rows, plan.pending)
+    if plan.dry_run_moves:
+        rows = ((_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.dry_run_moves)
+        _section(to, "Dry-run moves, counted above as done", ("pod", "move", "until"), rows, plan.dry_run_moves)
+    if plan.cooldowns:
+        rows = ((each.node, day_and_time(each.until), each.why) for each in plan.cooldowns)
+        _section(to, "Nodes in cooldown", ("node", "until", "reason"), rows, plan.cooldowns)
 
 
 def show_changes(changes: PlanChanges, to: Console) -> None:
@@ -74,7 +74,7 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         to.print(Text(f"~ evictions: {now} (was {before})"))
 
 
-def _headline(plan: PlanShown) -> Iterator[Text]:
+def _headline(plan: PlanResponse) -> Iterator[Text]:
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
@@ -108,7 +108,7 @@ def _moves(moves: Sequence[PlannedMove]) -> Table:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
         sample = time_of_day(move.sampled_at)
-        made.add_row(_pod(move), workload, move.node, move.target, amounts(move.relief), sample, reason)
+        made.add_row(_pod(move), workload, move.node, move.target, amounts(move.expected_reduction), sample, reason)
     return made
 
 
@@ -139,7 +139,7 @@ def _pending_state(evicted_at: float | None) -> str:
     return "proposed" if evicted_at is None else f"evicted at {time_of_day(evicted_at)}, replacement not placed yet"
 
 
-def _pod(move: PlannedMove | MoveUnderWay | AssumedMove) -> str:
+def _pod(move: PlannedMove | PendingMove | DryRunMove) -> str:
     return f"{move.namespace}/{move.pod}"
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.cli.terminal import amounts, percentages
 from equipoise.contracts.bus.subjects import PREFIX
-from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -111,7 +111,7 @@ def _annotation(message: AnnotationWritten) -> str:
 
 
 def _score(message: ScoreDecision) -> str:
-    best = ", ".join(f"{node.node} {node.answer} ({node.score:.0f})" for node in message.best[:5])
+    best = ", ".join(f"{node.node} {node.extender_score} ({node.score:.0f})" for node in message.best[:5])
     demand = f"expected usage {amounts(message.demand)} ({message.demand_source})"
     return f"{'neutral: ' + message.why if message.neutral else best}; {demand}; {message.considered} nodes"
 
@@ -123,7 +123,7 @@ def _advice(message: PlacementAdvice) -> str:
     return place if message.rank == 1 else f"{place}, {message.regret:.0f} points below {message.best.node}"
 
 
-def _review(message: FleetReview) -> str:
+def _review(message: ClusterReview) -> str:
     over = ", ".join(f"{node} {seconds:.0f} s" for node, seconds in list(message.over.items())[:8])
     return f"{message.seen:.0f} s observed, {message.nodes:.0f} nodes; above their thresholds: {over or 'none'}"
 
@@ -131,7 +131,7 @@ def _review(message: FleetReview) -> str:
 def _deschedule(message: DescheduleDecision) -> str:
     hot = [f"{node.node} ({percentages(node.load)})" for node in message.nodes if node.state == "hot"]
     result = f"{len(message.intents)} intents" if message.intents else message.why
-    result += f"; {len(message.assumed)} dry-run moves" if message.assumed else ""
+    result += f"; {len(message.dry_run_moves)} dry-run moves" if message.dry_run_moves else ""
     return f"hot: {', '.join(hot[:8]) or 'none'}; {result}; {len(message.refused)} moves rejected"
 
 
@@ -152,7 +152,7 @@ DESCRIPTIONS: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {
     AnnotationWritten: _annotation,
     ScoreDecision: _score,
     PlacementAdvice: _advice,
-    FleetReview: _review,
+    ClusterReview: _review,
     DescheduleDecision: _deschedule,
     Heartbeat: _health,
 }

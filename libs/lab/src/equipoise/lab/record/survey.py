@@ -5,14 +5,14 @@ from statistics import median
 
 from equipoise.collector.sources.samples import number
 from equipoise.contracts.kubernetes.objects import OwnerReference
+from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions
-from equipoise.lab.record.owners import Key, Places, told
+from equipoise.lab.record.owners import Key, WorkloadIndex, told
 from equipoise.lab.record.progress import Shown
 from equipoise.lab.record.prometheus import Prometheus, TooLarge
-from equipoise.lab.record.questions import METRICS, PodMetrics, Series, least_samples, owners
-from equipoise.lab.record.unfinished import Beginning
-from equipoise.lab.record.writing import moment
+from equipoise.lab.record.queries import METRICS, PodMetrics, Series, least_samples, owners
+from equipoise.lab.record.writer import moment
 from equipoise.runtime.kubernetes.client import (
     JOBS,
     NODES,
@@ -40,7 +40,7 @@ class Look:
         self._progress = progress
         self._clock = clock
 
-    async def beginning(self) -> Beginning:
+    async def beginning(self) -> RecordingPlan:
         """Whole steps only, and up to now."""
         self._progress.doing("looking how far back Prometheus goes")
         end = await self._prometheus.time() // self._step * self._step
@@ -52,7 +52,7 @@ class Look:
         self._progress.doing("reading whose the pods of the past were")
         past = await self._past_owners(found, controllers, start, end)
         steps = round((end - start) / self._step)
-        return Beginning(
+        return RecordingPlan(
             step=self._step,
             days=self._options.days,
             matchers=self._matchers,
@@ -145,7 +145,7 @@ class Look:
             ) from error
         keys = owner_keys(pods, controllers)
         found = inventory(nodes, pods, keys)
-        places = Places(found.workloads)
+        places = WorkloadIndex(found.workloads)
         above = {key: (key[0], owner.kind, owner.name) for key, owner in controllers.items() if owner is not None}
         return found, {pod: places.of(key) for pod, key in keys.items()}, above
 
@@ -167,7 +167,7 @@ class Look:
                 break
             pods, above = owned | pods, sets | above
             at -= length
-        places = Places(found.workloads)
+        places = WorkloadIndex(found.workloads)
         return {f"{namespace}/{name}": places.above(owner, above) for (namespace, _, name), owner in pods.items()}
 
     async def _owned(self, metric: str, label: str, at: float, length: float) -> list[Series]:

@@ -8,11 +8,11 @@ import msgspec
 
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.lab.collecting import Collector, limits_of, requests_of
-from equipoise.lab.model.agenda import Agenda
+from equipoise.lab.model.cluster_usage import ClusterUsage
+from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.stock import PodKind, pod_kind
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.model.world import World
+from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 
 _LONG_AGO = 10 * 86_400.0
 """Age of the pods that a replay begins with: every window holds them wholly."""
@@ -28,7 +28,7 @@ class Scheduling(Protocol):
     def remove(self, kind: PodKind, node: int) -> None: ...
 
 
-class LivingPod(msgspec.Struct, kw_only=True):
+class SimulatedPod(msgspec.Struct, kw_only=True):
     """A pod that was created and is not gone."""
 
     number: int
@@ -46,16 +46,16 @@ class LivingPod(msgspec.Struct, kw_only=True):
         return self.known.terminating
 
 
-class Kubernetes:
+class SimulatedCluster:
     """API server, controllers and kubelets, as far as they decide what runs where."""
 
     def __init__(
         self,
         trace: Trace,
-        world: World,
-        collector: Collector,
+        world: ClusterUsage,
+        collector: SimulatedCollector,
         scheduling: Scheduling,
-        agenda: Agenda,
+        agenda: EventQueue,
         tell: Callable[[NodePlacement, float], None],
         *,
         origin: float,
@@ -77,14 +77,14 @@ class Kubernetes:
         self._kinds = [pod_kind(workload, number) for number, workload in enumerate(trace.workloads)]
         self._requests = [requests_of(workload) for workload in trace.workloads]
         self._limits = [limits_of(workload) for workload in trace.workloads]
-        self._alive: dict[int, dict[str, LivingPod]] = defaultdict(dict)
+        self._alive: dict[int, dict[str, SimulatedPod]] = defaultdict(dict)
         """By workload and UID, oldest first."""
 
         self._desired: Counter[int] = Counter()
         """By workload: how many pods it should have."""
 
-        self.pods: dict[str, LivingPod] = {}
-        self._pending: deque[LivingPod] = deque()
+        self.pods: dict[str, SimulatedPod] = {}
+        self._pending: deque[SimulatedPod] = deque()
 
     @property
     def unplaced(self) -> int:
@@ -116,7 +116,7 @@ class Kubernetes:
         else:
             self._run(pod, node, now)
 
-    def _run(self, pod: LivingPod, node: int, now: float) -> None:
+    def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
         pod.node = node
         self._scheduling.place(pod.kind, node)
         self._world.start(pod.number, node, now)
@@ -130,7 +130,7 @@ class Kubernetes:
         self._desired[workload] += 1
         self._create(workload, now)
 
-    def _create(self, workload: int, now: float) -> LivingPod:
+    def _create(self, workload: int, now: float) -> SimulatedPod:
         """A new pod, which is given a node at once if there is one."""
         pod = self._new(workload, now)
         self._schedule(pod, now)
@@ -146,7 +146,7 @@ class Kubernetes:
         new = self._create(workload, now)
         new.when_running.append(lambda then: self._shrink(workload, then))
 
-    def _staying(self, workload: int) -> list[LivingPod]:
+    def _staying(self, workload: int) -> list[SimulatedPod]:
         return [pod for pod in self._alive[workload].values() if not pod.terminating]
 
     def _shrink(self, workload: int, now: float) -> None:
@@ -160,14 +160,14 @@ class Kubernetes:
         if staying := self._staying(workload):
             self.remove(staying[-1], now)
 
-    def evict(self, pod: LivingPod, now: float) -> None:
+    def evict(self, pod: SimulatedPod, now: float) -> None:
         """The pod leaves; its controller creates another at once where one is missing then."""
         self.remove(pod, now)
         workload = pod.kind.workload
         if len(self._staying(workload)) < self._desired[workload]:
             self._create(workload, now)
 
-    def remove(self, pod: LivingPod, now: float) -> None:
+    def remove(self, pod: SimulatedPod, now: float) -> None:
         """The pod is asked to leave; it is gone when its grace is over."""
         if pod.terminating or pod.uid not in self.pods:
             return
@@ -186,7 +186,7 @@ class Kubernetes:
 
     # how
 
-    def _new(self, workload: int, created_at: float) -> LivingPod:
+    def _new(self, workload: int, created_at: float) -> SimulatedPod:
         number = self._world.pod(workload)
         workload_is = self._workloads[workload]
         known = PlacedPod(
@@ -199,12 +199,12 @@ class Kubernetes:
             requests=self._requests[workload],
             limits=self._limits[workload],
         )
-        pod = LivingPod(number=number, kind=self._kinds[workload], uid=known.uid, created_at=created_at, known=known)
+        pod = SimulatedPod(number=number, kind=self._kinds[workload], uid=known.uid, created_at=created_at, known=known)
         self._alive[workload][pod.uid] = pod
         self.pods[pod.uid] = pod
         return pod
 
-    def _schedule(self, pod: LivingPod, now: float) -> None:
+    def _schedule(self, pod: SimulatedPod, now: float) -> None:
         node = self._scheduling.choose(pod.kind, _demand(pod), now)
         if node is None:
             self._pending.append(pod)
@@ -214,7 +214,7 @@ class Kubernetes:
         self._change(pod, now, placed_at=self._origin + now)
         self._agenda.at(now + self._start_up, lambda then: self._started(pod, then))
 
-    def _started(self, pod: LivingPod, now: float) -> None:
+    def _started(self, pod: SimulatedPod, now: float) -> None:
         if pod.uid not in self.pods or pod.terminating:
             return
         self._world.start(pod.number, pod.node, now)
@@ -222,7 +222,7 @@ class Kubernetes:
         for action in pod.when_running:
             action(now)
 
-    def _gone(self, pod: LivingPod, now: float) -> None:
+    def _gone(self, pod: SimulatedPod, now: float) -> None:
         self._world.stop(pod.number, now)
         self._scheduling.remove(pod.kind, pod.node)
         self._collector.on_gone(pod.node, pod.uid, now)
@@ -231,19 +231,19 @@ class Kubernetes:
         if self._pending:
             self.retry(now)
 
-    def _forget(self, pod: LivingPod) -> None:
+    def _forget(self, pod: SimulatedPod) -> None:
         del self.pods[pod.uid], self._alive[pod.kind.workload][pod.uid]
 
     def _say(self, node: int, now: float) -> None:
         self._tell(self._collector.placement(node, now), now)
 
-    def _change(self, pod: LivingPod, now: float, **fields: float | bool) -> None:
+    def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
         pod.known = msgspec.structs.replace(pod.known, **fields)
         self._collector.on_placed(pod.node, pod.known)
         self._say(pod.node, now)
 
 
-def _demand(pod: LivingPod) -> PodDemand:
+def _demand(pod: SimulatedPod) -> PodDemand:
     known = pod.known
     return PodDemand(
         namespace=known.namespace,

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 
-from equipoise.lab.record.folding import Fold, Tally
+from equipoise.lab.record.aggregation import Aggregation, Tally
+from equipoise.lab.record.checkpoint import Checkpoint, Part, RecordingPlan
 from equipoise.lab.record.options import RecordError, RecordOptions
-from equipoise.lab.record.owners import Owners, Places
+from equipoise.lab.record.owners import Owners, WorkloadIndex
 from equipoise.lab.record.progress import Shown
 from equipoise.lab.record.prometheus import Prometheus, TooLarge
-from equipoise.lab.record.questions import METRICS, Resource
-from equipoise.lab.record.unfinished import Beginning, Part, Unfinished
-from equipoise.lab.record.writing import moment
+from equipoise.lab.record.queries import METRICS, Resource
+from equipoise.lab.record.writer import moment
 from equipoise.runtime.process.clock import Clock
 
 REST = 0.5
@@ -26,18 +26,18 @@ class Reader:
     """Reads one recording."""
 
     def __init__(
-        self, options: RecordOptions, beginning: Beginning, prometheus: Prometheus, progress: Shown, clock: Clock
+        self, options: RecordOptions, beginning: RecordingPlan, prometheus: Prometheus, progress: Shown, clock: Clock
     ) -> None:
         self._concurrency = options.prometheus.concurrency
         self._matchers = options.prometheus.matchers
         self._beginning = beginning
         self._metrics = METRICS[beginning.metrics]
-        self._owners = Owners(Places(beginning.inventory.workloads), beginning.owners)
+        self._owners = Owners(WorkloadIndex(beginning.inventory.workloads), beginning.owners)
         self._prometheus = prometheus
         self._progress = progress
         self._clock = clock
 
-    async def read(self, unfinished: Unfinished) -> None:
+    async def read(self, unfinished: Checkpoint) -> None:
         """Every part that is not there yet. Raises RecordError."""
         parts = self._beginning.parts()
         waiting = [part for part in parts if not unfinished.has(part)]
@@ -50,10 +50,10 @@ class Reader:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _read(self, waiting: Iterator[Part], unfinished: Unfinished) -> None:
+    async def _read(self, waiting: Iterator[Part], unfinished: Checkpoint) -> None:
         for part in waiting:
             begun = self._clock.monotonic()
-            fold = Fold(
+            fold = Aggregation(
                 workloads=len(self._beginning.inventory.workloads), ends=self._ends(part), step=self._beginning.step
             )
             self._progress.doing(f"{part.resource} from {moment(self._ends(part)[0] - self._beginning.step)}")
@@ -68,7 +68,7 @@ class Reader:
         step = self._beginning.step
         return [self._beginning.starts_at + (part.first + number + 1) * step for number in range(part.count)]
 
-    async def _add(self, fold: Fold, part: Part, namespace: str = "") -> None:
+    async def _add(self, fold: Aggregation, part: Part, namespace: str = "") -> None:
         """Ask for it; where that is too large for half of the time, and at last namespace by namespace."""
         ends, step, resource = self._ends(part), self._beginning.step, part.resource
         matchers = {**self._matchers, "namespace": namespace} if namespace else self._matchers

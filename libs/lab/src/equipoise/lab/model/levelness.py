@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.model.world import Curves, World
-from equipoise.lab.run import Picture
+from equipoise.lab.results import Picture
 
 _HOUR = 3_600.0
 
@@ -65,7 +65,7 @@ def given_levels(trace: Trace) -> dict[str, Any] | None:
     if not placed:
         return None
     curves = Curves(trace)
-    world = World(trace, curves)
+    world = ClusterUsage(trace, curves)
     for node, workload in placed:
         world.start(world.pod(workload), node, now=0.0)
     hours = np.array([world.mean_usage(hour * _HOUR, (hour + 1) * _HOUR) for hour in range(24)])

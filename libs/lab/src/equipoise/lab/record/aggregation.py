@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from equipoise.collector.sources.samples import number
 from equipoise.lab.model.trace import Array
-from equipoise.lab.record.owners import NOBODY
-from equipoise.lab.record.questions import Series
+from equipoise.lab.record.owners import NO_WORKLOAD
+from equipoise.lab.record.queries import Series
 
 _OFF_GRID = 0.01
 """Share of a step that an instant may lie beside it, by rounding."""
@@ -35,7 +35,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         return Tally(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
 
 
-class Fold:
+class Aggregation:
     """The steps whose ends are `ends` (Unix seconds, evenly spaced by `step`), of so many workloads."""
 
     def __init__(self, *, workloads: int, ends: Sequence[float], step: float) -> None:
@@ -81,7 +81,7 @@ class Fold:
     def _add_up(self, usage: Array, claims: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]) -> None:
         known = (claims == 1) & np.isfinite(usage) & (usage >= 0.0)
         amounts = np.where(known, usage, 0.0)
-        ours = owners != NOBODY
+        ours = owners != NO_WORKLOAD
         np.add.at(self._sums, owners[ours], amounts[ours])
         np.add.at(self._counts, owners[ours], known[ours])
         self.tally += Tally(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from equipoise.lab.run import Figures, Scenario
+from equipoise.lab.results import Figures, Scenario
 
 SCENARIOS: dict[Scenario, str] = {
     "given": "starts from the placement of the trace",

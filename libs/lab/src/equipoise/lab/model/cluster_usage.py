@@ -42,7 +42,7 @@ class Curves:
         return until
 
 
-class World:
+class ClusterUsage:
     """Pods by number, nodes by number. −1: on no node."""
 
     def __init__(self, trace: Trace, curves: Curves) -> None:

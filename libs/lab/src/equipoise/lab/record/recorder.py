@@ -4,13 +4,13 @@ import asyncio
 
 from rich.console import Console
 
-from equipoise.lab.record.beginning import Look
+from equipoise.lab.record.checkpoint import Checkpoint
 from equipoise.lab.record.options import RecordOptions, Summary
 from equipoise.lab.record.progress import shown
 from equipoise.lab.record.prometheus import connect_prometheus
-from equipoise.lab.record.reading import Reader
-from equipoise.lab.record.unfinished import Unfinished
-from equipoise.lab.record.writing import moment, write_trace
+from equipoise.lab.record.reader import Reader
+from equipoise.lab.record.survey import Look
+from equipoise.lab.record.writer import moment, write_trace
 from equipoise.runtime.process.clock import Clock, SystemClock
 
 
@@ -20,7 +20,7 @@ async def record(options: RecordOptions, console: Console, clock: Clock | None =
     Raises RecordError that says what to do. However it ends, parts that were read are kept until the trace is whole.
     """
     clock = clock or SystemClock()
-    unfinished = Unfinished(options.out)
+    unfinished = Checkpoint(options.out)
     beginning = unfinished.beginning(options)
     async with shown(console) as progress, connect_prometheus(options.prometheus, clock) as prometheus:
         if beginning is None:

@@ -5,16 +5,16 @@ import random
 import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.lab.collecting import Collector
 from equipoise.lab.model.greedy import Greedy
 from equipoise.lab.model.stock import Extender, Placements, PodKind, StockScheduler
 from equipoise.lab.model.stock.resources import Ints
 from equipoise.lab.model.stock.scheduler import Rows
 from equipoise.lab.model.trace import Trace
+from equipoise.lab.simulated_collector import SimulatedCollector
 from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
 
 
-class Plain:
+class StockOnly:
     """kube-scheduler without an extender, and the books of what is requested where."""
 
     def __init__(self, trace: Trace, chance: random.Random) -> None:
@@ -57,7 +57,7 @@ class Plain:
         return self._placements.violations()
 
 
-class Extended(Plain):
+class WithScorer(StockOnly):
     """kube-scheduler that asks the scorer, whose own rules give the answer."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Extended(Plain):
         chance: random.Random,
         knowledge: Knowledge,
         *,
-        collector: Collector,
+        collector: SimulatedCollector,
         origin: float,
         weight: int,
         resolution: int,
@@ -93,7 +93,7 @@ class Extended(Plain):
         return Extender(ask=ask, weight=self._weight, resolution=self._resolution)
 
 
-class Fractional(Plain):
+class GreedyScheduler(StockOnly):
     """The greedy reference: the feasible node that costs least, whatever kube-scheduler thinks of it."""
 
     def __init__(self, trace: Trace, chance: random.Random) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan, Replay, Settings
-from equipoise.lab.run import Run
+from equipoise.lab.results import Run
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from equipoise.contracts.load.daily_profile import LEAST_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, Curves
 from equipoise.lab.model.trace import Array, Trace, TraceWorkload
-from equipoise.lab.model.world import MIB, Curves, World
 
 _HOURS = 24
 _HOUR = 3_600.0
@@ -58,7 +58,7 @@ def limits_of(workload: TraceWorkload) -> Resources:
     )
 
 
-class Collector:
+class SimulatedCollector:
     """Takes samples of the world, round by round, and says what follows from them. Times are Unix seconds.
 
     `origin`: the Unix second at which the trace begins. `missing`: share (0..1) of a round's nodes without a sample.
@@ -67,7 +67,7 @@ class Collector:
     def __init__(
         self,
         trace: Trace,
-        world: World,
+        world: ClusterUsage,
         curves: Curves,
         load: LoadSettings,
         *,

@@ -7,13 +7,13 @@ import numpy as np
 
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.formats.folder import About, write_about, write_curves, write_inventory
-from equipoise.lab.record.folding import Tally
+from equipoise.lab.record.aggregation import Tally
+from equipoise.lab.record.checkpoint import Checkpoint, Curves, RecordingPlan
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary
-from equipoise.lab.record.questions import METRICS, Resource
-from equipoise.lab.record.unfinished import Beginning, Curves, Unfinished
+from equipoise.lab.record.queries import METRICS, Resource
 
 
-def write_trace(options: RecordOptions, beginning: Beginning, unfinished: Unfinished, queries: int) -> Summary:
+def write_trace(options: RecordOptions, beginning: RecordingPlan, unfinished: Checkpoint, queries: int) -> Summary:
     """Writes the folder and removes the parts. Raises RecordError when nothing in it was measured."""
     cpu, cpu_tally = _joined("cpu", beginning, unfinished)
     memory, memory_tally = _joined("memory", beginning, unfinished)
@@ -66,7 +66,7 @@ def moment(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _joined(resource: Resource, beginning: Beginning, unfinished: Unfinished) -> tuple[Curves, Tally]:
+def _joined(resource: Resource, beginning: RecordingPlan, unfinished: Checkpoint) -> tuple[Curves, Tally]:
     whole = np.full((len(beginning.inventory.workloads), beginning.steps), np.nan, dtype=np.float32)
     tally = Tally()
     for part in beginning.parts():
@@ -90,7 +90,7 @@ def _told(cpu: Tally, memory: Tally) -> str:
     )
 
 
-def _notes(beginning: Beginning, stray: float, tally: Tally) -> list[str]:
+def _notes(beginning: RecordingPlan, stray: float, tally: Tally) -> list[str]:
     metrics = METRICS[beginning.metrics]
     notes = [
         f"recorded until {moment(beginning.starts_at + beginning.steps * beginning.step)} from {metrics.names['cpu']} "

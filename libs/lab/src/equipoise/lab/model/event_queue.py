@@ -9,7 +9,7 @@ Action = Callable[[float], object]
 """Is told the time at which it happens; what it returns is nobody's."""
 
 
-class Agenda:
+class EventQueue:
     """Actions in the order of their times; those of the same time in the order in which they were entered."""
 
     def __init__(self) -> None:

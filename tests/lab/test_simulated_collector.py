@@ -8,22 +8,24 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.lab.collecting import Collector, load_settings, workload_of
+from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.model.world import Curves, World
+from equipoise.lab.simulated_collector import SimulatedCollector, load_settings, workload_of
 
 WEB = workload_of(a_trace().workloads[0])
 ORIGIN = 1_767_225_600.0
 DAY = 86_400.0
 
 
-def a_collector(trace: Trace, *, missing: float = 0.0, statistics: bool = False) -> tuple[Collector, World]:
+def a_collector(
+    trace: Trace, *, missing: float = 0.0, statistics: bool = False
+) -> tuple[SimulatedCollector, ClusterUsage]:
     """A pod of the first workload runs on the first node since long before the first day is over."""
     curves = Curves(trace)
-    world = World(trace, curves)
+    world = ClusterUsage(trace, curves)
     world.begin(DAY)
     world.start(world.pod(0), 0, now=DAY)
-    collector = Collector(
+    collector = SimulatedCollector(
         trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=ORIGIN,
         missing=missing, statistics=statistics, chance=np.random.default_rng(1),
     )  # fmt: skip
@@ -38,7 +40,7 @@ def a_placed(uid: str, *, running_since: float | None) -> PlacedPod:
     )
 
 
-def node(collector: Collector, number: int, asked_at: float) -> NodeUtilization | None:
+def node(collector: SimulatedCollector, number: int, asked_at: float) -> NodeUtilization | None:
     messages = [message for message in collector.utilizations(asked_at) if isinstance(message, NodeUtilization)]
     return next((message for message in messages if message.node == f"node-{number}"), None)
 

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from equipoise.lab.report.cases import Case, Comparison
-from equipoise.lab.report.look import DARK, DASHES, LIGHT, Look, settings
-from equipoise.lab.run import Figures, Run
+from equipoise.lab.report.comparison import Case, Comparison
+from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Look, settings
+from equipoise.lab.results import Figures, Run
 
 _SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
 """Inches: 1600 × 900 pixels, a slide."""

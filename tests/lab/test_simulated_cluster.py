@@ -5,24 +5,24 @@ import random
 import numpy as np
 from lab.traces import QUARTER, a_trace
 
-from equipoise.lab.collecting import Collector, load_settings
-from equipoise.lab.kubernetes import Kubernetes
-from equipoise.lab.model.agenda import Agenda
-from equipoise.lab.model.world import Curves, World
-from equipoise.lab.scheduling import Plain
+from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.event_queue import EventQueue
+from equipoise.lab.schedulers import StockOnly
+from equipoise.lab.simulated_cluster import SimulatedCluster
+from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 
 
-def a_full_node() -> tuple[Kubernetes, Agenda]:
+def a_full_node() -> tuple[SimulatedCluster, EventQueue]:
     """Two pods of four cores each on the only node, which has eight."""
     trace = a_trace(nodes=1, replicas=(2,), request_cpu_milli=4_000)
-    curves, agenda = Curves(trace), Agenda()
-    world = World(trace, curves)
-    collector = Collector(
+    curves, agenda = Curves(trace), EventQueue()
+    world = ClusterUsage(trace, curves)
+    collector = SimulatedCollector(
         trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=0.0, missing=0.0,
         chance=np.random.default_rng(1),
     )  # fmt: skip
-    scheduling = Plain(trace, random.Random(1))
-    kubernetes = Kubernetes(trace, world, collector, scheduling, agenda, lambda message, now: None, origin=0.0)
+    scheduling = StockOnly(trace, random.Random(1))
+    kubernetes = SimulatedCluster(trace, world, collector, scheduling, agenda, lambda message, now: None, origin=0.0)
     for _ in range(2):
         kubernetes.run_on(0, "node-0", 0.0)
     return kubernetes, agenda

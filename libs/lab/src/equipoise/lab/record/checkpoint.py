@@ -14,16 +14,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.lab.record.folding import Tally
+from equipoise.lab.record.aggregation import Tally
 from equipoise.lab.record.inventory import Inventory
 from equipoise.lab.record.options import RecordError, RecordOptions
-from equipoise.lab.record.questions import Resource
+from equipoise.lab.record.queries import Resource
 
 Curves = npt.NDArray[np.float32]
 """Workloads × steps, in milli cores or MiB of one pod; NaN where nothing was measured."""
 
 
-class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What all parts have in common."""
 
     step: int
@@ -67,14 +67,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class Unfinished:
+class Checkpoint:
     """Files are there once they are whole, so that a cut at any moment loses one part at most."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
         self.folder = out / ".partial"
 
-    def beginning(self, options: RecordOptions) -> Beginning | None:
+    def beginning(self, options: RecordOptions) -> RecordingPlan | None:
         """What an earlier run began; None: nothing yet. Raises RecordError for a folder that holds anything else."""
         file = self.folder / "beginning.json"
         if not file.exists():
@@ -82,7 +82,7 @@ class Unfinished:
                 raise RecordError(f"{self._out} is not empty: name a new folder")
             return None
         try:
-            found = msgspec.json.decode(file.read_bytes(), type=Beginning)
+            found = msgspec.json.decode(file.read_bytes(), type=RecordingPlan)
         except msgspec.MsgspecError as error:
             raise RecordError(f"{file} cannot be read ({error}): delete {self.folder} and begin anew") from None
         if (found.step, found.days, found.matchers) != (options.step, options.days, options.prometheus.matchers):
@@ -93,7 +93,7 @@ class Unfinished:
             )
         return found
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, beginning: RecordingPlan) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("beginning.json", msgspec.json.encode(beginning))
 

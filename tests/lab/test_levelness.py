@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lab.traces import a_trace
 
-from equipoise.lab.model.judging import given_levels, hourly_load, levelness, picture, spread
+from equipoise.lab.model.levelness import given_levels, hourly_load, levelness, picture, spread
 
 BASE = np.array([(8.0, 32.0), (16.0, 32.0)])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lab.traces import QUARTER, a_trace
 
-from equipoise.lab.model.world import Curves, World
+from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
 
 RISING = tuple(float(step) for step in range(96))
 
@@ -30,7 +30,7 @@ def test_a_trace_is_repeated_for_ever_in_both_directions() -> None:
 def test_a_pod_counts_from_its_start_to_its_stop() -> None:
     """One core for a hundred seconds is a hundred core seconds, on its node alone."""
     trace = a_trace()
-    world = World(trace, Curves(trace))
+    world = ClusterUsage(trace, Curves(trace))
     pod = world.pod(0)
 
     world.start(pod, 2, now=50.0)
@@ -44,7 +44,7 @@ def test_a_pod_counts_from_its_start_to_its_stop() -> None:
 def test_a_step_changes_what_running_pods_use() -> None:
     """Usage is constant within a step and follows the curve at its end."""
     trace = a_trace(curves=((1_000.0, 3_000.0) * 48,), placed=(0, 0, 1, 1))
-    world = World(trace, Curves(trace))
+    world = ClusterUsage(trace, Curves(trace))
     for node in (0, 0, 1, 1):
         world.start(world.pod(0), node, now=0.0)
 
@@ -57,7 +57,7 @@ def test_a_step_changes_what_running_pods_use() -> None:
 def test_what_a_node_does_not_have_is_lost() -> None:
     """Ten cores asked of eight for a minute lose two core minutes."""
     trace = a_trace(curves=((10_000.0,) * 96,))
-    world = World(trace, Curves(trace))
+    world = ClusterUsage(trace, Curves(trace))
     world.start(world.pod(0), 0, now=0.0)
 
     world.pass_time(60.0)
