@@ -306,7 +306,7 @@ class Run:
         await create_resources(file)
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in services}
         async with Supervisor(
-            configuration=file, directory=cluster.directory, health=health, services=services, say=progress
+            configuration=file, directory=cluster.directory, health=health, services=services, report=progress
         ) as supervisor:
             for service in services:
                 await supervisor.ready(service)

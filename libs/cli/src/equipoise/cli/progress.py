@@ -1,39 +1,35 @@
-"""How far many replays (or other things) are: a bar on a terminal, a line now and then elsewhere; always on stderr."""
+"""Progress of a long command on stderr: a bar on a terminal, a line every 15 seconds elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 _LINE_SECONDS = 15.0
 
-
-class Report(Protocol):
-    """Is told of every one that ended."""
-
-    def __call__(self, what: str) -> None: ...
+Report = Callable[[str], None]
+"""To be called for each item when it is done, with its name."""
 
 
 @contextmanager
-def progress(total: int, doing: str = "replaying", things: str = "replays") -> Iterator[Report]:
-    """Of `total` things."""
+def progress(total: int, verb: str = "replaying", items: str = "replays") -> Iterator[Report]:
+    """`total`: number of items."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(doing, total=total)
-            yield lambda what: bar.update(task, advance=1, description=what)
+            task = bar.add_task(verb, total=total)
+            yield lambda name: bar.update(task, advance=1, description=name)
         return
     last, count = time.monotonic(), 0
 
-    def line(what: str) -> None:
+    def line(name: str) -> None:
         nonlocal last, count
         count += 1
         if time.monotonic() - last > _LINE_SECONDS or count == total:
             last = time.monotonic()
-            console.print(f"{count} of {total} {things}: {what}", highlight=False)
+            console.print(f"{count} of {total} {items}: {name}", highlight=False)
 
     yield line

@@ -1,4 +1,4 @@
-"""`equipoise annotations clear`: takes our annotations off all nodes and workloads, and crane's when asked."""
+"""Removes Equipoise's annotations from nodes and workloads, and crane-scheduler's on request."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from rich.console import Console
 from equipoise.annotator.decisions.replicas import SELECTOR, live
 from equipoise.cli.progress import Report, progress
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.terminal import console
+from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging
@@ -34,11 +34,11 @@ from equipoise.runtime.process.logging import configure_logging
 OURS = (LOAD, USAGE)
 
 RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values())
-"""Deployments before ReplicaSets: their controller copies annotations from the one to the other."""
+"""Deployments before ReplicaSets: their controller copies annotations from the former to the latter."""
 
 
-class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """An object with annotations that are to go."""
+class AnnotatedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An object and its annotations to remove."""
 
     resource: Resource[Any]
     namespace: str
@@ -50,38 +50,36 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
         return "/".join(filter(None, (self.resource.kind, self.namespace, self.name)))
 
 
-class Cleared(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was found, and what became of it."""
-
+class ClearResult(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     found: dict[str, int]
-    """Objects by kind."""
+    """Number of objects by kind."""
 
     removed: dict[str, int] = {}
-    gone: int = 0
-    """Objects that were deleted meanwhile."""
+    deleted: int = 0
+    """Objects that were deleted in the meantime."""
 
     failed: dict[str, str] = {}
-    """By object, why its annotations are still there."""
+    """Error by object."""
 
-    annotators: list[str] = []
-    """Those that are alive: they will write again."""
+    active_annotators: list[str] = []
+    """Replicas that will write the annotations again."""
 
 
-async def find_marked(kube: Kube, keys: Sequence[str]) -> list[Marked]:
-    """Every node and workload that has one of these annotations. Kinds that this cluster does not have are left out."""
-    found: list[Marked] = []
+async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObject]:
+    """Every node and workload with one of these annotations. Kinds that the cluster does not have are skipped."""
+    found: list[AnnotatedObject] = []
     for resource in RESOURCES:
         try:
             async with aclosing(kube.watch(resource)) as changes:
                 async for change in changes:
                     if change.object is not None:
                         metadata = change.object.metadata
-                        if there := tuple(key for key in keys if key in metadata.annotations):
+                        if present := tuple(key for key in keys if key in metadata.annotations):
                             found.append(
-                                Marked(
+                                AnnotatedObject(
                                     resource=resource, namespace=metadata.namespace, name=metadata.name,
-                                    uid=metadata.uid, keys=there,
+                                    uid=metadata.uid, keys=present,
                                 )
                             )  # fmt: skip
                     if change.synced:
@@ -91,53 +89,54 @@ async def find_marked(kube: Kube, keys: Sequence[str]) -> list[Marked]:
     return found
 
 
-async def clear(kube: Kube, clock: Clock, marked: Sequence[Marked], *, rate: float, report: Report) -> Cleared:
-    """Take them off, `rate` objects a second. An object that cannot be written is told of, the others go on.
+async def clear(
+    kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *, rate: float, report: Report
+) -> ClearResult:
+    """Remove the annotations, from `rate` objects per second. An object that cannot be written is reported.
 
-    Raises KubeError when the API server does not answer any more.
+    Raises KubeError when the API server does not respond.
     """
-    removed: dict[str, int] = {}
+    removed: Counter[str] = Counter()
     failed: dict[str, str] = {}
-    gone = 0
-    for thing in marked:
+    deleted = 0
+    for each in objects:
         begun = clock.monotonic()
         try:
-            await _remove(kube, clock, thing)
-            removed[thing.resource.kind] = removed.get(thing.resource.kind, 0) + 1
+            await _remove(kube, clock, each)
+            removed[each.resource.kind] += 1
         except (NotFound, Conflict):
-            gone += 1
+            deleted += 1
         except KubeError as error:
             if error.status == 0:
                 raise
-            failed[str(thing)] = str(error)
-        report(str(thing))
+            failed[str(each)] = str(error)
+        report(str(each))
         await clock.sleep(1 / rate - (clock.monotonic() - begun))
-    return Cleared(dry_run=False, found=counted(marked), removed=removed, gone=gone, failed=failed)
+    return ClearResult(dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=deleted, failed=failed)
 
 
-async def _remove(kube: Kube, clock: Clock, thing: Marked) -> None:
-    nothing = dict.fromkeys(thing.keys)
+async def _remove(kube: Kube, clock: Clock, each: AnnotatedObject) -> None:
+    removal = dict.fromkeys(each.keys)
     try:
-        await kube.annotate(thing.resource, thing.name, nothing, namespace=thing.namespace, uid=thing.uid)
+        await kube.annotate(each.resource, each.name, removal, namespace=each.namespace, uid=each.uid)
     except KubeError as error:
         if error.status != 429:
             raise
         await clock.sleep(error.retry_after or 1.0)
-        await kube.annotate(thing.resource, thing.name, nothing, namespace=thing.namespace, uid=thing.uid)
+        await kube.annotate(each.resource, each.name, removal, namespace=each.namespace, uid=each.uid)
 
 
-def counted(marked: Sequence[Marked]) -> dict[str, int]:
-    """Objects by kind."""
-    return dict(Counter(thing.resource.kind for thing in marked))
+def by_kind(objects: Sequence[AnnotatedObject]) -> dict[str, int]:
+    return dict(Counter(each.resource.kind for each in objects))
 
 
-async def annotators(kube: Kube, namespace: str, clock: Clock) -> list[str]:
-    """Those that are alive, as far as one may know."""
+async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[str]:
+    """Replicas that hold a Lease; none if the Leases may not be read."""
     try:
-        seats = await kube.list(LEASES, namespace, SELECTOR)
+        leases = await kube.list(LEASES, namespace, SELECTOR)
     except Forbidden:
         return []
-    return sorted(live(seats, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
+    return sorted(live(leases, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
 
 
 async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:
@@ -145,36 +144,39 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
     configure_logging(Logging(level="error"), "clear")
     clock = SystemClock()
     async with connect_kube(cluster, "clear", clock) as kube:
-        marked = await find_marked(kube, (*OURS, *CRANE) if crane else OURS)
+        objects = await find_annotated(kube, (*OURS, *CRANE) if crane else OURS)
         if not confirmed:
-            result = Cleared(dry_run=True, found=counted(marked))
+            result = ClearResult(dry_run=True, found=by_kind(objects))
         else:
-            with progress(len(marked), "clearing", "objects") as report:
-                result = await clear(kube, clock, marked, rate=rate, report=report)
-        result = msgspec.structs.replace(result, annotators=await annotators(kube, cluster.namespace, clock))
+            with progress(len(objects), "clearing", "objects") as report:
+                result = await clear(kube, clock, objects, rate=rate, report=report)
+        annotators = await active_annotators(kube, cluster.namespace, clock)
+        result = msgspec.structs.replace(result, active_annotators=annotators)
     if as_json:
-        print(msgspec.json.encode(result).decode())
+        print_json(result)
     else:
         show(result, console())
     if result.failed:
         raise CommandFailed("some annotations could not be removed")
 
 
-def show(result: Cleared, to: Console) -> None:
-    """Print it as people read it."""
+def show(result: ClearResult, to: Console) -> None:
     if not result.found:
-        to.print("nothing is annotated")
+        to.print("no annotations found")
     elif result.dry_run:
-        to.print(f"annotated: {_told(result.found)}. Nothing was removed: --yes does it")
+        to.print(f"annotations found on {_counts(result.found)}; use --yes to remove them")
     else:
-        gone = f"; {result.gone} were deleted meanwhile" if result.gone else ""
-        to.print(f"removed from {_told(result.removed) or 'nothing'}{gone}")
-    for thing, why in result.failed.items():
-        to.print(f"failed: {thing}: {why}")
-    if result.annotators and (result.found or not result.dry_run):
-        names = ", ".join(result.annotators)
-        to.print(f"{names} will write again: kubectl -n NAMESPACE scale deployment equipoise-annotator --replicas 0")
+        deleted = f"; {result.deleted} objects no longer exist" if result.deleted else ""
+        to.print(f"annotations removed from {_counts(result.removed) or 'no objects'}{deleted}")
+    for name, error in result.failed.items():
+        to.print(f"failed: {name}: {error}")
+    if result.active_annotators and (result.found or not result.dry_run):
+        names = ", ".join(result.active_annotators)
+        to.print(
+            f"active annotators will write the annotations again: {names}; stop them with "
+            "`kubectl -n NAMESPACE scale deployment equipoise-annotator --replicas 0`"
+        )
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())

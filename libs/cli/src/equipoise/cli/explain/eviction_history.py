@@ -1,6 +1,6 @@
-"""From what the bus keeps to the story of a pod. Pure: messages come in, one story comes out."""
+"""The history of a pod's evictions, from the messages that the bus retains. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -11,15 +11,14 @@ from equipoise.contracts.messages.descheduling import (
     NodeClassification,
     NodeState,
     ProposedMove,
-    RefusedMove,
     ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.resources import Resources
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one evaluation said of the pod's node."""
+class NodeEvaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation of the pod's node."""
 
     evaluated_at: float
     sampled_at: float
@@ -31,8 +30,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent, from the first evaluation that counted to what came of it."""
+class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One intent, from the first evaluation that counted to the effect of the eviction."""
 
     intent_id: str
     namespace: str
@@ -42,32 +41,32 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     target: str
     strategy: str
-    """Empty where the decision is not kept any more."""
+    """Empty if the decision is no longer retained."""
 
     reason: str
-    relief: Resources
-    """What the node was expected to lose, cores and bytes."""
+    expected_reduction: Resources
+    """Load that the node was expected to lose: cores and bytes."""
 
     decided_at: float
     sampled_at: float | None
-    """Oldest sample the decision stands on; None where the decision is not kept any more."""
+    """Oldest sample of the decision; None if the decision is no longer retained."""
 
     expires_at: float | None
-    evaluations: list[Evaluation]
-    """Of its node in a row up to the decision, oldest first."""
+    evaluations: list[NodeEvaluation]
+    """Consecutive evaluations of the node up to the decision, oldest first."""
 
     target_load: Resources
     """Load (0..1) of the target at the decision."""
 
     outcome: EvictionOutcome | None
-    """None: nobody has settled it."""
+    """None: there is no outcome yet."""
 
-    landing: ReplacementPlaced | None
-    relieved: LoadReduction | None
+    replacement: ReplacementPlaced | None
+    load_reduction: LoadReduction | None
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that was wanted, or a pod that was looked at, and why it stays."""
+class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a strategy did not propose to move the pod."""
 
     evaluated_at: float
     strategy: str
@@ -75,26 +74,26 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is kept of a pod."""
+class EvictionHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is retained of a pod."""
 
     namespace: str
     pod: str
-    evictions: list[Eviction]
-    """Oldest first; a name that came back may have several."""
+    evictions: list[EvictionRecord]
+    """Oldest first. A name that is reused may have several."""
 
-    refusals: list[Refusal]
-    """The last word of each strategy on a pod that it did not propose."""
+    not_moved: list[NotMoved]
+    """The latest decision of each strategy that refused to move the pod."""
 
     @property
     def empty(self) -> bool:
-        return not self.evictions and not self.refusals
+        return not self.evictions and not self.not_moved
 
 
-def story(
+def eviction_history(
     namespace: str, pod: str, outcomes: Sequence[EvictionOutcome], decisions: Sequence[DescheduleDecision]
-) -> Story:
-    """`outcomes`: of this pod; `decisions`: of the time around, of all strategies. Both oldest first."""
+) -> EvictionHistory:
+    """`outcomes`: of this pod; `decisions`: of all strategies, around these outcomes. Both oldest first."""
     by_intent = {outcome.intent_id: outcome for outcome in outcomes}
     proposed = {
         move.intent_id: (decision, move)
@@ -103,95 +102,89 @@ def story(
         if (move.namespace, move.pod) == (namespace, pod)
     }
     evictions = [
-        _eviction(by_intent.get(id), proposed.get(id), decisions) for id in dict.fromkeys([*by_intent, *proposed])
+        _record(by_intent.get(id), proposed.get(id), decisions) for id in dict.fromkeys([*by_intent, *proposed])
     ]
-    return Story(
+    return EvictionHistory(
         namespace=namespace,
         pod=pod,
         evictions=sorted(evictions, key=lambda each: each.decided_at),
-        refusals=_refusals(f"{namespace}/{pod}", decisions),
+        not_moved=_not_moved(f"{namespace}/{pod}", decisions),
     )
 
 
-def _eviction(
+def _record(
     outcome: EvictionOutcome | None,
     proposed: tuple[DescheduleDecision, ProposedMove] | None,
     decisions: Sequence[DescheduleDecision],
-) -> Eviction:
+) -> EvictionRecord:
     decision, move = proposed if proposed is not None else (None, None)
-    told = move or outcome
-    assert told is not None
-    return Eviction(
-        intent_id=told.intent_id,
-        namespace=told.namespace,
-        pod=told.pod,
-        pod_uid=told.pod_uid,
-        workload=told.workload,
-        node=told.node,
-        target=told.target,
+    source = move or outcome
+    assert source is not None
+    intent = source.intent_id
+    replacements = (each for other in decisions for each in other.replacements if each.intent_id == intent)
+    reductions = (each for other in decisions for each in other.load_reductions if intent in each.intents)
+    decided_at = decision.evaluated_at if decision is not None else outcome.decided_at if outcome is not None else 0.0
+    return EvictionRecord(
+        intent_id=intent,
+        namespace=source.namespace,
+        pod=source.pod,
+        pod_uid=source.pod_uid,
+        workload=source.workload,
+        node=source.node,
+        target=source.target,
         strategy=decision.strategy if decision is not None else "",
-        reason=told.reason,
-        relief=told.expected_reduction,
-        decided_at=decision.evaluated_at
-        if decision is not None
-        else outcome.decided_at
-        if outcome is not None
-        else 0.0,
+        reason=source.reason,
+        expected_reduction=source.expected_reduction,
+        decided_at=decided_at,
         sampled_at=move.sampled_at if move is not None else None,
         expires_at=move.expires_at if move is not None else None,
-        evaluations=_evaluations(decision, told.node, decisions) if decision is not None else [],
-        target_load=_load(decision, told.target),
+        evaluations=_evaluations(decision, source.node, decisions) if decision is not None else [],
+        target_load=_load(decision, source.target),
         outcome=outcome,
-        landing=next((each for each in _landings(decisions) if each.intent_id == told.intent_id), None),
-        relieved=next((each for each in _reliefs(decisions) if told.intent_id in each.intents), None),
+        replacement=next(replacements, None),
+        load_reduction=next(reductions, None),
     )
 
 
-def _evaluations(decision: DescheduleDecision, node: str, decisions: Sequence[DescheduleDecision]) -> list[Evaluation]:
-    """Back to the first that counted: the count of each is one less than the next one's, or the same."""
-    found: list[Evaluation] = []
+def _evaluations(
+    decision: DescheduleDecision, node: str, decisions: Sequence[DescheduleDecision]
+) -> list[NodeEvaluation]:
+    """Back to the first that counted: each count is one below the next one, or equal to it."""
+    found: list[NodeEvaluation] = []
     for each in reversed(decisions):
-        verdict = _verdict(each, node)
-        if each.strategy != decision.strategy or each.evaluated_at > decision.evaluated_at or verdict is None:
+        classified = _classification(each, node)
+        if each.strategy != decision.strategy or each.evaluated_at > decision.evaluated_at or classified is None:
             continue
-        if found and not 0 < verdict.abnormal_evaluations <= found[-1].abnormal_evaluations:
+        if found and not 0 < classified.abnormal_evaluations <= found[-1].abnormal_evaluations:
             break
         found.append(
-            Evaluation(
+            NodeEvaluation(
                 evaluated_at=each.evaluated_at,
-                sampled_at=verdict.sampled_at,
-                state=verdict.state,
-                load=verdict.load,
-                abnormal_evaluations=verdict.abnormal_evaluations,
-                why=verdict.why,
+                sampled_at=classified.sampled_at,
+                state=classified.state,
+                load=classified.load,
+                abnormal_evaluations=classified.abnormal_evaluations,
+                why=classified.why,
             )
         )
     return found[::-1]
 
 
-def _verdict(decision: DescheduleDecision, node: str) -> NodeClassification | None:
-    return next((verdict for verdict in decision.nodes if verdict.node == node), None)
+def _classification(decision: DescheduleDecision, node: str) -> NodeClassification | None:
+    return next((each for each in decision.nodes if each.node == node), None)
 
 
 def _load(decision: DescheduleDecision | None, node: str) -> Resources:
-    verdict = None if decision is None else _verdict(decision, node)
-    return Resources() if verdict is None else verdict.load
+    classified = None if decision is None else _classification(decision, node)
+    return Resources() if classified is None else classified.load
 
 
-def _refusals(pod: str, decisions: Sequence[DescheduleDecision]) -> list[Refusal]:
-    last: dict[str, Refusal] = {}
+def _not_moved(pod: str, decisions: Sequence[DescheduleDecision]) -> list[NotMoved]:
+    latest: dict[str, NotMoved] = {}
     for decision in decisions:
-        refused: RefusedMove | None = next((each for each in decision.refused if each.pod == pod), None)
+        refused = next((each for each in decision.refused if each.pod == pod), None)
         if refused is not None:
-            last[decision.strategy] = Refusal(
+            latest[decision.strategy] = NotMoved(
                 evaluated_at=decision.evaluated_at, strategy=decision.strategy, node=refused.node, why=refused.why
             )
-    return list(last.values())
-
-
-def _landings(decisions: Sequence[DescheduleDecision]) -> Iterable[ReplacementPlaced]:
-    return (landing for decision in decisions for landing in decision.replacements)
-
-
-def _reliefs(decisions: Sequence[DescheduleDecision]) -> Iterable[LoadReduction]:
-    return (relief for decision in decisions for relief in decision.load_reductions)
+    return list(latest.values())

@@ -1,4 +1,4 @@
-"""The command: reads outcome and decisions back, and tells the story."""
+"""Reads outcomes and decisions back from the bus, and prints the eviction history of a pod."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -7,10 +7,10 @@ from typing import TypeVar
 import msgspec
 
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.explain.eviction_history import Story, story
+from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history
 from equipoise.cli.explain.eviction_text import show
-from equipoise.cli.explain.scores import pod_named
-from equipoise.cli.terminal import console
+from equipoise.cli.explain.scores import pod_name
+from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import stream_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision
@@ -20,20 +20,20 @@ from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-KEPT = 86_400.0
-"""Seconds for which outcomes and decisions are kept."""
+RETENTION = 86_400.0
+"""Seconds for which outcomes and decisions are retained."""
 
 BEFORE = 1_800.0
-"""Seconds before a decision in which the evaluations that led to it are looked for."""
+"""Seconds before a decision that are searched for the evaluations that led to it."""
 
 AFTER = 1_800.0
-"""Seconds after an outcome in which the replacement is looked for."""
+"""Seconds after an outcome that are searched for the replacement."""
 
-LATELY = 3_600.0
-"""Seconds of decisions that are looked through for a pod without outcome: of a big cluster a day is hundreds of MiB."""
+RECENT = 3_600.0
+"""Seconds of decisions that are searched for a pod without outcome: a day of a big cluster is hundreds of MiB."""
 
-MOST = 10
-"""Outcomes that are told of, the newest: a name that comes back every few seconds may have thousands."""
+MAX_OUTCOMES = 10
+"""The newest outcomes that are shown: a name that is reused every few seconds may have thousands."""
 
 DECISIONS = subjects.decision("descheduler", "*")
 
@@ -42,39 +42,39 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> None:
     """The command. Raises InvalidInput, BusError, and CommandFailed if nothing is retained of the pod."""
-    namespace, pod = pod_named(name)
+    namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
-    told = await story_of(namespace, pod, server)
-    if told.empty:
+    found = await read_history(namespace, pod, server)
+    if found.empty:
         raise CommandFailed(
-            f"nothing is kept of {name}: outcomes are kept for 24 hours, and no evaluation of the last hour named it. "
-            f"Is that its name (`kubectl -n {namespace} get events` has evictions too), and does a descheduler lead? "
-            "`equipoise plan` says what would move now, and who stays"
+            f"no eviction of {name} found: outcomes are retained for 24 hours, and no evaluation of the last hour "
+            f"refused to move it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
+            "`equipoise plan` shows what would move now and what would not"
         )
     if as_json:
-        print(msgspec.json.encode(told).decode())
+        print_json(found)
     else:
-        show(told, console())
+        show(found, console())
 
 
-async def story_of(namespace: str, pod: str, server: Nats) -> Story:
-    """What the bus keeps of a pod. Raises BusError."""
+async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:
+    """Raises BusError."""
     clock = SystemClock()
     now = clock.now()
     subject = subjects.eviction_outcome(namespace, pod)
-    outcomes = [each async for each in _read(server, clock, subject, EvictionOutcome, now - KEPT)][-MOST:]
+    outcomes = [each async for each in _read(server, clock, subject, EvictionOutcome, now - RETENTION)][-MAX_OUTCOMES:]
     spans = [(each.decided_at - BEFORE, each.settled_at + AFTER) for each in outcomes]
     decisions: list[DescheduleDecision] = []
-    for begin, end in merged([*spans, (now - LATELY, now + 1.0)]):
+    for begin, end in merged([*spans, (now - RECENT, now + 1.0)]):
         async for decision in _read(server, clock, DECISIONS, DescheduleDecision, begin):
             if decision.evaluated_at > end:
                 break
             decisions.append(decision)
-    return story(namespace, pod, outcomes, decisions)
+    return eviction_history(namespace, pod, outcomes, decisions)
 
 
 def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The same times, in order and none twice."""
+    """The union of these spans of time, in order."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -85,11 +85,11 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 async def _read(server: Nats, clock: SystemClock, pattern: str, kind: type[T], since: float) -> AsyncIterator[T]:
-    """What cannot be read is passed over, as services do."""
+    """Messages that cannot be decoded are skipped, as services do."""
     stream = stream_of(pattern)
     assert stream is not None
-    async with aclosing(history(server, "tap", stream, since=since, clock=clock, pattern=pattern)) as kept:
-        async for _, payload in kept:
+    async with aclosing(history(server, "tap", stream, since=since, clock=clock, pattern=pattern)) as retained:
+        async for _, payload in retained:
             try:
                 yield msgspec.json.decode(payload, type=kind)
             except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""What must be there before the services: streams, our namespace, the ledger of evictions. Safe to repeat."""
+"""What the services need before they start: NATS streams, the namespace, the eviction ledger."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from equipoise.runtime.process.clock import SystemClock
 
 
 async def create_resources(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:
-    """Make what is missing; waits for NATS. Raises ConfigurationError, BusError, KubeError.
+    """Create what is missing; waits for NATS. Raises ConfigurationError, BusError and KubeError.
 
     The variables of `environment` override the file; by default none do.
     """
@@ -28,7 +28,7 @@ async def create_resources(configuration: Path | None, environment: Mapping[str,
         try:
             await create_ledger(kube, shared.kubernetes.namespace, clock)
         except NotFound:
-            # Only outside a cluster: there the manifests make the namespace, and setup has no right to.
+            # Outside of a cluster only. In a cluster the manifests create the namespace, and setup may not.
             metadata = ObjectMeta(name=shared.kubernetes.namespace)
             await kube.create(NAMESPACES, Namespace(api_version="v1", kind="Namespace", metadata=metadata))
             await create_ledger(kube, shared.kubernetes.namespace, clock)

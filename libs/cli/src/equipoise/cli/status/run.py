@@ -1,10 +1,8 @@
-"""`equipoise status`: may anything be evicted, what is under way, how much of each limit is used. Needs no NATS."""
+"""Reads the eviction ledger, and prints pause, usage of limits, pending evictions and recent outcomes."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +13,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import LedgerStore
 from equipoise.binder.state.ledger import Closed, Entry
 from equipoise.binder.state.ledger_json import clock_time
+from equipoise.cli.terminal import console, print_json, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
@@ -22,83 +21,72 @@ from equipoise.runtime.kubernetes.client import Kube, connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-_ON_PIPES = 400
-"""Columns where nobody looks: no line is folded."""
-
-_SECTIONS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
+_SETTINGS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
 
 
 def configured_limits(configuration: Path | None, environment: Mapping[str, str]) -> Limits:
-    """The limits that uses are measured by: those of the file, else the defaults. Raises ConfigurationError."""
+    """The limits of the file, else the defaults. Raises ConfigurationError."""
     plain = {} if configuration is None else read_document(configuration.read_text())
-    _, own = read_sections(plain, _SECTIONS, environment)
+    _, own = read_sections(plain, _SETTINGS, environment)
     binder = own["binder"]
     assert isinstance(binder, BinderSettings)
     return binder.limits
 
 
 async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, limits_source: str) -> None:
-    """The command. `limits_source`: whose limits these are. Raises KubeError when the API server has no answer."""
+    """The command. Raises KubeError."""
     configure_logging(Logging(level="error"), "status")
     clock = SystemClock()
     async with connect_kube(cluster, "status", clock) as kube:
-        seen = await look(kube, cluster.namespace, limits, clock)
+        status = await read_status(kube, cluster.namespace, limits, clock)
     if as_json:
-        print(msgspec.json.encode(seen).decode())
+        print_json(status)
     else:
-        show(seen, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES), limits_source)
+        show(status, console(), limits_source)
 
 
-async def look(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> Overview:
-    """Read the ledger. Raises KubeError."""
+async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> Overview:
+    """Raises KubeError."""
     held = await LedgerStore(kube, namespace).read()
     ledger = held if isinstance(held, Closed) else held.ledger
     return overview(ledger, limits, kube.server_time(clock.now()))
 
 
-def show(seen: Overview, console: Console, limits_source: str) -> None:
-    """Print it as people read it."""
-    style = "bold green" if seen.evictions == "allowed" and not seen.why else "bold red"
-    console.print(Text.assemble("evictions: ", (seen.evictions, style), f" ({seen.why})" if seen.why else ""))
-    if seen.evictions == "closed":
+def show(status: Overview, to: Console, limits_source: str) -> None:
+    """`limits_source`: where the limits come from."""
+    style = "bold green" if status.evictions == "allowed" and not status.why else "bold red"
+    to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
+    if status.evictions == "closed":
         return
-    if seen.halved_until is not None:
-        console.print(Text(f"limits: half of each until {clock_time(seen.halved_until)}, after {seen.halved_by}"))
+    if status.halved_until is not None:
+        to.print(Text(f"limits: halved until {clock_time(status.halved_until)} after {status.halved_by}"))
     else:
-        console.print(Text("limits: in full"))
-    console.print(Text(f"last 24 hours: {seen.last_day} evictions, {seen.dry_runs_last_day} dry runs"))
-    console.print(Text(f"uses below are measured by {limits_source}"))
-    for part in _parts(seen):
-        console.print()
-        console.print(part)
+        to.print(Text("limits: in full"))
+    to.print(Text(f"last 24 hours: {status.last_day} evictions, {status.dry_runs_last_day} dry runs"))
+    to.print(Text(f"usage is relative to {limits_source}"))
+    for part in _parts(status):
+        to.print()
+        to.print(part)
 
 
-def _parts(seen: Overview) -> Iterator[Table | Text]:
-    uses = _table("limit", "of", "counted>", "most>", "window>")
-    for use in seen.uses:
+def _parts(status: Overview) -> Iterator[Table | Text]:
+    uses = table("limit", "scope", "used>", "limit>", "window>")
+    for use in status.uses:
         uses.add_row(use.limit, use.of, str(use.counted), use.most, use.window)
     yield uses
-    if not seen.under_way:
-        yield Text("nothing is under way")
+    if not status.under_way:
+        yield Text("no pending evictions")
     else:
-        yield _entries("under way since", seen.under_way, settled=False)
-    if seen.last:
-        yield _entries("settled", seen.last, settled=True)
+        yield _entries("pending since", status.under_way, settled=False)
+    if status.last:
+        yield _entries("finished", status.last, settled=True)
 
 
 def _entries(title: str, entries: list[Entry], *, settled: bool) -> Table:
-    table = _table(title, "what", "pod", "node", "target", "workload", "why")
+    made = table(title, "state", "pod", "node", "target", "workload", "detail")
     for entry in entries:
         at = (entry.settled_at if settled else None) or entry.reserved_at
-        what = f"{state_of(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
+        state = f"{state_of(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
         pod = f"{entry.namespace}/{entry.pod}"
-        table.add_row(clock_time(at), what, pod, entry.node, entry.target, str(entry.workload or ""), entry.detail)
-    return table
-
-
-def _table(*columns: str) -> Table:
-    """Columns that end in `>` are numbers."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", no_wrap=True)
-    return table
+        made.add_row(clock_time(at), state, pod, entry.node, entry.target, str(entry.workload or ""), entry.detail)
+    return made

@@ -1,4 +1,4 @@
-"""`equipoise up`: the five services on this machine against a cluster, under one supervisor with its own NATS."""
+"""The five services on this machine against a cluster, under a supervisor, with a NATS server of their own."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ import yaml
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import Context
-from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
@@ -25,23 +25,20 @@ from equipoise.testbed.processes.ports import PortBlock
 
 Document = dict[str, Any]
 
-LOOK_SECONDS = 1.0
-"""Between two questions to every service how it fares."""
+POLL_INTERVAL = 1.0
+"""Seconds between two reads of every service's readiness."""
 
 
 def run_up(
     prometheus_url: str, context: Context, configuration: Path | None, *, evict: bool, confirmation: str | None
 ) -> None:
-    """Until Ctrl-C, SIGTERM or the terminal's end.
-
-    Raises InvalidInput, ConfigurationError, and what NATS and the API server raise.
-    """
+    """Until Ctrl-C, SIGTERM or SIGHUP. Raises InvalidInput, ConfigurationError, NoNatsServer, BusError and KubeError."""
     text = None if configuration is None else configuration.read_text()
     ports = PortBlock()
     try:
-        document = document_of(text, os.environ, prometheus_url, context, evict=evict, ports=ports)
+        document = complete_document(text, os.environ, prometheus_url, context, evict=evict, ports=ports)
         if evict:
-            # Before there is an event loop, which would keep Ctrl-C from the question.
+            # Before the event loop starts: it would defer Ctrl-C at the prompt.
             _confirm(context, document["binder"]["limits"], confirmation)
         asyncio.run(_run(document, context))
     finally:
@@ -52,7 +49,7 @@ async def _run(document: Document, context: Context) -> None:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     configure_logging(Logging(level="warning"), "up")
     with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
@@ -61,19 +58,21 @@ async def _run(document: Document, context: Context) -> None:
             document["nats"] = {"url": nats_url}
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
-            _introduce(context, document, directory)
+            _print_summary(context, document, directory)
             await create_resources(file)
-            health = {service: f"http://{_reachable(document[service]['health'])}" for service in SERVICES}
-            async with Supervisor(configuration=file, directory=directory, health=health, say=click.echo) as supervisor:
+            health = {service: f"http://{_local_address(document[service]['health'])}" for service in SERVICES}
+            async with Supervisor(
+                configuration=file, directory=directory, health=health, report=click.echo
+            ) as supervisor:
                 try:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(supervisor.watch())
-                        tasks.create_task(_narrate(supervisor))
+                        tasks.create_task(_print_readiness(supervisor))
                 finally:
                     click.echo("stopping")
 
 
-def document_of(
+def complete_document(
     text: str | None,
     environment: Mapping[str, str],
     prometheus_url: str,
@@ -82,79 +81,79 @@ def document_of(
     evict: bool,
     ports: PortBlock,
 ) -> Document:
-    """Flags over variables over the file over defaults; an address left at its default is a free one of the loopback.
+    """The whole configuration: options override environment variables, those the file, that the defaults.
 
-    Raises ConfigurationError.
+    Addresses with their default value are replaced by a free port of the loopback interface. Raises
+    ConfigurationError.
     """
     shared, own = read_sections({} if text is None else read_document(text), SERVICE_SETTINGS, environment)
     document = to_document(shared, own)
-    kubernetes = {"kubeconfig": context.files, "context": context.name}
-    document["kubernetes"] |= kubernetes
+    document["kubernetes"] |= {"kubeconfig": context.files, "context": context.name}
     document["collector"]["prometheus"]["url"] = prometheus_url
     document["binder"]["evict"] = evict
     for service, setting in [*((service, "health") for service in SERVICES), ("scorer", "listen")]:
         if document[service][setting] == getattr(SERVICE_SETTINGS[service](), setting):
             document[service][setting] = f"127.0.0.1:{ports.take()}"
-    read_sections({name: value for name, value in document.items() if name not in ("apiVersion", "kind")}, SERVICE_SETTINGS)
+    sections = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    read_sections(sections, SERVICE_SETTINGS)
     return document
 
 
-def _introduce(context: Context, document: Document, directory: Path) -> None:
+def _print_summary(context: Context, document: Document, directory: Path) -> None:
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
-    evictions = "REAL" if document["binder"]["evict"] else "dry run (nothing is evicted; --evict does it really)"
     rows = {
         "context": f"{context.name}  (cluster {context.cluster} {context.server})".rstrip(),
-        "evictions": evictions,
+        "evictions": "REAL" if document["binder"]["evict"] else "dry run (use --evict to evict pods)",
         "writes": f"annotations equipoise.dev/… on nodes and workloads; ledger and Leases in namespace {namespace}",
         "extender": f"http://{document['scorer']['listen']}/prioritize",
-        "watch it": f"equipoise tap --nats {nats_url}",
+        "messages": f"equipoise tap --nats {nats_url}",
         "logs": f"{directory}/*.log",
     }
     for name, value in rows.items():
         click.echo(f"{name:<10} {value}")
 
 
-async def _narrate(supervisor: Supervisor) -> None:
-    """Say what changes: a service is ready, or has a problem, or has it no more."""
+async def _print_readiness(supervisor: Supervisor) -> None:
+    """Print changes: a service is ready, or not ready, or its problems change."""
     before: dict[ServiceName, Report | None] = dict.fromkeys(SERVICES)
     while True:
         for service in SERVICES:
             now = await supervisor.readiness(service)
-            for line in news(service, before[service], now):
+            for line in readiness_changes(service, before[service], now):
                 click.echo(line)
             before[service] = now
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL)
 
 
-def news(service: ServiceName, before: Report | None, now: Report | None) -> Iterator[str]:
-    """What is new about a service, a line each."""
+def readiness_changes(service: ServiceName, before: Report | None, now: Report | None) -> Iterator[str]:
+    """One line for each change."""
     was_ready = before is not None and before.ready
     if now is None or not now.ready:
         if was_ready:
-            waiting = ", ".join(now.waiting_for) if now is not None else "its answer"
-            yield f"{service} is not ready any more: it waits for {waiting}"
+            reason = f"waiting for {', '.join(now.waiting_for)}" if now is not None else "no response from /readyz"
+            yield f"{service} is no longer ready: {reason}"
         return
     if not was_ready:
         yield f"{service} is ready"
     known = before.problems if before is not None and was_ready else []
     yield from (f"{service}: {problem}" for problem in now.problems if problem not in known)
-    yield from (f"{service}: over: {problem}" for problem in known if problem not in now.problems)
+    yield from (f"{service}: resolved: {problem}" for problem in known if problem not in now.problems)
 
 
 def _confirm(context: Context, limits: object, confirmation: str | None) -> None:
-    """Really evicting takes the context's name, typed or given with --yes. Raises InvalidInput."""
+    """Require the name of the context, from the prompt or from --yes. Raises InvalidInput."""
     click.echo("Equipoise will evict pods.")
     click.echo(f"  cluster  {context.cluster} {context.server}".rstrip() + f"\n  context  {context.name}\n  limits")
     click.echo("".join(f"    {line}\n" for line in yaml.safe_dump(limits, sort_keys=False).splitlines()), nl=False)
     try:
-        answer = input("Type the context's name to go on: ") if confirmation is None else confirmation
+        name = input("Type the name of the context to continue: ") if confirmation is None else confirmation
     except EOFError:
-        raise InvalidInput("nobody answered: without a terminal give the context's name with --yes") from None
-    if answer != context.name:
-        raise InvalidInput(f"{answer!r} is not the context's name, {context.name!r}: nothing was started")
+        raise InvalidInput("no confirmation: without a terminal use --yes with the name of the context") from None
+    if name != context.name:
+        raise InvalidInput(f"{name!r} is not the name of the context, {context.name!r}: nothing was started")
 
 
-def _reachable(listen: str) -> str:
-    """Where to ask what listens on `listen`."""
+def _local_address(listen: str) -> str:
+    """The address to connect to for a server that listens on `listen`."""
     host, _, port = listen.rpartition(":")
     return f"{'127.0.0.1' if host in ('', '0.0.0.0', '[::]') else host}:{port}"  # noqa: S104  compared, not bound

@@ -1,4 +1,4 @@
-"""The five services as child processes of one program: started, watched, started again, ended with it."""
+"""The five services as child processes: starts, watches, restarts and stops them."""
 
 import asyncio
 import os
@@ -18,28 +18,28 @@ from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.process.health import Report
 from equipoise.testbed.processes.guard import Guard
 
-STOP_SECONDS = 24.5
-"""Within this all services end gracefully, else they are killed."""
+STOP_TIMEOUT = 24.5
+"""Seconds for a graceful shutdown of all services; then they are killed."""
 
-RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Pauses before the first, second, … restart in a row."""
+RESTART_BACKOFF = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before the first, second, … consecutive restart."""
 
-STEADY_SECONDS = 60.0
-"""A service that ran this long starts again with the shortest pause."""
+BACKOFF_RESET = 60.0
+"""A service that ran this many seconds restarts with the shortest backoff."""
 
-LOOK_SECONDS = 0.2
-"""Between two looks at what has ended."""
+POLL_INTERVAL = 0.2
+"""Seconds between checks for processes that have ended."""
 
-WRONG_CONFIGURATION = 2
-"""A service's exit code: starting it again would not help."""
+INVALID_CONFIGURATION = 2
+"""Exit code of a service that a restart would not help."""
 
 
 class ServiceError(CommandFailed):
-    """A service does not run; the message ends with the end of its log."""
+    """A service does not run; the message ends with the last lines of its log."""
 
 
 class Supervisor:
-    """Runs services with one configuration file; `async with` ends them all, and so does this process's death."""
+    """Runs services with one configuration file. Leaving `async with` stops them, and so does the end of this process."""
 
     def __init__(
         self,
@@ -48,23 +48,22 @@ class Supervisor:
         directory: Path,
         health: Mapping[ServiceName, str],
         services: Iterable[ServiceName] = SERVICES,
-        say: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`health` says where each service answers /readyz: `http://127.0.0.1:8081`. Logs go to `directory`.
+        """`health`: URL of each service's health server, `http://127.0.0.1:8081`. Logs are written to `directory`.
 
-        The file is the whole truth: variables of this process's environment do not override it. `say` hears which
-        service ended and when it starts again.
+        Environment variables of this process do not override the file. `report` is called with every restart.
         """
         overriding = [name for name in os.environ if name.startswith("EQUIPOISE_") and "__" in name]
         self._environment = {"EQUIPOISE_CONFIG": str(configuration), **dict.fromkeys(overriding)}
         self._directory = directory
         self._health = health
         self._services = tuple(services)
-        self._say = say
+        self._report = report
         self._pids: dict[ServiceName, int] = {}
         self._started: dict[ServiceName, float] = {}
         self._failures: dict[ServiceName, int] = {}
-        self._due: dict[ServiceName, float] = {}
+        self._restart_at: dict[ServiceName, float] = {}
 
     async def __aenter__(self) -> Self:
         self._guard = Guard()
@@ -80,17 +79,17 @@ class Supervisor:
             await self._session.close()
             for service in reversed(self._services):
                 self._guard.send(self._pids[service], signal.SIGTERM)
-            async with asyncio.timeout(STOP_SECONDS):
+            async with asyncio.timeout(STOP_TIMEOUT):
                 for service in self._services:
                     await self._ended(service)
         except TimeoutError:
-            self._say(f"not all services ended within {STOP_SECONDS:g} s: those are killed")
+            self._report(f"services still running after {STOP_TIMEOUT:g} s are killed")
         finally:
-            self._guard.close()  # at once when we are cancelled a second time
+            self._guard.close()  # at once when we are canceled a second time
 
     async def _ended(self, service: ServiceName) -> None:
         while self.exit_code(service) is None:  # noqa: ASYNC110  the guard is another process
-            await asyncio.sleep(LOOK_SECONDS / 4)
+            await asyncio.sleep(POLL_INTERVAL / 4)
 
     def log(self, service: ServiceName) -> Path:
         return self._directory / f"{service}.log"
@@ -100,25 +99,25 @@ class Supervisor:
             [sys.executable, "-m", f"equipoise.{service}"], log=self.log(service), environment=self._environment
         )
         self._started[service] = time.monotonic()
-        self._due.pop(service, None)
+        self._restart_at.pop(service, None)
 
     def kill(self, service: ServiceName) -> None:
-        """SIGKILL, as a crash would be."""
+        """SIGKILL, to simulate a crash."""
         self._guard.stop(self._pids[service], number=signal.SIGKILL)
 
     def exit_code(self, service: ServiceName) -> int | None:
         return self._guard.exit_code(self._pids[service])
 
     async def readiness(self, service: ServiceName) -> Report | None:
-        """What /readyz says; None when it does not answer."""
+        """The body of /readyz; None without a response."""
         try:
-            async with self._session.get(f"{self._health[service]}/readyz") as answer:
-                return msgspec.json.decode(await answer.read(), type=Report)
+            async with self._session.get(f"{self._health[service]}/readyz") as response:
+                return msgspec.json.decode(await response.read(), type=Report)
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError):
             return None
 
     async def ready(self, service: ServiceName, timeout: float = 120.0) -> None:
-        """Wait until /readyz says so. Raises ServiceError when it ends or takes too long."""
+        """Wait until the service is ready. Raises ServiceError when it ends or the timeout expires."""
         deadline = time.monotonic() + timeout
         while True:
             report = await self.readiness(service)
@@ -126,8 +125,8 @@ class Supervisor:
                 return
             code = self.exit_code(service)
             if code is not None or time.monotonic() > deadline:
-                what = f"ended with code {code}" if code is not None else f"is not ready after {timeout:g} s"
-                raise ServiceError(f"{service} {what}; the end of its log:\n{self.tail(service)}")
+                what = f"exited with code {code}" if code is not None else f"is not ready after {timeout:g} s"
+                raise ServiceError(f"{service} {what}; the last lines of its log:\n{self.tail(service)}")
             await asyncio.sleep(0.1)
 
     def tail(self, service: ServiceName, lines: int = 15) -> str:
@@ -135,27 +134,27 @@ class Supervisor:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
     async def watch(self) -> None:
-        """For ever: start again what has ended, with growing pauses. Raises InvalidInput for a wrong configuration."""
+        """Restart services that end, with backoff, without end. Raises InvalidInput for an invalid configuration."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_INTERVAL)
             for service in self._services:
-                self._look_after(service)
+                self._check(service)
 
-    def _look_after(self, service: ServiceName) -> None:
+    def _check(self, service: ServiceName) -> None:
         now = time.monotonic()
-        if service in self._due:
-            if now >= self._due[service]:
+        if service in self._restart_at:
+            if now >= self._restart_at[service]:
                 self.start(service)
             return
         code = self.exit_code(service)
         if code is None:
             return
-        if code == WRONG_CONFIGURATION:
-            raise InvalidInput(f"{service} does not accept its configuration:\n{self.tail(service)}")
-        if now - self._started[service] > STEADY_SECONDS:
+        if code == INVALID_CONFIGURATION:
+            raise InvalidInput(f"{service} rejects its configuration:\n{self.tail(service)}")
+        if now - self._started[service] > BACKOFF_RESET:
             self._failures[service] = 0
         failures = self._failures.get(service, 0)
-        pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)]
+        backoff = RESTART_BACKOFF[min(failures, len(RESTART_BACKOFF) - 1)]
         self._failures[service] = failures + 1
-        self._due[service] = now + pause
-        self._say(f"{service} ended with code {code}, starts again in {pause:g} s (its log: {self.log(service)})")
+        self._restart_at[service] = now + backoff
+        self._report(f"{service} exited with code {code}, restarting in {backoff:g} s (log: {self.log(service)})")
