@@ -31,8 +31,8 @@ from bench.line import progress, say
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import PATIENT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
-from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.trace import Trace
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor

@@ -17,9 +17,9 @@ from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
 
 from equipoise.cli.doctor.checks import CHECKS
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.subjects import STREAMS, cluster_review
 from equipoise.contracts.configuration.duration import Duration

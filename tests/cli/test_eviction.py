@@ -11,8 +11,8 @@ from cli.buses import Bus
 from descheduler.test_memory import an_outcome
 from rich.console import Console
 
-from equipoise.cli.explain.eviction_reader import BEFORE, merged
 from equipoise.cli.explain.eviction_history import Story, story
+from equipoise.cli.explain.eviction_reader import BEFORE, merged
 from equipoise.cli.explain.eviction_text import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (

@@ -18,13 +18,13 @@ from builders import (
 )
 from bus_worlds import free_port
 from cli.buses import Bus
+from equipoise.cli.explain.text import answer_of, question_about_pod, show
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from scorer.fleets import a_cycle, a_picture, a_pod
 
 from equipoise.cli import explain
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.explain.text import answer_of, question_about_pod, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation

@@ -18,8 +18,8 @@ from descheduler.cluster import Cluster
 from rich.console import Console
 
 from equipoise.cli import plan as plan_module
-from equipoise.cli.plan.text import asked, show, show_changes
 from equipoise.cli.plan.changes import LastPlans, changes
+from equipoise.cli.plan.text import asked, show, show_changes
 from equipoise.contracts.messages.descheduling import AssumedMove, RefusedMove, RestingNode
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown

@@ -51,9 +51,9 @@ def _reported(error: BaseException) -> click.ClickException | None:
     from equipoise.runtime.kubernetes.client import KubeError
     from equipoise.testbed.api import ApiError
     from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
     from equipoise.testbed.cluster import ClusterError
     from equipoise.testbed.processes.guard import GuardError
-    from equipoise.testbed.binaries.toolchain import NoGoError
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -100,9 +100,7 @@ def cluster_options(command: Function) -> Function:
     @kubeconfig_option
     @context_option
     @wraps(command)
-    def with_cluster(
-        *, configuration: Path | None, kubeconfig: str | None, context: str | None, **values: Any
-    ) -> Any:
+    def with_cluster(*, configuration: Path | None, kubeconfig: str | None, context: str | None, **values: Any) -> Any:
         cluster = ClusterOptions(configuration=configuration, kubeconfig=kubeconfig, context=context)
         return command(cluster=cluster, **values)
 

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live
-from equipoise.cli.progress import Report, progress
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.progress import Report, progress
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE

@@ -26,7 +26,7 @@ from equipoise.cli.demo.configuration import (
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
-from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.cli.demo.live_view import Picture
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
     burst_document,
@@ -34,8 +34,8 @@ from equipoise.cli.demo.manifests import (
     node_documents,
     workload_documents,
 )
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.trace import Trace, load_slice
-from equipoise.cli.demo.live_view import Picture
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.finding import Diagnosis, Finding
 from equipoise.cli.doctor.environment import Configured, Surroundings
+from equipoise.cli.doctor.finding import Diagnosis, Finding
 from equipoise.cli.doctor.text import show
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.terminal import console
@@ -30,9 +30,10 @@ def configuration_for(
     nats: Mapping[str, str | None],
     cluster: Kubernetes | None,
 ) -> Configured:
-    """Options over variables over the file over defaults. `nats`: the values that are not None override those of the section.
+    """The whole configuration: options override environment variables, those the file, that the defaults.
 
-    Raises ConfigurationError, and ValueError for options that cannot be.
+    `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
+    invalid options.
     """
     plain = {} if configuration is None else read_document(configuration.read_text())
     shared, own = read_sections(plain, SERVICE_SETTINGS, environment)

@@ -125,8 +125,8 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
             yield Text(f"{title}: {_pods(largest, explanation, here=node.node == explanation.current_node)}")
     if node.reserved_by_responses or node.reserved_for_replacements:
         yield Text(
-            f"reserved: {node.reserved_by_responses} pods for which this node had the highest score and whose placement "
-            f"is not known yet, {node.reserved_for_replacements} expected replacements of evicted pods"
+            f"reserved: {node.reserved_by_responses} pods that may be placed here by the latest responses, "
+            f"{node.reserved_for_replacements} expected replacements of evicted pods"
         )
     yield Text(f"newest sample of the node: {_sample(node.age, node.lifetime)}")
 

@@ -257,7 +257,9 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     except TraceError as error:
         raise InvalidInput(str(error)) from error
     if 86_400 % trace.seconds_per_step:
-        raise InvalidInput(f"{trace.name}: steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
+        raise InvalidInput(
+            f"{trace.name}: steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace"
+        )
     if not trace.pods:
         raise InvalidInput(f"{trace.name}: the trace has no pod whose usage is known, so there is nothing to replay")
     return trace

@@ -33,7 +33,7 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
 
 
 def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
-    """The document with each parameter's value at its path. Raises InvalidInput for a path through what is no section."""
+    """The document with each parameter's value at its path. Raises InvalidInput for a path that is not a section's."""
     copy = deepcopy(dict(document))
     for path, value in parameters.items():
         *parents, name = path.split(".")

@@ -8,8 +8,8 @@ import click
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.lab.compare import title
-from equipoise.cli.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
+from equipoise.cli.progress import progress
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan
 from equipoise.lab.runners import Job, on_dask, on_processes
@@ -71,5 +71,7 @@ def run_sweep(
             raise
         raise InvalidInput(f"--dask {address}: no scheduler answers there ({error})") from error
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})") from error
+        raise InvalidInput(
+            f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})"
+        ) from error
     click.echo(f"{len(points)} replays are in {out}")

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.binder.decisions.limits import Limits
-from equipoise.binder.decisions.status import Overview, overview, state_of
+from equipoise.binder.decisions.status import LedgerStatus, ledger_status, state_text
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import LedgerStore
-from equipoise.binder.state.ledger import Closed, Entry
+from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.cli.terminal import console, print_json, table
 from equipoise.contracts.bus.subjects import ServiceName
@@ -45,14 +45,14 @@ async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, limi
         show(status, console(), limits_source)
 
 
-async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> Overview:
+async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:
     """Raises KubeError."""
-    held = await LedgerStore(kube, namespace).read()
-    ledger = held if isinstance(held, Closed) else held.ledger
-    return overview(ledger, limits, kube.server_time(clock.now()))
+    stored = await LedgerStore(kube, namespace).read()
+    ledger = stored if isinstance(stored, LedgerClosed) else stored.ledger
+    return ledger_status(ledger, limits, kube.server_time(clock.now()))
 
 
-def show(status: Overview, to: Console, limits_source: str) -> None:
+def show(status: LedgerStatus, to: Console, limits_source: str) -> None:
     """`limits_source`: where the limits come from."""
     style = "bold green" if status.evictions == "allowed" and not status.why else "bold red"
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
@@ -69,24 +69,24 @@ def show(status: Overview, to: Console, limits_source: str) -> None:
         to.print(part)
 
 
-def _parts(status: Overview) -> Iterator[Table | Text]:
-    uses = table("limit", "scope", "used>", "limit>", "window>")
-    for use in status.uses:
-        uses.add_row(use.limit, use.of, str(use.counted), use.most, use.window)
-    yield uses
-    if not status.under_way:
+def _parts(status: LedgerStatus) -> Iterator[Table | Text]:
+    usage = table("limit", "scope", "used>", "max>", "window>")
+    for each in status.usage:
+        usage.add_row(each.limit, each.scope, str(each.counted), each.max, each.window)
+    yield usage
+    if not status.pending:
         yield Text("no pending evictions")
     else:
-        yield _entries("pending since", status.under_way, settled=False)
+        yield _entries("pending since", status.pending, settled=False)
     if status.last:
         yield _entries("finished", status.last, settled=True)
 
 
-def _entries(title: str, entries: list[Entry], *, settled: bool) -> Table:
+def _entries(title: str, entries: list[LedgerEntry], *, settled: bool) -> Table:
     made = table(title, "state", "pod", "node", "target", "workload", "detail")
     for entry in entries:
         at = (entry.settled_at if settled else None) or entry.reserved_at
-        state = f"{state_of(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
+        state = f"{state_text(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
         pod = f"{entry.namespace}/{entry.pod}"
         made.add_row(clock_time(at), state, pod, entry.node, entry.target, str(entry.workload or ""), entry.detail)
     return made

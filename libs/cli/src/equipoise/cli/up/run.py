@@ -32,7 +32,10 @@ POLL_INTERVAL = 1.0
 def run_up(
     prometheus_url: str, context: Context, configuration: Path | None, *, evict: bool, confirmation: str | None
 ) -> None:
-    """Until Ctrl-C, SIGTERM or SIGHUP. Raises InvalidInput, ConfigurationError, NoNatsServer, BusError and KubeError."""
+    """Until Ctrl-C, SIGTERM or SIGHUP.
+
+    Raises InvalidInput, ConfigurationError, NoNatsServer, BusError and KubeError.
+    """
     text = None if configuration is None else configuration.read_text()
     ports = PortBlock()
     try:

@@ -39,7 +39,7 @@ class ServiceError(CommandFailed):
 
 
 class Supervisor:
-    """Runs services with one configuration file. Leaving `async with` stops them, and so does the end of this process."""
+    """Runs services with one configuration file. They stop with `async with`, and with this process."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Clocks: this machine's, the API server's, that of the source. Ages of samples are differences between them."""
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.query import SourceError
 from equipoise.contracts.configuration.settings import Freshness
 from equipoise.runtime.configuration import ConfigurationError

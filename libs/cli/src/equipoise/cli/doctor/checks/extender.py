@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed

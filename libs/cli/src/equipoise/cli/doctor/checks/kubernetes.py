@@ -1,7 +1,7 @@
 """The API server: is it there, and does it show us the nodes?"""
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.plausibility import Readings
 from equipoise.collector.decisions.query import Ask, SourceError

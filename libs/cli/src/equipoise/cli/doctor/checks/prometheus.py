@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.query import Ask, Resource, Sample, SourceError, Subject
 from equipoise.collector.settings import CollectorSettings, CustomQueries
 from equipoise.collector.sources import MetricSource

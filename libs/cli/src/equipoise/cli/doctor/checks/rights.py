@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.checks.needed_rights import EVICT, NEEDED, Right, shard_leases
 from equipoise.cli.doctor.environment import Configured, Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.runtime.kubernetes.client import (

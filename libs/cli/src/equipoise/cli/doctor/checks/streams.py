@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.finding import Finding
 from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamSeen, inspecting
