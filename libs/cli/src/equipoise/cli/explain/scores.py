@@ -42,14 +42,14 @@ async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -
         show(explanation, console(), request.node)
 
 
-async def request_explanation(request: ExplainRequest, server: Nats) -> Explanation:
+async def request_explanation(request: ExplainRequest, server: Nats, *, timeout: float = TIMEOUT) -> Explanation:
     """Raises BusError if there is no response in time."""
     try:
-        async with asyncio.timeout(TIMEOUT), connect(server, "tap", clock=SystemClock()) as bus:
-            return await bus.request(SCORE_EXPLAIN, request, Explanation, timeout=TIMEOUT)
+        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
+            return await bus.request(SCORE_EXPLAIN, request, Explanation, timeout=timeout)
     except TimeoutError:
         raise BusUnavailable(
-            f"no connection to {server.url} within {TIMEOUT:g} s: check --nats, and --user and --password-file"
+            f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
         ) from None
     except NoAnswer:
         raise NoAnswer(f"no scorer responds at {server.url}: check that one is running and ready (/readyz)") from None

@@ -1,4 +1,4 @@
-"""The program as a person meets it: what it prints, where, and how it ends."""
+"""Commands, output, error messages and exit codes of the program."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from cli.programs import PROGRAM
-from click.testing import CliRunner, Result
+from cli.programs import PROGRAM, invoke
+from click.testing import CliRunner
 
-from equipoise.cli.main import main
+from equipoise.cli.main import COMMANDS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
 HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
@@ -28,21 +28,29 @@ HEAVY = (
 )
 
 
-def invoke(*arguments: str, text: str = "", **variables: str) -> Result:
-    return CliRunner(env={"KUBECONFIG": None, "EQUIPOISE_CONFIG": None, **variables}).invoke(
-        main, arguments, input=text
-    )  # fmt: skip
-
-
-def test_the_program_starts_without_what_only_some_commands_need() -> None:
-    """`--help`, `version` and completion answer at once."""
-    script = f"import sys, equipoise.cli.main; print([name for name in {HEAVY} if name in sys.modules])"
+def test_help_and_completion_do_not_import_large_libraries() -> None:
+    """Declarations of commands import nothing that only their work needs: help and completion respond at once."""
+    script = f"""
+import sys
+from equipoise.cli.main import COMMANDS, main
+for name in COMMANDS:
+    assert main.get_command(None, name).name == name
+print([name for name in {HEAVY} if name in sys.modules])
+"""
 
     assert "[]\n" == subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
 
 
-def test_it_is_kubectl_s_plugin_too() -> None:
-    """Installed under both names, and under the second it calls itself as kubectl calls it."""
+def test_every_command_has_a_help_text() -> None:
+    """The help of the program shows the first sentence of each."""
+    lines = invoke("--help").stdout.partition("Commands:\n")[2].splitlines()
+
+    assert [line.split()[0] for line in lines[: len(COMMANDS)]] == list(COMMANDS)
+    assert all(len(line.split()) > 2 for line in lines[: len(COMMANDS)])
+
+
+def test_it_is_a_kubectl_plugin() -> None:
+    """It is installed under both names; as a plugin its usage begins with `kubectl equipoise`."""
     names = {script.name for script in entry_points(group="console_scripts", module="equipoise.cli.main")}
     shown = CliRunner().invoke(main, ["--help"], prog_name="kubectl-equipoise").output
 
@@ -50,15 +58,15 @@ def test_it_is_kubectl_s_plugin_too() -> None:
     assert shown.startswith("Usage: kubectl equipoise ")
 
 
-def test_the_version_is_for_people_and_for_programs() -> None:
-    """The same number."""
+def test_version_prints_text_and_json() -> None:
+    """Both have the same version."""
     text, encoded = invoke("version").stdout, invoke("version", "-o", "json").stdout
 
     assert f"equipoise {json.loads(encoded)['version']}\n" == text
 
 
 def test_the_defaults_are_a_valid_configuration() -> None:
-    """What `defaults` prints, `validate` takes, from a pipe."""
+    """`validate` accepts the output of `defaults` from a pipe."""
     defaults = invoke("config", "defaults")
     checked = invoke("config", "validate", "-", text=defaults.stdout)
 
@@ -67,7 +75,7 @@ def test_the_defaults_are_a_valid_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         (HEADER + "binder: {evict: maybe}", 'binder.evict: "maybe" is not allowed: expected bool'),
         (HEADER + "scorer: {lsten: x}", "scorer.lsten: there is no such setting: did you mean listen?"),
@@ -76,12 +84,12 @@ def test_the_defaults_are_a_valid_configuration() -> None:
         ("kind: Pod", "apiVersion: null is not allowed: expected equipoise.dev/v1alpha1"),
     ],
 )
-def test_a_wrong_configuration_is_said_with_path_value_and_what_is_allowed(text: str, said: str) -> None:
+def test_an_invalid_configuration_is_reported_with_path_value_and_what_is_allowed(text: str, error: str) -> None:
     """On stderr, with exit code 2 and no traceback."""
     result = invoke("config", "validate", "-", text=text)
 
     assert (2, "") == (result.exit_code, result.stdout)
-    assert said in result.stderr
+    assert error in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -89,37 +97,40 @@ A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (["run", "nobody"], "'nobody' is not one of"),
         (["up"], "Missing option '--prometheus'"),
-        (["up", "--prometheus", "http://p:9090", "--yes", "home"], "--yes answers the question of --evict"),
-        (["up", "--prometheus", "http://p:9090", "--kubeconfig", "/nowhere"], "there is no kubeconfig at /nowhere"),
+        (["up", "--prometheus", "http://p:9090", "--yes", "home"], "--yes confirms --evict"),
+        (
+            ["up", "--prometheus", "http://p:9090", "--kubeconfig", "/nowhere"],
+            "no kubeconfig at /nowhere: use --kubeconfig",
+        ),
         (["up", "--prometheus", "http://p:9090", "--context", "away"], "no context 'away' (it has: home)"),
         (["up", "--prometheus", "prometheus"], "collector.prometheus"),
         (["pause", "--context", "away"], "no context 'away' (it has: home)"),
-        (["tap", "nonsense"], "nothing is ever said on 'nonsense'"),
+        (["tap", "nonsense"], "no service publishes on 'nonsense'"),
         (["tap", "--nats", "http://x"], "url must begin with nats://"),
-        (["explain", "pod", "web-1"], "'web-1' names no pod: NAMESPACE/NAME"),
+        (["explain", "pod", "web-1"], "'web-1' is not a pod: use NAMESPACE/NAME"),
         (["explain", "pod", "a/b", "--nats", "http://x"], "url must begin with nats://"),
         (["explain", "node"], "Missing argument 'NAME'"),
         (["tap", "--user", "tap"], "user and --password-file belong together"),
         (["testbed", "up", "--name", "a/b"], "a name is letters, digits and -"),
     ],
 )
-def test_a_mistake_is_a_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
-    """Exit code 2: what was asked cannot be done as it was asked."""
+def test_invalid_input_is_reported_in_one_sentence(arguments: list[str], error: str, tmp_path: Path) -> None:
+    """On stderr, with exit code 2."""
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps({"current-context": "home", "contexts": [A_CONTEXT], "clusters": []}))
     result = invoke(*arguments, KUBECONFIG=str(file))
 
     assert 2 == result.exit_code, result.output
-    assert said in result.stderr
+    assert error in result.stderr
     assert "" == result.stdout
 
 
-def test_of_several_kubeconfigs_the_first_that_knows_wins(tmp_path: Path) -> None:
-    """As kubectl merges the files of KUBECONFIG; those that are missing do no harm."""
+def test_the_first_of_several_kubeconfigs_that_has_a_name_wins(tmp_path: Path) -> None:
+    """As kubectl merges the files of KUBECONFIG; missing files are ignored."""
     from equipoise.cli.kubeconfig import chosen_context
 
     def a_file(name: str, **content: object) -> str:
@@ -135,20 +146,20 @@ def test_of_several_kubeconfigs_the_first_that_knows_wins(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (
             KubeError(403, "Forbidden", "get configmaps x/y: no"),
             1,
-            "equipoise: 403 Forbidden: get configmaps x/y: no\n",
+            "Error: 403 Forbidden: get configmaps x/y: no\n",
         ),
-        (ExceptionGroup("tasks", [KubeError(0, "Timeout", "late")]), 1, "equipoise: no answer Timeout: late\n"),
-        (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "equipoise: x.yaml: No such file"),
+        (ExceptionGroup("tasks", [KubeError(0, "Timeout", "late")]), 1, "Error: no answer Timeout: late\n"),
+        (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "Error: x.yaml: No such file"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_what_fails_outside_is_a_sentence_too(error: BaseException, code: int, said: str) -> None:
-    """Exit code 1; Ctrl-C is 130 and says nothing."""
+def test_failures_are_reported_in_one_sentence(error: BaseException, code: int, message: str) -> None:
+    """Exit code 1; Ctrl-C is 130 without a message."""
 
     @main.command("fails", hidden=True)
     def fails() -> None:
@@ -160,15 +171,15 @@ def test_what_fails_outside_is_a_sentence_too(error: BaseException, code: int, s
         del main.commands["fails"]
 
     assert code == result.exit_code
-    assert result.stderr.startswith(said)
+    assert result.stderr.startswith(message)
     assert "Traceback" not in result.stderr
 
 
-def test_completion_knows_the_commands() -> None:
-    """The printed script asks the program itself, which answers with names."""
+def test_completion_completes_commands() -> None:
+    """The printed script runs the program, which prints the names."""
     script = invoke("completion", "bash").stdout
-    asked = {"_EQUIPOISE_COMPLETE": "bash_complete", "COMP_WORDS": "equipoise pa", "COMP_CWORD": "1"}
-    answer = subprocess.run(PROGRAM, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    variables = {"_EQUIPOISE_COMPLETE": "bash_complete", "COMP_WORDS": "equipoise pa", "COMP_CWORD": "1"}
+    completed = subprocess.run(PROGRAM, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
     assert "complete -o nosort -F _equipoise_completion equipoise" in script
-    assert "plain,pause\n" == answer.stdout
+    assert "plain,pause\n" == completed.stdout
