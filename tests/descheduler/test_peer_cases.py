@@ -11,7 +11,7 @@ import pytest
 from builders import NOW
 from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
 
-from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
+from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from equipoise.contracts.messages.placement import Taint
@@ -95,9 +95,9 @@ def test_no_case_is_left_out() -> None:
 # Reading a case
 
 
-def marks(told: dict[str, float]) -> Marks:
+def marks(told: dict[str, float]) -> ResourceThresholds:
     """Of the resources that are measured; others are only requested."""
-    return Marks(**{UNITS[name]: value for name, value in told.items() if name in UNITS})
+    return ResourceThresholds(**{UNITS[name]: value for name, value in told.items() if name in UNITS})
 
 
 def resources(told: dict[str, float]) -> Resources:
@@ -215,7 +215,7 @@ def test_koordinator_runs(case: Case) -> None:
 def low_node_utilization(inputs: Case) -> tuple[LowNodeLoad, Thresholds]:
     low, high = marks(inputs["thresholds"]), marks(inputs["target_thresholds"])
     if inputs["use_deviation"]:
-        nothing = Thresholds(high=Marks(), low=Marks())
+        nothing = Thresholds(high=ResourceThresholds(), low=ResourceThresholds())
         return LowNodeLoad(margin=0, deviation=Deviation(high=high, low=low, floor=0), number_of_nodes=0), nothing
     return LowNodeLoad(margin=0, number_of_nodes=inputs["number_of_nodes"]), Thresholds(high=high, low=low)
 
@@ -255,8 +255,10 @@ def test_loads_of_which_no_pod_is_known(case: Case) -> None:
         pods = [a_case_pod(pod, Resources()) for pod in inputs["pods"] if pod["node"] == node["name"]]
         cores = node["allocatable"]["cpu_m"] / 1000 * inputs["node_fraction"][node["name"]]
         nodes.append(a_case_node(node, pods, Resources(cpu=cores, memory=0.0)))
-    span = Deviation(high=Marks(cpu=inputs["target"]), low=Marks(cpu=inputs["threshold"]), floor=0)
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(), low=Marks()))
+    span = Deviation(
+        high=ResourceThresholds(cpu=inputs["target"]), low=ResourceThresholds(cpu=inputs["threshold"]), floor=0
+    )
+    fleet = a_fleet(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
     strategy = LowNodeLoad(margin=0, deviation=span)
 
     assert {entry.node: entry.state for entry in strategy.verdicts(fleet)}["n1"] == "hot"
@@ -268,7 +270,7 @@ def test_packing_runs(case: Case) -> None:
     """Nodes are emptied as there, if they can be emptied whole; without a high mark requests alone limit."""
     inputs = case["inputs"]
     strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
-    fleet = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
+    fleet = a_case_fleet(inputs, Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
 
     moves = plan_of(strategy, fleet)
 
@@ -329,7 +331,9 @@ def test_loads_in_percent(case: Case) -> None:
 
 def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
     """The order in which hot nodes are asked to give pods away; all of them are."""
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(cpu=0, memory=0, pods=0), low=Marks()))
+    fleet = a_fleet(
+        *nodes, thresholds=Thresholds(high=ResourceThresholds(cpu=0, memory=0, pods=0), low=ResourceThresholds())
+    )
     closed = [msgspec.structs.replace(node, source_refusal="asked") for node in fleet.nodes]
     fleet = msgspec.structs.replace(fleet, nodes=closed)
     strategy = msgspec.structs.replace(strategy, number_of_nodes=-1)
@@ -351,7 +355,7 @@ def emptiest_first(nodes: list[FleetNode]) -> list[str]:
     """The order in which sparse nodes are asked to be emptied; all of them are."""
     closed = [msgspec.structs.replace(node, source_refusal="asked") for node in nodes]
     fleet = a_fleet(*closed)
-    plan = BinPack(below=Marks(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
+    plan = BinPack(below=ResourceThresholds(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
     return [entry.node for entry in plan.refused]
 
 
@@ -446,7 +450,9 @@ def a_case_like_pod(usage: dict[str, float]) -> MovablePod:
 def test_deviation_marks(case: Case) -> None:
     """Marks follow the mean; whoever is beyond them is hot or idle."""
     inputs, expected = case["inputs"], case["expected"]
-    span = Deviation(high=Marks(cpu=inputs["high_span"]), low=Marks(cpu=inputs["low_span"]), floor=0)
+    span = Deviation(
+        high=ResourceThresholds(cpu=inputs["high_span"]), low=ResourceThresholds(cpu=inputs["low_span"]), floor=0
+    )
     nodes = [
         a_node(name, usage=dict.fromkeys(WINDOWS, Resources(cpu=percent / 10, memory=0.0)))
         for name, percent in inputs["percent"].items()

@@ -25,7 +25,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.runtime.bus import Again, Bus, BusError, Delivery
+from equipoise.runtime.bus import Bus, BusError, Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
@@ -87,9 +87,9 @@ class Binder:
 
     async def attach(self) -> None:
         """What it hears; the work queue is opened by `run`, once the last values are known."""
-        await self._bus.follow("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.follow("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.follow("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
+        await self._bus.subscribe_latest("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await self._bus.subscribe_latest("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -114,7 +114,7 @@ class Binder:
         self._books.outages.heard(self._clock.monotonic())
         self._picture.place(delivery.message)
 
-    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Again | None:
+    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         """None: its outcome was published, or is another binder's to publish.
 
         Even one that is put off for the last time has an outcome.
@@ -125,8 +125,8 @@ class Binder:
         except Taken as taken:
             log.info("intent left to another binder", intent=intent.id, pod=_name(intent), why=str(taken))
             # One outcome is kept for each intent: "failed" from here would hide the eviction of the other.
-            return None if delivery.final else again_for(intent)
-        if again is None or not delivery.final:
+            return None if delivery.last_attempt else again_for(intent)
+        if again is None or not delivery.last_attempt:
             return again
         often = Verdict(outcome=Outcome.FAILED, detail="tried too often: not decided, or not carried out")
         try:
@@ -135,7 +135,7 @@ class Binder:
             return again
         return None
 
-    async def _settle(self, intent: EvictionIntent) -> Again | None:
+    async def _settle(self, intent: EvictionIntent) -> Redeliver | None:
         """Raises Taken."""
         started = self._clock.monotonic()
         if waiting := self._posting.left_alone:
@@ -143,7 +143,7 @@ class Binder:
             return await self._put_off(intent, throttled)
         try:
             ending = await self._carry_out(intent)
-            if isinstance(ending, Again):
+            if isinstance(ending, Redeliver):
                 return ending
             await self._conclude(intent, ending)
         except KubeError as error:
@@ -157,7 +157,7 @@ class Binder:
         self._seconds.observe(self._clock.monotonic() - started)
         return None
 
-    async def _put_off(self, intent: EvictionIntent, error: KubeError) -> Again | None:
+    async def _put_off(self, intent: EvictionIntent, error: KubeError) -> Redeliver | None:
         """The API server has no answer. At the last try that is told; a reservation stays in the ledger, and counts."""
         again = again_for(intent, error.retry_after or 0.0)
         if self._clock.now() + again.after < intent.expires_at:
@@ -172,7 +172,7 @@ class Binder:
 
     # From the intent to its end
 
-    async def _carry_out(self, intent: EvictionIntent) -> Again | Ending:
+    async def _carry_out(self, intent: EvictionIntent) -> Redeliver | Ending:
         held = await self._books.read()
         self._ledger_watch.tell(held if isinstance(held, Closed) else held.ledger)
         if isinstance(held, Closed):
@@ -196,7 +196,7 @@ class Binder:
             return Ending(verdict=reserved, dry_run=dry_run, recorded=True)
         return await self._posting.post(intent, reserved, examined, asked_at, dry_run=dry_run, inherited=False)
 
-    async def _take_over(self, intent: EvictionIntent, entry: Entry, ledger: Ledger) -> Again | Ending:
+    async def _take_over(self, intent: EvictionIntent, entry: Entry, ledger: Ledger) -> Redeliver | Ending:
         """Whoever reserved has died, or is slow: the POST may have happened, or may still."""
         asked_at = self._clock.monotonic()
         pod = await read_pod(self._kube, intent.namespace, intent.pod)

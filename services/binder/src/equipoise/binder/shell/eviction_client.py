@@ -15,9 +15,9 @@ from equipoise.binder.shell.validation import Examination, Passed
 from equipoise.binder.state.ledger import Closed, Entry
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.runtime.async_tools.cancel import guarded, too_late
-from equipoise.runtime.bus import Again
-from equipoise.runtime.kubernetes.client import EvictionAnswer, Kube
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.bus import Redeliver
+from equipoise.runtime.kubernetes.client import EvictionResponse, Kube
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
@@ -35,9 +35,9 @@ _FIRST_BACK_OFF = 1.0
 _LONGEST_BACK_OFF = 60.0
 
 
-def again_for(intent: EvictionIntent, at_least: float = 0.0) -> Again:
+def again_for(intent: EvictionIntent, at_least: float = 0.0) -> Redeliver:
     """The tries that the queue allows are spread over the intent's life."""
-    return Again(after=max(at_least, (intent.expires_at - intent.decided_at) / _TRIES))
+    return Redeliver(after=max(at_least, (intent.expires_at - intent.decided_at) / _TRIES))
 
 
 class Posting:
@@ -71,15 +71,15 @@ class Posting:
         """Flow control struck: no intent of this process is worked on for a while. Returns the seconds."""
         waiting = self._throttle.refused(_API_SERVER, self._clock.monotonic(), seconds)
         why = f"the API server wants to be left alone: nothing is tried for {waiting:.0f} s"
-        self._health.problem("throttled", why)
+        self._health.set_problem("throttled", why)
         return waiting
 
     def answered(self) -> None:
         """The API server answers again as it should."""
         self._throttle.agreed(_API_SERVER)
-        self._health.problem("throttled", None)
+        self._health.set_problem("throttled", None)
 
-    def blocked(self, intent: EvictionIntent, workload: Workload | None, *, dry_run: bool) -> Again | Ending | None:
+    def blocked(self, intent: EvictionIntent, workload: Workload | None, *, dry_run: bool) -> Redeliver | Ending | None:
         """None when the workload's disruption budget may be asked, else what to do instead."""
         budget, waiting = self._budgets.remaining(workload, self._clock.monotonic())
         if waiting <= 0:
@@ -90,7 +90,7 @@ class Posting:
 
     async def post(
         self, intent: EvictionIntent, entry: Entry, examined: Passed, asked_at: float, *, dry_run: bool, inherited: bool
-    ) -> Again | Ending:
+    ) -> Redeliver | Ending:
         """Asks the API server to evict. `inherited`: somebody may have asked before, so nothing is given back."""
         if self._clock.monotonic() - asked_at > _DECISION_LIFE:
             doubt = await self._second_thought(intent, examined)
@@ -101,7 +101,7 @@ class Posting:
             late = Verdict(outcome=Outcome.EXPIRED, detail="expired while it was reserved")
             return Ending(verdict=late, reserved=True, counted=inherited)
         reading = await self._ask_to_evict(intent, life, dry_run=dry_run)
-        self._health.problem("eviction refused", reading.operator or None)
+        self._health.set_problem("eviction refused", reading.operator or None)
         workload = examined.move.workload
         if reading.meaning == "blocked":
             waiting = self._budgets.blocked(workload, intent.namespace, reading.budget, self._clock.monotonic())
@@ -144,7 +144,7 @@ class Posting:
         counted = inherited or reading.meaning == "done"
         return Ending(verdict=verdict, reserved=True, counted=counted, of_workload=reading.of_workload)
 
-    async def _later(self, intent: EvictionIntent, again: Again, reading: Reading, *, inherited: bool) -> Again:
+    async def _later(self, intent: EvictionIntent, again: Redeliver, reading: Reading, *, inherited: bool) -> Redeliver:
         """Gives the reservation back if its POST was definitely refused."""
         if reading.meaning != "unknown" and not inherited:
             await self._books.release(intent)
@@ -157,7 +157,7 @@ class Posting:
         )
         return again
 
-    def _while_usable(self, intent: EvictionIntent, at_least: float) -> Again | None:
+    def _while_usable(self, intent: EvictionIntent, at_least: float) -> Redeliver | None:
         """None: by then it would have expired, or its samples would be too old."""
         again = again_for(intent, at_least)
         usable_until = min(intent.expires_at, intent.sampled_at + self._sample_life)
@@ -167,9 +167,9 @@ class Posting:
         """The ledger relies on it that no POST is under way for longer than its intent lives."""
         request = self._kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
         try:
-            answer = await guarded(request, too_late(self._clock, seconds))
+            answer = await run_with_guard(request, timeout_after(self._clock, seconds))
         except TimeoutError as error:
-            answer = EvictionAnswer(status=0, reason="Timeout", message=str(error))
+            answer = EvictionResponse(status=0, reason="Timeout", message=str(error))
         return read_answer(
             answer.status,
             answer.message,

@@ -45,13 +45,13 @@ class LedgerWatch:
             problem = f"paused: {ledger.paused_why or 'no reason given'}"
         else:
             problem = ""
-        self._health.problem("ledger", problem or None)
+        self._health.set_problem("ledger", problem or None)
         self._health.evictions = problem or self._evictions
 
     async def _look(self) -> None:
         try:
             ledger = await self._books.bring_up_to_date()
         except KubeError as error:
-            self._health.problem("ledger", f"the ledger cannot be read: {error}")
+            self._health.set_problem("ledger", f"the ledger cannot be read: {error}")
         else:
             self.tell(ledger)

@@ -85,7 +85,7 @@ class Examination:
         return msgspec.structs.replace(
             candidate,
             pods_now=self._picture.pods_of(workload),
-            pods_before=self._picture.pods_before(workload, now - self._rules.protection.replicas_settling),
+            pods_before=self._picture.pods_before(workload, now - self._rules.protection.replicas_settling_period),
         )
 
     async def _lease(self) -> Lease | None:
