@@ -22,7 +22,7 @@ from equipoise.runtime.kubernetes.client import (
     WORKLOAD_RESOURCES,
     Change,
     Conflict,
-    EvictionResponse,
+    EvictionResult,
     Forbidden,
     KubeError,
     NotFound,
@@ -38,7 +38,7 @@ def config_map(name: str, **data: str) -> objects.ConfigMap:
     return objects.ConfigMap(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE), data=data)
 
 
-async def evict(world: World, pod: objects.Pod, *, uid: str = "", dry_run: bool = False) -> EvictionResponse:
+async def evict(world: World, pod: objects.Pod, *, uid: str = "", dry_run: bool = False) -> EvictionResult:
     metadata = pod.metadata
     return await world.kube.evict(metadata.namespace, metadata.name, uid=uid or metadata.uid, dry_run=dry_run)
 

@@ -157,7 +157,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     synced: bool = False
 
 
-class EvictionResponse(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server said to an eviction. `status` 0: no answer, the eviction may or may not have happened."""
 
     status: int
@@ -235,7 +235,7 @@ class Kube(Protocol):
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
-    ) -> EvictionResponse:
+    ) -> EvictionResult:
         """POST pods/eviction with preconditions.uid. Never raises for an answer: it is a value."""
         ...
 

@@ -13,7 +13,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes import responses as api_answers
-from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionResponse, KubeError, Resource
+from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionResult, KubeError, Resource
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.process.clock import Clock
 
@@ -211,7 +211,7 @@ class ApiServer:
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
-    ) -> EvictionResponse:
+    ) -> EvictionResult:
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
@@ -231,7 +231,7 @@ class ApiServer:
             async with self._send(what, "POST", path, query=query, body=body) as response:
                 return api_answers.read_eviction(response.status, response.headers, await response.read())
         except KubeError as error:
-            return EvictionResponse(status=error.status, reason=error.reason, message=error.message)
+            return EvictionResult(status=error.status, reason=error.reason, message=error.message)
 
     def server_time(self, now: float) -> float:
         return self._server_time.at(now)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.client import Change, EvictionResponse, KubeError, Resource, error_for_status
+from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeError, Resource, error_for_status
 
 T = TypeVar("T", bound=objects.Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -154,11 +154,11 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str
     return error_for_status(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
 
 
-def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionResponse:
+def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionResult:
     said = _said(body)
     causes = [cause for cause in said.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
     named = _BUDGET.match(causes[0].message) if causes else None
-    return EvictionResponse(
+    return EvictionResult(
         status=status,
         reason=said.reason,
         message=" ".join(filter(None, (said.message, causes[0].message if causes else ""))),

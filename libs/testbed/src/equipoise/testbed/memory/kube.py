@@ -18,7 +18,7 @@ from equipoise.runtime.kubernetes.client import (
     EVENTS,
     PODS,
     Change,
-    EvictionResponse,
+    EvictionResult,
     Expired,
     KubeError,
     Resource,
@@ -258,7 +258,7 @@ class MemoryKube:
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
-    ) -> EvictionResponse:
+    ) -> EvictionResult:
         lost: KubeError | None = None
         try:
             lost = await self._receive("evict", PODS, namespace, name)
@@ -289,7 +289,7 @@ class MemoryKube:
             await self.on_call(call)
         return self.faults.meet(call)
 
-    def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResponse:
+    def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResult:
         pod = self._find(PODS, namespace, name)
         if uid != pod.metadata.uid:
             message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
@@ -309,12 +309,12 @@ class MemoryKube:
                 self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
             else:
                 self.remove(PODS, name, namespace)
-        return EvictionResponse(status=201)
+        return EvictionResult(status=201)
 
-    def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionResponse | None:
+    def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
         allowed = budget.status.disruptions_allowed
         if allowed <= 0:
-            return EvictionResponse(
+            return EvictionResult(
                 status=429,
                 reason="TooManyRequests",
                 message=f"Cannot evict pod as it would violate the pod's disruption budget {budget.metadata.name}",
@@ -373,8 +373,8 @@ def _with_metadata(value: T, **fields: Any) -> T:
     return msgspec.structs.replace(value, metadata=msgspec.structs.replace(value.metadata, **fields))
 
 
-def _as_answer(error: KubeError) -> EvictionResponse:
-    return EvictionResponse(
+def _as_answer(error: KubeError) -> EvictionResult:
+    return EvictionResult(
         status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
     )
 
