@@ -1,12 +1,12 @@
 """Changes of readiness that `equipoise up` prints."""
 
 from equipoise.cli.up.run import readiness_changes
-from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.health import Readiness
 
 
-def a_report(*problems: str, ready: bool = True) -> Report:
+def a_report(*problems: str, ready: bool = True) -> Readiness:
     waiting = [] if ready else ["nats"]
-    return Report(
+    return Readiness(
         ready=ready,
         waiting_for=waiting,
         connections={},

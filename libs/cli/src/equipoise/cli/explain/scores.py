@@ -7,7 +7,7 @@ from equipoise.cli.explain.scores_text import show
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
-from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
+from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -51,5 +51,5 @@ async def request_explanation(request: ExplainRequest, server: Nats, *, timeout:
         raise BusUnavailable(
             f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
         ) from None
-    except NoAnswer:
-        raise NoAnswer(f"no scorer responds at {server.url}: check that one is running and ready (/readyz)") from None
+    except NoResponders:
+        raise NoResponders(f"no scorer responds at {server.url}: check that one is running and ready (/readyz)") from None

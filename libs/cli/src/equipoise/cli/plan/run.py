@@ -10,7 +10,7 @@ from equipoise.cli.plan.text import show, show_changes
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
-from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
+from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -52,8 +52,8 @@ async def request_plan(server: Nats, *, timeout: float = TIMEOUT) -> PlanRespons
         raise BusUnavailable(
             f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
         ) from None
-    except NoAnswer:
-        raise NoAnswer(
+    except NoResponders:
+        raise NoResponders(
             f"no descheduler leads at {server.url}, and only the leader has a plan: check that one is running and "
             "holds its Lease (`leading` in its /readyz)"
         ) from None

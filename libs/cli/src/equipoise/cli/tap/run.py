@@ -42,7 +42,7 @@ async def messages(bus: Bus, subscriptions: Iterable[Subscription]) -> AsyncIter
         await received.put((delivery.subject, delivery.message))
 
     for pattern, kind in subscriptions:
-        await bus.listen(pattern, kind, on_message)
+        await bus.subscribe(pattern, kind, on_message)
     while True:
         yield await received.get()
 

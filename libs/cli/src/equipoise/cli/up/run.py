@@ -19,7 +19,7 @@ from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
-from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.health import Readiness
 from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.processes.ports import PortBlock
 
@@ -118,7 +118,7 @@ def _print_summary(context: Context, document: Document, directory: Path) -> Non
 
 async def _print_readiness(supervisor: Supervisor) -> None:
     """Print changes: a service is ready, or not ready, or its problems change."""
-    before: dict[ServiceName, Report | None] = dict.fromkeys(SERVICES)
+    before: dict[ServiceName, Readiness | None] = dict.fromkeys(SERVICES)
     while True:
         for service in SERVICES:
             now = await supervisor.readiness(service)
@@ -128,7 +128,7 @@ async def _print_readiness(supervisor: Supervisor) -> None:
         await asyncio.sleep(POLL_INTERVAL)
 
 
-def readiness_changes(service: ServiceName, before: Report | None, now: Report | None) -> Iterator[str]:
+def readiness_changes(service: ServiceName, before: Readiness | None, now: Readiness | None) -> Iterator[str]:
     """One line for each change."""
     was_ready = before is not None and before.ready
     if now is None or not now.ready:

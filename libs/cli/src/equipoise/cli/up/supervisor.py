@@ -15,7 +15,7 @@ import msgspec
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
-from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.health import Readiness
 from equipoise.testbed.processes.guard import Guard
 
 STOP_TIMEOUT = 24.5
@@ -108,11 +108,11 @@ class Supervisor:
     def exit_code(self, service: ServiceName) -> int | None:
         return self._guard.exit_code(self._pids[service])
 
-    async def readiness(self, service: ServiceName) -> Report | None:
+    async def readiness(self, service: ServiceName) -> Readiness | None:
         """The body of /readyz; None without a response."""
         try:
             async with self._session.get(f"{self._health[service]}/readyz") as response:
-                return msgspec.json.decode(await response.read(), type=Report)
+                return msgspec.json.decode(await response.read(), type=Readiness)
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError):
             return None
 
