@@ -52,4 +52,6 @@ async def request_explanation(request: ExplainRequest, server: Nats, *, timeout:
             f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
         ) from None
     except NoResponders:
-        raise NoResponders(f"no scorer responds at {server.url}: check that one is running and ready (/readyz)") from None
+        raise NoResponders(
+            f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
+        ) from None
