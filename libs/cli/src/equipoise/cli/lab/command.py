@@ -50,7 +50,7 @@ descheduler_option = click.option(
 weight_option = click.option(
     "--weight", type=click.IntRange(1), default=5, show_default=True, help="Of the extender's entry."
 )
-foresight_option = click.option(
+forecast_option = click.option(
     "--forecast",
     type=click.Choice(FORESIGHTS),
     default="profile",
@@ -78,7 +78,7 @@ def lab() -> None:
 @descheduler_option
 @arrivals_option
 @weight_option
-@foresight_option
+@forecast_option
 @configuration_option
 @processes_option
 @click.option("--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Where the report goes.")
