@@ -1,8 +1,8 @@
-"""HTTP to Prometheus with every bound that the client library leaves open.
+"""HTTP to Prometheus, with the limits that the client library does not set.
 
-A `requests` session whose adapter refuses redirects (a token must not follow one), reads at most so many bytes and
-so many seconds, and retries a little. The client keeps only `data.result` of an answer and drops `warnings`, so
-`Answer.json` puts the whole document where the client looks for the result.
+A `requests` session whose adapter refuses redirects (a token must not follow one), limits the size and duration of a
+response, and retries a few times. The client library keeps only `data.result` and drops `warnings`, so `Response.json`
+puts the whole document where the library expects the result.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ from urllib3.util.retry import Retry
 
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.sources.document import read_document
+from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.runtime.process.clock import Clock
 
 CONNECT_TIMEOUT = 3.05
 """Seconds; a little above a multiple of 3, the time after which TCP sends its first packet again."""
 
-_CHUNK = 2**16
+_CHUNK_BYTES = 2**16
 
 
-class Answer(requests.Response):
-    """A response whose JSON reaches the caller of PrometheusConnect.custom_query whole."""
+class WholeResponse(requests.Response):
+    """A response whose whole JSON document reaches the caller of PrometheusConnect.custom_query."""
 
     def __init__(self, response: requests.Response, body: bytes) -> None:
         super().__init__()
@@ -39,51 +39,51 @@ class Answer(requests.Response):
     def json(self, **_: Any) -> Any:
         """The document, wrapped. Raises SourceError for a body that is no JSON."""
         try:
-            document = read_document(self.content)
+            document = decode_document(self.content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise SourceError("the answer is no JSON: is this the address of a Prometheus?") from None
+            raise SourceError("the response is no JSON: is this the address of a Prometheus?") from None
         return {"data": {"result": document}}
 
 
 class BoundedAdapter(HTTPAdapter):
-    """Sends a request and reads its body, within bounds."""
+    """Sends a request and reads its body, within limits."""
 
-    def __init__(self, *, seconds: float, body_limit: int, clock: Clock, connections: int) -> None:
-        # Statuses and refused connections are tried again soon; a server's Retry-After may ask for an hour.
+    def __init__(self, *, timeout: float, max_body_bytes: int, clock: Clock, connections: int) -> None:
+        # Statuses and refused connections are retried soon; a server's Retry-After may be an hour.
         retry = Retry(
             total=2, connect=2, read=1, status=2, redirect=0, other=0, backoff_factor=0.2,
             status_forcelist=[429, 502, 503, 504], raise_on_status=False, respect_retry_after_header=False,
         )  # fmt: skip
         super().__init__(max_retries=retry, pool_maxsize=connections)
-        self._seconds = seconds
-        self._body_limit = body_limit
+        self._timeout = timeout
+        self._max_body_bytes = max_body_bytes
         self._clock = clock
 
     def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
         """Raises SourceError for a redirect, too many bytes and too many seconds."""
-        deadline = self._clock.monotonic() + self._seconds
-        options = {**options, "stream": True, "timeout": (CONNECT_TIMEOUT, self._seconds)}
+        deadline = self._clock.monotonic() + self._timeout
+        options = {**options, "stream": True, "timeout": (CONNECT_TIMEOUT, self._timeout)}
         response = super().send(request, **options)
         try:
             if response.is_redirect:
-                raise SourceError("the server answers with a redirect, which is not followed: give its final address")
-            return Answer(response, self._body(response, deadline))
+                raise SourceError("the server responds with a redirect, which is not followed: set its final address")
+            return WholeResponse(response, self._body(response, deadline))
         finally:
             response.close()
 
     def _body(self, response: requests.Response, deadline: float) -> bytes:
-        body = BytesIO()  # chunks in a list would be there twice once they are joined
-        # read1 returns what has arrived: a body that drips byte by byte would hold iter_content for ever.
-        while chunk := response.raw.read1(_CHUNK, decode_content=True):
-            if body.tell() + len(chunk) > self._body_limit:
-                raise SourceError(f"the answer is larger than prometheus.bodyLimit ({self._body_limit} bytes)")
+        body = BytesIO()  # a list of chunks would need twice the memory when it is joined
+        # read1 returns what has arrived: a body that arrives byte by byte would block iter_content forever.
+        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+            if body.tell() + len(chunk) > self._max_body_bytes:
+                raise SourceError(f"the response is larger than prometheus.maxBodyBytes ({self._max_body_bytes} bytes)")
             if self._clock.monotonic() > deadline:
-                raise SourceError(f"the answer took longer than prometheus.timeout ({self._seconds:g} s)")
+                raise SourceError(f"the response took longer than prometheus.timeout ({self._timeout:g} s)")
             body.write(chunk)
         return body.getvalue()
 
 
-class BearerFile(AuthBase):
+class BearerTokenFile(AuthBase):
     """A token that is read from its file for every request, as ServiceAccount tokens change every hour."""
 
     def __init__(self, path: str) -> None:
@@ -94,7 +94,7 @@ class BearerFile(AuthBase):
         return request
 
 
-class BasicFile(AuthBase):
+class BasicPasswordFile(AuthBase):
     """Basic authentication whose password is read from its file for every request."""
 
     def __init__(self, username: str, path: str) -> None:
@@ -117,15 +117,14 @@ def _secret(path: str) -> str:
 
 
 def authentication(settings: PrometheusSettings) -> AuthBase | None:
-    """Who we say we are."""
     if settings.bearer_token_file:
-        return BearerFile(settings.bearer_token_file)
+        return BearerTokenFile(settings.bearer_token_file)
     basic = settings.basic_authentication
-    return None if basic is None else BasicFile(basic.username, basic.password_file)
+    return None if basic is None else BasicPasswordFile(basic.username, basic.password_file)
 
 
 def session(settings: PrometheusSettings) -> requests.Session:
-    """A session that trusts what the settings say and nothing of the environment (.netrc would replace our token)."""
+    """A session that uses the settings only and nothing from the environment (.netrc would replace our token)."""
     opened = requests.Session()
     opened.trust_env = False
     opened.verify = settings.ca_file or True
