@@ -31,11 +31,11 @@ from equipoise.runtime.kubernetes.client import Kube, connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 from equipoise.testbed.objects import node
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
 NODES = 5_000
 GIB = 2.0**30

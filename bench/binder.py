@@ -93,7 +93,7 @@ def an_intent(number: int, now: float) -> EvictionIntent:
         id=f"intent-{number}", pod_uid=f"web{number}-0", namespace="shop", pod=f"web{number}-0", node="node-0",
         workload=Workload(kind="StatefulSet", group="apps", namespace="shop", name=f"web{number}"),
         strategy="low_node_load", reason="node is overutilized", sampled_at=now, decided_at=now,
-        expires_at=now + 600, relief=Resources(cpu=0.5, memory=GIB), target="node-1", epoch=LEADER,
+        expires_at=now + 600, expected_reduction=Resources(cpu=0.5, memory=GIB), target="node-1", epoch=LEADER,
     )  # fmt: skip
 
 

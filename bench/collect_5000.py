@@ -43,9 +43,9 @@ from equipoise.runtime.async_tools.batching import in_turns
 from equipoise.runtime.kubernetes.interning import Sharing
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import collect_rarely
-from equipoise.testbed.build import build
-from equipoise.testbed.guard import Guard
-from equipoise.testbed.ports import PortBlock
+from equipoise.testbed.binaries.build import build
+from equipoise.testbed.processes.guard import Guard
+from equipoise.testbed.processes.ports import PortBlock
 
 ROUNDS = 2
 

@@ -19,8 +19,8 @@ from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed import audit
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import node
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
 Document = dict[str, Any]
 

@@ -10,7 +10,7 @@ from collector.exporter import Exporter, a_job, a_node, prometheus
 
 from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.trace import Trace, TraceNode
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 
 WINDOW = 6.0
 

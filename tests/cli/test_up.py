@@ -39,7 +39,7 @@ QUICK: dict[str, Any] = {
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
     """One node at nine tenths of its cores, and an idle one that came too late."""
-    from equipoise.testbed.configuration import PrometheusConfiguration
+    from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
     cluster = await asyncio.to_thread(start_cluster, prometheus=PrometheusConfiguration(scrape_interval=0.25))
     await cluster.add_nodes([node("hot", cpu=4)])

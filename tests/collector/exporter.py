@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from equipoise.testbed.guard import Guard
-from equipoise.testbed.ports import PortBlock
+from equipoise.testbed.processes.guard import Guard
+from equipoise.testbed.processes.ports import PortBlock
 
 SCRAPE_INTERVAL = 0.2
 """Seconds."""

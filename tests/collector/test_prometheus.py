@@ -18,7 +18,7 @@ from equipoise.collector.shell.rounds import find_intervals, measure_nodes, meas
 from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from equipoise.runtime.kubernetes.client import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import deployment, namespace, node, pod_template
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.usage import constant_usage_annotations
 

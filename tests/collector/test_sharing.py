@@ -85,7 +85,7 @@ class Fleet:
             for identity in self.running.keys() - self.cut_off:
                 part = self.health[identity].part
                 beat = Heartbeat(
-                    service="collector", id=identity, version="", ready=identity not in self.not_ready, part=part,
+                    service="collector", id=identity, version="", ready=identity not in self.not_ready, shard=part,
                     at=self.clock.now(),
                 )  # fmt: skip
                 await self.bus.publish(subjects.health("collector", identity), beat)

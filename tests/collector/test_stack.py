@@ -32,7 +32,7 @@ from equipoise.collector.sources.prometheus import PrometheusSource
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 
 EVERY_SCRAPE = 0.5
 """Seconds: there are a dozen targets, and a busy machine must not miss them."""

@@ -19,7 +19,7 @@ from equipoise.contracts.configuration.settings import Coverage, Freshness, Load
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 
 SETTLING = 4.0
 LOAD = LoadSettings(

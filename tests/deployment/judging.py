@@ -92,7 +92,7 @@ async def _level(run: Run) -> float:
 
 async def _judge(run: Run, before: float, after: float, killed_at: dict[str, int], away: tuple[float, float]) -> Judged:
     witness = figures.read_witness(run.world.cluster.audit_log)
-    carried_out = [eviction for eviction in run.world.cluster.evictions() if eviction.carried_out]
+    carried_out = [eviction for eviction in run.world.cluster.evictions() if eviction.succeeded]
     configuration = run.world.configuration
     limits = window_limits(limits_in_force(configuration))
     intents = [line["message"] for line in run.said() if line["subject"].startswith("equipoise.eviction.intent.")]

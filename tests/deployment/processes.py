@@ -23,7 +23,7 @@ from equipoise.cli.sections import SECTIONS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.runtime.process.lifecycle import WithHealth
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
 
 NATS_PORT = 4222

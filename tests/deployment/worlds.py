@@ -24,7 +24,7 @@ from equipoise.cli.demo.manifests import namespace_documents, node_documents, wo
 from equipoise.cli.demo.trace import Trace
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
 
 NODES = 20
@@ -149,7 +149,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             raise AssertionError(f"not so after {seconds:g} s: {what}\n{tails}")
 
     def evictions(self) -> int:
-        return sum(eviction.carried_out for eviction in self.world.cluster.evictions())
+        return sum(eviction.succeeded for eviction in self.world.cluster.evictions())
 
 
 @asynccontextmanager

@@ -25,7 +25,17 @@ def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields:
     intent = intent or an_intent()
     told = {
         name: getattr(intent, name)
-        for name in ("pod_uid", "namespace", "pod", "node", "workload", "target", "reason", "relief", "decided_at")
+        for name in (
+            "pod_uid",
+            "namespace",
+            "pod",
+            "node",
+            "workload",
+            "target",
+            "reason",
+            "expected_reduction",
+            "decided_at",
+        )
     }
     return EvictionOutcome(**({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW, **told} | fields))
 
@@ -71,7 +81,7 @@ def test_a_full_limit_rests_what_it_is_about() -> None:
     """Until it has room again, and no pod alone: it did nothing wrong."""
 
     def refused(limit: str, room_at: float | None = NOW + 90) -> CoolDowns:
-        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, room_at=room_at)
+        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, retry_at=room_at)
         return after_outcome({}, outcome, COOL_DOWN)
 
     workload, namespace = refused("evictionsPerWorkload"), refused("evictionsPerNamespace")
@@ -128,7 +138,7 @@ def test_an_eviction_stays_under_way_until_its_replacement_is_seen() -> None:
         assert memory.flights
     (landing,) = memory.tidied(lambda _: [an_arrival(name="web-9")], NOW + 1)
     assert (landing.pod, landing.node, landing.target) == ("web-1", "node-a", "node-b")
-    assert (landing.replacement, landing.landed_on) == ("web-9", "node-b")
+    assert (landing.replacement, landing.placed_on) == ("web-9", "node-b")
     assert not memory.flights
 
 
@@ -139,7 +149,7 @@ def test_a_replacement_on_the_source_is_a_return() -> None:
 
     (back,) = memory.tidied(lambda _: [an_arrival(node="node-a")], NOW + 1)
 
-    assert back.landed_on == back.node == "node-a"
+    assert back.placed_on == back.node == "node-a"
     assert "came back to node-a" in rests(memory.cool_downs, NOW + 1_000)
 
 

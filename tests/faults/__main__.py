@@ -13,7 +13,7 @@ import msgspec
 
 from equipoise.runtime.configuration import Logging
 from equipoise.runtime.process.logging import configure_logging
-from equipoise.testbed.build import build
+from equipoise.testbed.binaries.build import build
 from faults.campaign import Result, exit_code, seeds, table, try_all
 from faults.rig import rig
 from faults.troubles import FAULTS, LONG, SHORT

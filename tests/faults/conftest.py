@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.pytest_fixture import pytest_collection_finish, testbed_binaries
 from faults.rig import Rig, rig
 

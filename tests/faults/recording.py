@@ -11,7 +11,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed import audit
-from equipoise.testbed.configuration import KUBELET
+from equipoise.testbed.processes.configuration import KUBELET
 from faults.fleet import OWN, workload_of
 from faults.history import HARNESS, Answered, Heard, History, Measured, PodChange, Post, Said, Span
 

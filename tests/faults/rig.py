@@ -30,11 +30,11 @@ from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
 from equipoise.runtime.kubernetes.client import Kube, connect_kube
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed import configuration
 from equipoise.testbed.api import Api
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.fault_proxy import FaultProxy
+from equipoise.testbed.processes import configuration
 from faults import fleet
 from faults.recording import Recorder
 from faults.stand_ins import Measuring, Proposing, take_lease
@@ -300,8 +300,8 @@ class Rig:
                 proposing.result()
         finally:
             proposing.cancel()
-            self.proxy.heal()
-            self.prometheus.heal()
+            self.proxy.clear()
+            self.prometheus.clear()
             with suppress(asyncio.CancelledError):
                 await proposing
         await self.all_settled()

@@ -18,7 +18,7 @@ from equipoise.runtime.bus import BusError, Refused
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
-from equipoise.testbed.fault_proxy import answer, around, delay, gone, hold, lose_answer, refuse, rewrite, status
+from equipoise.testbed.fault_proxy import around, delay, gone, hold, lose_response, refuse, respond, rewrite, status
 from faults import fleet
 from faults.history import Answered, History, Span
 from faults.invariants import Least
@@ -217,11 +217,11 @@ async def api_stopped(rig: Rig, extent: Extent) -> None:
 def _fail_some(rig: Rig, share: float) -> list[Any]:
     """That share of all binders' requests: a third not even sent on, a third answered with 503, a third carried out
     without an answer."""
-    broken = answer(503, status(503, "ServiceUnavailable", "the server is currently unable to handle the request"))
+    broken = respond(503, status(503, "ServiceUnavailable", "the server is currently unable to handle the request"))
     return [
         rig.proxy.rule(trouble, agent=BINDER, share=each)
         # Each rule sees what the ones before it let through.
-        for trouble, each in ((refuse(), share / 3), (broken, share / 3), (lose_answer(), share / 3))
+        for trouble, each in ((refuse(), share / 3), (broken, share / 3), (lose_response(), share / 3))
     ]
 
 
@@ -229,10 +229,10 @@ async def errors(rig: Rig, extent: Extent) -> None:
     """A fifth of all requests fails, half of the answers to evictions is lost."""
     await rig.start("binder", 2)
     await rig.evictions(extent.some)
-    rig.proxy.rule(lose_answer(), method="POST", path=EVICTION, share=0.5)
+    rig.proxy.rule(lose_response(), method="POST", path=EVICTION, share=0.5)
     _fail_some(rig, 0.2)
     await rig.evictions(extent.times * extent.some)
-    rig.proxy.heal()
+    rig.proxy.clear()
     await rig.evictions(extent.some)
 
 
@@ -244,10 +244,10 @@ async def flow_control(rig: Rig, extent: Extent) -> None:
     cause = {"reason": "DisruptionBudget", "message": "The disruption budget needs 6 healthy pods and has 6 currently"}
     no_budget = status(429, "TooManyRequests", "Cannot evict pod", details={"causes": [cause]})
     for _ in range(extent.times):
-        rule = rig.proxy.rule(answer(429, no_budget), method="POST", path=EVICTION, share=0.5)
+        rule = rig.proxy.rule(respond(429, no_budget), method="POST", path=EVICTION, share=0.5)
         await rig.outcomes(2 * extent.some)
         rule.lift()
-        storm = rig.proxy.rule(answer(429, "Too many requests", {"Retry-After": "1"}), agent=BINDER, share=0.5)
+        storm = rig.proxy.rule(respond(429, "Too many requests", {"Retry-After": "1"}), agent=BINDER, share=0.5)
         await rig.until(lambda storm=storm: storm.taken >= 4, "a storm")
         storm.lift()
         await rig.outcomes(extent.some)
@@ -263,14 +263,14 @@ async def watches(rig: Rig, extent: Extent) -> None:
         await rig.evictions(3)
         for _ in range(extent.times):
             rule = rig.proxy.rule(gone(), path=WATCH, times=4)
-            rig.proxy.break_off(WATCH)
+            rig.proxy.abort(WATCH)
             await rig.until(lambda rule=rule: rule.taken >= 4, "watches were told 410")
             # A watch of things that do not change proves itself by its next bookmark, a minute later.
             await rig.evictions(2, seconds=2 * PATIENCE)
-        rig.proxy.silence(WATCH)
+        rig.proxy.half_open(WATCH)
         over = rig.clock.now() + extent.silent
         await rig.until(lambda: rig.clock.now() > over, "half open", seconds=extent.silent + 10)
-        rig.proxy.heal()
+        rig.proxy.clear()
         await rig.evictions(2, seconds=2 * PATIENCE)
 
 
@@ -290,7 +290,7 @@ async def recreated(rig: Rig, extent: Extent) -> None:
                 await rig.api.request("DELETE", f"{path}/{fleet.STATEFUL}-{number}?gracePeriodSeconds=0")
         until = rig.clock.now() + 2.0
         await rig.until(lambda until=until: rig.clock.now() > until, "two seconds")
-    rig.proxy.heal()
+    rig.proxy.clear()
     rig.proposing.only = ()
     await rig.evictions(extent.some)
 
@@ -456,7 +456,7 @@ async def _measured_for_real(rig: Rig, extent: Extent, break_metrics: Callable[[
         if not any(found.at > begin + fleet.SCORE_LAG for found in rig.recorder.answers):
             raise Inconclusive("the scorer gave no answer")
         rig.recorder.blind.append(Span(begin=begin, end=rig.clock.now()))
-        rig.prometheus.heal()
+        rig.prometheus.clear()
         await rig.evictions(1)
     finally:
         asking.cancel()

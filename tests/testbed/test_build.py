@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.testbed.build import (
+from equipoise.testbed.binaries.build import (
     CONTROL_PLANE,
     BuildError,
     Module,
     build_module,
-    outside_programs,
+    installed_programs,
 )
-from equipoise.testbed.progress import Progress
-from equipoise.testbed.toolchain import NoGoError, find_go
+from equipoise.testbed.binaries.progress import Progress
+from equipoise.testbed.binaries.toolchain import NoGoError, find_go
 
 pytestmark = pytest.mark.timeout(600)  # a first compiler run compiles the language's own packages
 
 BUILDER = """
 import sys
 from pathlib import Path
-from equipoise.testbed.build import Module, build_module
-from equipoise.testbed.progress import Progress
+from equipoise.testbed.binaries.build import Module, build_module
+from equipoise.testbed.binaries.progress import Progress
 
 module = Module(source=Path(sys.argv[1]), package=".", programs={"greet": (1, 0)})
 with Progress() as progress:
@@ -141,7 +141,7 @@ def test_programs_that_are_there_are_used(tmp_path: Path) -> None:
     program(path / "kube-apiserver", "Kubernetes v1.36.3")
     environment = {"KUBEBUILDER_ASSETS": str(assets), "PATH": str(path)}
 
-    assert outside_programs(CONTROL_PLANE, environment) == expected
+    assert installed_programs(CONTROL_PLANE, environment) == expected
 
 
 @pytest.mark.parametrize("scheduler", ["Kubernetes v1.35.0", "Kubernetes v1.37.0", "no version at all", None])
@@ -153,7 +153,7 @@ def test_programs_that_do_not_fit_are_not_used(tmp_path: Path, scheduler: str | 
     if scheduler is not None:
         program(tmp_path / "kube-scheduler", scheduler)
 
-    assert outside_programs(CONTROL_PLANE, {"KUBEBUILDER_ASSETS": str(tmp_path)}) == {}
+    assert installed_programs(CONTROL_PLANE, {"KUBEBUILDER_ASSETS": str(tmp_path)}) == {}
 
 
 def program(path: Path, answer: str) -> Path:

@@ -16,9 +16,8 @@ import pytest
 
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.audit import pod_writes
-from equipoise.testbed.binaries import Binaries
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster, ClusterError
-from equipoise.testbed.configuration import PrometheusConfiguration
 from equipoise.testbed.objects import (
     daemon_set,
     deployment,
@@ -30,8 +29,9 @@ from equipoise.testbed.objects import (
     pod_template,
     stateful_set,
 )
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 from equipoise.testbed.pytest_fixture import StartCluster
-from equipoise.testbed.state import process_start
+from equipoise.testbed.running_clusters import process_start
 from equipoise.testbed.usage import constant_usage_annotations, usage_annotations
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -183,7 +183,7 @@ async def test_the_audit_log_is_a_witness_of_evictions(cluster: Cluster) -> None
         (free[2]["name"], 201, False, free[2]["uid"], True),
         (free[3]["name"], 409, False, "another", False),
         (held["name"], 429, False, None, False),
-    ] == [(each.pod, each.code, each.dry_run, each.uid, each.carried_out) for each in seen]
+    ] == [(each.pod, each.code, each.dry_run, each.uid, each.succeeded) for each in seen]
     assert {"admin"} == {each.user for each in seen}
     nodes = {item["metadata"]["name"]: item["spec"]["nodeName"] for item in pods}
     bound = {each.pod: each.node for each in cluster.bindings() if each.namespace == "audited"}
@@ -363,7 +363,7 @@ async def test_manifests_of_many_kinds(cluster: Cluster) -> None:
     await cluster.wait("/apis/batch/v1/namespaces/default/jobs/thing", lambda job: job["status"].get("succeeded") == 1)
 
     assert [item["metadata"]["uid"] for item in first] == [item["metadata"]["uid"] for item in second]
-    with pytest.raises(LookupError, match="knows no Deploymnt in apps/v1"):
+    with pytest.raises(LookupError, match="has no Deploymnt in apps/v1"):
         await cluster.apply([{"apiVersion": "apps/v1", "kind": "Deploymnt", "metadata": meta}])
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from equipoise.testbed.build import DESCHEDULER, MODULES
+from equipoise.testbed.binaries.build import DESCHEDULER, MODULES
 from equipoise.testbed.descheduler import prometheus_policy
 
 

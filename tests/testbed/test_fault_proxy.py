@@ -12,13 +12,13 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from equipoise.testbed.fault_proxy import (
     FaultProxy,
-    answer,
     around,
     delay,
     gone,
     hold,
-    lose_answer,
+    lose_response,
     refuse,
+    respond,
     rewrite,
     status,
 )
@@ -77,7 +77,7 @@ async def test_passes_requests_and_answers_on(proxy: FaultProxy, client: Any, up
 async def test_a_rule_takes_what_it_names(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     """By method, path and agent; so many after so many; and none once it is lifted."""
     rule = proxy.rule(
-        answer(503, status(503, "ServiceUnavailable", "no")),
+        respond(503, status(503, "ServiceUnavailable", "no")),
         method="POST",
         path="/eviction$",
         agent="binder",
@@ -94,7 +94,7 @@ async def test_a_rule_takes_what_it_names(proxy: FaultProxy, client: Any, upstre
     assert [200, 200, 200, 503, 200] == [(await said(client, *what))[0] for what in asked]
     assert rule.taken == 1
     assert len(upstream.seen) == 4
-    lasting = proxy.rule(answer(429, "Too many requests", {"Retry-After": "1"}))
+    lasting = proxy.rule(respond(429, "Too many requests", {"Retry-After": "1"}))
     async with client.get("/a") as response:
         assert (429, "1", "Too many requests") == (
             response.status,
@@ -122,7 +122,7 @@ async def test_a_refused_request_never_arrives(proxy: FaultProxy, client: Any, u
 
 async def test_a_lost_answer_was_carried_out(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     """The server did it, and the client cannot know."""
-    proxy.rule(lose_answer(), times=1)
+    proxy.rule(lose_response(), times=1)
     with pytest.raises(aiohttp.ClientError):
         await said(client, method="POST")
     assert len(upstream.seen) == 1
@@ -186,12 +186,12 @@ async def test_half_open_streams_say_nothing_and_stay(proxy: FaultProxy, client:
     async with client.get("/stream") as response:
         upstream.lines.put_nowait("one\n")
         assert await response.content.readline() == b"one\n"
-        proxy.silence("/stream")
+        proxy.half_open("/stream")
         upstream.lines.put_nowait("two\n")
         reading = asyncio.create_task(response.content.readline())
         done, _ = await asyncio.wait([reading], timeout=0.2)
         assert not done
-        proxy.heal()
+        proxy.clear()
         with pytest.raises(aiohttp.ClientError):
             await reading
     upstream.lines.put_nowait("")
@@ -202,8 +202,8 @@ async def test_breaks_off_what_is_under_way(proxy: FaultProxy, client: Any, upst
     async with client.get("/stream") as response:
         upstream.lines.put_nowait("one\n")
         assert await response.content.readline() == b"one\n"
-        assert proxy.break_off("/other") == 0
-        assert proxy.break_off("/stream") == 1
+        assert proxy.abort("/other") == 0
+        assert proxy.abort("/stream") == 1
         with pytest.raises(aiohttp.ClientError):
             await response.content.readline()
     upstream.lines.put_nowait("")

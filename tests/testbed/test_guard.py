@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.testbed.guard import Guard, GuardError
-from equipoise.testbed.state import process_start
+from equipoise.testbed.processes.guard import Guard, GuardError
+from equipoise.testbed.running_clusters import process_start
 
 PARENT = """
 import sys, threading, time
 from pathlib import Path
-from equipoise.testbed.guard import Guard
+from equipoise.testbed.processes.guard import Guard
 
 guard = Guard()
 pids = []
@@ -68,7 +68,7 @@ def test_children_die_with_a_guard_that_is_killed(tmp_path: Path) -> None:
         os.kill(guard.pid, signal.SIGKILL)
 
         assert dead_within(child, 30)
-        with pytest.raises(GuardError, match="is gone, and its children with it"):
+        with pytest.raises(GuardError, match="has ended, and its children with it"):
             guard.exit_code(child)
 
 

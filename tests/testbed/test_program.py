@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.testbed.binaries import Binaries
-from equipoise.testbed.state import process_start
+from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.running_clusters import process_start
 
 pytestmark = pytest.mark.timeout(240)
 
-TESTBED = [sys.executable, "-c", "from equipoise.testbed.program import testbed; testbed()"]
+TESTBED = [sys.executable, "-c", "from equipoise.testbed.command import testbed; testbed()"]
 
 
 def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: Path) -> None:

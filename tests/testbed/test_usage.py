@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.testbed.ports import PortBlock
+from equipoise.testbed.processes.ports import PortBlock
 from equipoise.testbed.usage import usage_annotations
 
 

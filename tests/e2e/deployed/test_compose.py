@@ -65,4 +65,4 @@ async def test_everything_comes_up_and_the_loop_proposes(world: World, composed:
     await client.close()
     problems = {service: (await composed.readiness(service))["problems"] for service in SERVICES}
     assert not [text for texts in problems.values() for text in texts if "ermission" in text], problems
-    assert not [eviction for eviction in world.cluster.evictions() if eviction.carried_out]
+    assert not [eviction for eviction in world.cluster.evictions() if eviction.succeeded]

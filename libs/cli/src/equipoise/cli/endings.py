@@ -49,10 +49,10 @@ def _mendable(error: BaseException) -> tuple[str, int] | None:
     from equipoise.runtime.configuration import ConfigurationError
     from equipoise.runtime.kubernetes.client import KubeError
     from equipoise.testbed.api import ApiError
-    from equipoise.testbed.build import BuildError
+    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
     from equipoise.testbed.cluster import ClusterError
-    from equipoise.testbed.guard import GuardError
-    from equipoise.testbed.toolchain import NoGoError
+    from equipoise.testbed.processes.guard import GuardError
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

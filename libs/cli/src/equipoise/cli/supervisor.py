@@ -16,7 +16,7 @@ import msgspec
 from equipoise.cli.endings import WrongInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.process.health import Report
-from equipoise.testbed.guard import Guard
+from equipoise.testbed.processes.guard import Guard
 
 STOP_SECONDS = 24.5
 """Within this all services end gracefully, else they are killed."""

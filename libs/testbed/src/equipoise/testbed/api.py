@@ -1,7 +1,6 @@
-"""A small client of the API server for tests and demos: any request, server-side apply of any manifest, waiting.
+"""A small API server client for tests and demos: any request, server-side apply, and waiting for a condition.
 
-The services read through `equipoise.runtime.kubernetes.client`. What judges them does not: it uses plain HTTP and
-JSON.
+Services use `equipoise.runtime.kubernetes.client`. What verifies them uses plain HTTP and JSON instead.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ POLL_SECONDS = 0.05
 
 
 class ApiError(RuntimeError):
-    """The API server refused: `status` is the HTTP code, `body` its Status object or text."""
+    """The API server returned an error: `status` is the HTTP code, `body` the Status object or text."""
 
     def __init__(self, method: str, path: str, status: int, body: Any) -> None:
         message = body.get("message", body) if isinstance(body, dict) else body
@@ -30,7 +29,7 @@ class ApiError(RuntimeError):
 
 
 class Api:
-    """One connection pool to the API server, as an administrator unless a call brings its own token."""
+    """One connection pool to the API server. Requests use the administrator's token unless they pass another one."""
 
     def __init__(self, url: str, ca_file: Path, token: str) -> None:
         self._url = url
@@ -63,44 +62,44 @@ class Api:
         token: str | None = None,
         content_type: str = "application/json",
     ) -> Any:
-        """The decoded answer; ApiError for 4xx and 5xx."""
+        """The decoded response; ApiError for 4xx and 5xx."""
         assert self._session is not None, "enter the Api first: async with cluster.api() as api"
         headers = {"Authorization": f"Bearer {token or self._token}", "Content-Type": content_type}
         async with self._session.request(method, self._url + path, json=body, headers=headers) as response:
             is_json = response.content_type.endswith("json")
-            answer = await (response.json(content_type=None) if is_json else response.text())
+            decoded = await (response.json(content_type=None) if is_json else response.text())
             if response.status >= 400:
-                raise ApiError(method, path, response.status, answer)
-            return answer
+                raise ApiError(method, path, response.status, decoded)
+            return decoded
 
     async def apply(self, documents: Iterable[Mapping[str, Any]]) -> list[Any]:
-        """Server-side apply, namespaces and types first; the objects as they are now, in the order given."""
+        """Server-side apply, namespaces and CustomResourceDefinitions first; returns the objects in the order given."""
         flat = [
             item
             for document in documents
             if document
             for item in (document["items"] if document["kind"].endswith("List") else [document])
         ]
-        gate = asyncio.Semaphore(CONCURRENCY)
+        slots = asyncio.Semaphore(CONCURRENCY)
         applied: dict[int, Any] = {}
 
-        async def apply_one(place: int) -> None:
-            async with gate:
-                applied[place] = await self._apply_one(flat[place])
+        async def apply_one(index: int) -> None:
+            async with slots:
+                applied[index] = await self._apply_one(flat[index])
 
         first = [i for i, item in enumerate(flat) if item["kind"] in ("Namespace", "CustomResourceDefinition")]
-        rest = [i for i in range(len(flat)) if i not in set(first)]
-        for places in (first, rest):
+        others = [i for i in range(len(flat)) if i not in set(first)]
+        for indexes in (first, others):
             try:
                 async with asyncio.TaskGroup() as group:
-                    for place in places:
-                        group.create_task(apply_one(place))
+                    for index in indexes:
+                        group.create_task(apply_one(index))
             except ExceptionGroup as failures:
                 raise failures.exceptions[0] from None
-        return [applied[place] for place in range(len(flat))]
+        return [applied[index] for index in range(len(flat))]
 
     async def path(self, document: Mapping[str, Any]) -> str:
-        """Where an object lives: `/apis/apps/v1/namespaces/shop/deployments/web`."""
+        """API path of an object: `/apis/apps/v1/namespaces/shop/deployments/web`."""
         version, kind, metadata = document["apiVersion"], document["kind"], document["metadata"]
         plural, namespaced = await self._resource(version, kind)
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -108,24 +107,24 @@ class Api:
         return f"{root}{scope}/{plural}/{metadata['name']}"
 
     async def wait(self, path: str, condition: Callable[[Any], bool], *, timeout: float = 60.0, what: str = "") -> Any:
-        """GET until the body meets the condition; a TimeoutError says what was seen last."""
-        seen: Any = None
+        """GET until the body meets the condition; a TimeoutError contains the last response."""
+        last: Any = None
         try:
             async with asyncio.timeout(timeout):
                 while True:
-                    asked = time.monotonic()
+                    requested_at = time.monotonic()
                     try:
-                        seen = await self.request("GET", path)
-                        if condition(seen):
-                            return seen
+                        last = await self.request("GET", path)
+                        if condition(last):
+                            return last
                     except ApiError as error:
                         if error.status != 404:
                             raise
-                        seen = error
-                    # A long list costs the server more than the wait is worth when asked for all the time.
-                    await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - asked)))
+                        last = error
+                    # Long lists are expensive for the server: poll them less often.
+                    await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - requested_at)))
         except TimeoutError as error:
-            raise TimeoutError(f"{what or path} not so after {timeout:g} s; last: {str(seen)[:400]}") from error
+            raise TimeoutError(f"{what or path} was not met after {timeout:g} s; last: {str(last)[:400]}") from error
 
     async def _apply_one(self, document: Mapping[str, Any]) -> Any:
         return await self.request(
@@ -144,4 +143,4 @@ class Api:
         try:
             return self._resources[version, kind]
         except KeyError:
-            raise LookupError(f"this API server knows no {kind} in {version}") from None
+            raise LookupError(f"the API server has no {kind} in {version}") from None

@@ -1,4 +1,4 @@
-"""The API server's audit log, the witness of what was really evicted and where pods went."""
+"""Reads the audit log of the API server: which pods were evicted, and where pods were bound."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass(frozen=True, kw_only=True)
 class Eviction:
-    """One answered POST to `pods/eviction`."""
+    """One completed POST to `pods/eviction`."""
 
     namespace: str
     pod: str
@@ -19,13 +19,13 @@ class Eviction:
     time: datetime
     """When the request came in, on the API server's clock."""
     code: int
-    """HTTP status: 201 evicted, 429 held by a disruption budget, 409 another UID."""
+    """HTTP status: 201 evicted, 429 blocked by a PodDisruptionBudget, 409 the UID differs."""
     dry_run: bool
     uid: str | None
-    """The UID that the caller demanded, if any."""
+    """The UID in the preconditions of the request, if any."""
 
     @property
-    def carried_out(self) -> bool:
+    def succeeded(self) -> bool:
         return 200 <= self.code < 300 and not self.dry_run
 
 
@@ -42,32 +42,32 @@ class Binding:
 
 @dataclass(frozen=True, kw_only=True)
 class PodWrite:
-    """One write on a pod that succeeded, its creation, binding and eviction aside."""
+    """One successful write to a pod, other than its creation, binding or eviction."""
 
     namespace: str
     pod: str
     verb: str
     """`patch`, `update`, `delete`."""
     subresource: str
-    """`status` when its kubelet speaks; empty for the pod itself."""
+    """`status` for writes of the kubelet; empty for the pod itself."""
     user: str
     time: datetime
-    """When it was answered, on the API server's clock."""
+    """When the response was sent, on the API server's clock."""
 
 
 def evictions(log: Path) -> list[Eviction]:
-    """Every eviction answered so far, by time."""
-    return sorted((_eviction(event) for event in _answered(log, "eviction")), key=lambda eviction: eviction.time)
+    """All completed evictions, ordered by time."""
+    return sorted((_eviction(event) for event in _completed(log, "eviction")), key=lambda eviction: eviction.time)
 
 
 def bindings(log: Path) -> list[Binding]:
-    """Every binding carried out so far, by time; refused ones are left out."""
-    carried_out = (event for event in _answered(log, "binding") if 200 <= event["responseStatus"]["code"] < 300)
-    return sorted((_binding(event) for event in carried_out), key=lambda binding: binding.time)
+    """All successful bindings, ordered by time."""
+    succeeded = (event for event in _completed(log, "binding") if 200 <= event["responseStatus"]["code"] < 300)
+    return sorted((_binding(event) for event in succeeded), key=lambda binding: binding.time)
 
 
 def pod_writes(log: Path) -> list[PodWrite]:
-    """Every write so far, by time."""
+    """All successful writes, ordered by time."""
     writes = [
         PodWrite(
             namespace=event["objectRef"]["namespace"],
@@ -86,36 +86,36 @@ def pod_writes(log: Path) -> list[PodWrite]:
     return sorted(writes, key=lambda write: write.time)
 
 
-def _answered(log: Path, subresource: str) -> Iterator[dict[str, Any]]:
-    """Every answered POST to that part of a pod."""
+def _completed(log: Path, subresource: str) -> Iterator[dict[str, Any]]:
+    """All completed POST requests to this subresource of pods."""
     for event in _events(log, f'"{subresource}"'.encode()):
         target = event.get("objectRef") or {}
-        asked = (target.get("resource"), target.get("subresource"))
-        if asked == ("pods", subresource) and (event["stage"], event["verb"]) == ("ResponseComplete", "create"):
+        requested = (target.get("resource"), target.get("subresource"))
+        if requested == ("pods", subresource) and (event["stage"], event["verb"]) == ("ResponseComplete", "create"):
             yield event
 
 
-def _events(log: Path, mark: bytes) -> Iterator[dict[str, Any]]:
-    """Lines that hold the mark; one that is still being written is left for the next read."""
+def _events(log: Path, text: bytes) -> Iterator[dict[str, Any]]:
+    """Events of the lines that contain `text`. An incomplete last line is left for the next read."""
     if not log.exists():
         return
     with log.open("rb") as lines:
         for line in lines:
-            if mark in line and line.endswith(b"\n"):
+            if text in line and line.endswith(b"\n"):
                 yield json.loads(line)
 
 
 def _eviction(event: dict[str, Any]) -> Eviction:
     target = event["objectRef"]
     options = (event.get("requestObject") or {}).get("deleteOptions") or {}
-    asked = parse_qs(urlsplit(event["requestURI"]).query)
+    query = parse_qs(urlsplit(event["requestURI"]).query)
     return Eviction(
         namespace=target["namespace"],
         pod=target["name"],
         user=(event.get("user") or {}).get("username", ""),
         time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
         code=event["responseStatus"]["code"],
-        dry_run="All" in asked.get("dryRun", []) or "All" in (options.get("dryRun") or []),
+        dry_run="All" in query.get("dryRun", []) or "All" in (options.get("dryRun") or []),
         uid=(options.get("preconditions") or {}).get("uid"),
     )
 

@@ -1,4 +1,4 @@
-"""A throwaway real cluster: etcd, the control plane, kwok's fake kubelets, Prometheus, and NATS if asked."""
+"""A throwaway real cluster: etcd, the control plane, kwok's fake kubelets, Prometheus, and optionally NATS."""
 
 import asyncio
 import os
@@ -12,11 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from equipoise.testbed import audit, configuration
+from equipoise.testbed import audit
 from equipoise.testbed.api import Api
-from equipoise.testbed.binaries import Binaries
-from equipoise.testbed.build import build
-from equipoise.testbed.commands import (
+from equipoise.testbed.binaries.build import build
+from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.processes import configuration
+from equipoise.testbed.processes.command_lines import (
     API_SERVER,
     CONTROLLER_MANAGER,
     ETCD,
@@ -29,10 +30,10 @@ from equipoise.testbed.commands import (
     command_lines,
     kubeconfig_file,
 )
-from equipoise.testbed.configuration import Document, PrometheusConfiguration
-from equipoise.testbed.guard import Guard
-from equipoise.testbed.loopback import accepts, answers, get, get_json
-from equipoise.testbed.ports import PortBlock
+from equipoise.testbed.processes.configuration import Document, PrometheusConfiguration
+from equipoise.testbed.processes.guard import Guard
+from equipoise.testbed.processes.loopback import accepts, get, get_json, responds
+from equipoise.testbed.processes.ports import PortBlock
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
@@ -40,11 +41,11 @@ LOG_LINES = 15
 
 
 class ClusterError(RuntimeError):
-    """A part of the cluster does not start or has died; the message ends with the tail of its log."""
+    """A component does not start or has ended; the message includes the tail of its log."""
 
 
 class Cluster:
-    """Enter it with `with` or `async with`; everything is gone when it is left, or when this process dies."""
+    """Use it with `with` or `async with`. All its processes end at the end of the block, or when this process ends."""
 
     def __init__(
         self,
@@ -57,9 +58,9 @@ class Cluster:
         arguments: Mapping[str, Sequence[str]] | None = None,
         directory: Path | None = None,
     ) -> None:
-        """`arguments` are added to the command line of a part: {"kube-apiserver": ["--v=4"]}.
+        """`arguments` are added to the command line of a component: {"kube-apiserver": ["--v=4"]}.
 
-        Without a `directory` a temporary one is made and removed.
+        Without a `directory` a temporary one is created and removed.
         """
         self._binaries = binaries
         self._scheduler = scheduler or {}
@@ -74,10 +75,10 @@ class Cluster:
         self._generation = 0
         self._tokens = {user: secrets.token_hex(16) for user in configuration.USERS}
 
-    # -- life ------------------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Blocks for some seconds; leaves nothing behind when it fails."""
+        """Takes some seconds; a failed start stops everything again."""
         binaries = self._binaries or build()
         if self._chosen_directory is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="equipoise-testbed-", ignore_cleanup_errors=True)
@@ -93,7 +94,7 @@ class Cluster:
                 self._launch(NATS)
             self._await_ready(ETCD)
             self._launch(API_SERVER)
-            self._await(API_SERVER, self._api_answers)
+            self._await(API_SERVER, self._api_responds)
             for name in (CONTROLLER_MANAGER, KWOK, SCHEDULER, PROMETHEUS):
                 self._launch(name)
             for name in self._pids:
@@ -103,7 +104,7 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """SIGKILL to all, clients first: nothing here is worth a graceful end."""
+        """Send SIGKILL to all components, clients first."""
         self._guard.close()
         self._port_block.release()
         if self._temporary is not None:
@@ -123,7 +124,7 @@ class Cluster:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: let it finish, then undo what it did.
+            # A thread cannot be canceled: wait for it, then stop the cluster.
             await asyncio.wait([starting])
             if starting.exception() is None:
                 await asyncio.to_thread(self.stop)
@@ -135,7 +136,7 @@ class Cluster:
     ) -> None:
         await asyncio.to_thread(self.stop)
 
-    # -- what is where ---------------------------------------------------------------------------------------
+    # -- addresses and files ---------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -165,7 +166,7 @@ class Cluster:
 
     @property
     def scheduler_url(self) -> str:
-        """The scheduler's own /metrics, without authentication; its certificate is its own."""
+        """kube-scheduler's /metrics, without authentication and with a self-signed certificate."""
         return f"https://127.0.0.1:{self._ports[SCHEDULER]}"
 
     @property
@@ -174,12 +175,12 @@ class Cluster:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names for `log`, `pid`, `kill`, `restart`."""
+        """Names of the components, for `log`, `pid`, `kill` and `restart`."""
         return tuple(self._command_lines)
 
     @property
     def guard(self) -> Guard:
-        """Starts further programs that must not outlive this process."""
+        """Starts further programs, which end with this process."""
         return self._guard
 
     def log(self, part: str) -> Path:
@@ -189,26 +190,26 @@ class Cluster:
         return self._pids[part]
 
     def free_port(self) -> int:
-        """A loopback port for something of the caller's, which no other cluster will take."""
+        """A loopback port for the caller, which no other cluster uses."""
         return self._port_block.take()
 
-    # -- what can be done to it ------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------------
 
     def kill(self, part: str, number: int = signal.SIGKILL) -> None:
-        """SIGKILL and wait; other signals are only sent, so that SIGSTOP makes a part hang."""
+        """SIGKILL and wait; other signals are only sent, so SIGSTOP suspends a component."""
         if number == signal.SIGKILL:
             self._guard.stop(self.pid(part), number=number)
         else:
             self._guard.send(self.pid(part), number)
 
     def restart(self, part: str) -> None:
-        """Kill what still runs, start again on the same port and data, wait until it is ready."""
+        """Kill a component if it runs, start it with the same port and data, and wait until it is ready."""
         self.kill(part)
         self._launch(part)
         self._await_ready(part)
 
     def check(self) -> None:
-        """ClusterError when a part has died by itself or by `kill`."""
+        """Raise ClusterError when a component has ended, by itself or by `kill`."""
         for name, pid in self._pids.items():
             if (code := self._guard.exit_code(pid)) is not None:
                 raise ClusterError(f"{name} has ended with code {code}\n{self._tail(name)}")
@@ -219,17 +220,17 @@ class Cluster:
         self.restart(SCHEDULER)
 
     def configure_prometheus(self, prometheus: PrometheusConfiguration) -> None:
-        """Reloads it; its data stay."""
+        """Reload Prometheus; its data remain."""
         self._prometheus = prometheus
         self._write_prometheus()
         get(f"{self.prometheus_url}/-/reload", method="POST")
 
     def evictions(self) -> list[audit.Eviction]:
-        """What the audit log knows, dry runs and refusals included."""
+        """Evictions in the audit log, including dry runs and refused ones."""
         return audit.evictions(self.audit_log)
 
     def bindings(self) -> list[audit.Binding]:
-        """Where the audit log saw pods go."""
+        """Bindings in the audit log."""
         return audit.bindings(self.audit_log)
 
     def api(self) -> Api:
@@ -241,17 +242,20 @@ class Cluster:
             return await api.request(method, path, body, token=token)
 
     async def apply(self, documents: Iterable[Document]) -> list[Any]:
-        """Server-side apply of any manifests; the objects as they are now."""
+        """Server-side apply of any manifests; returns the objects."""
         async with self.api() as api:
             return await api.apply(documents)
 
     async def add_nodes(self, nodes: Iterable[Document]) -> None:
-        """Apply, wait until pods may go there and Prometheus scrapes them: else the first node takes all pods."""
+        """Apply nodes, and wait until they are schedulable and Prometheus scrapes them.
+
+        Otherwise the first node would get all pods.
+        """
         async with self.api() as api:
             names = {node["metadata"]["name"] for node in await api.apply(nodes)}
             await api.wait(
                 "/api/v1/nodes",
-                lambda seen: names <= {node["metadata"]["name"] for node in seen["items"] if _usable(node)},
+                lambda nodes: names <= {node["metadata"]["name"] for node in nodes["items"] if _usable(node)},
                 what=f"{len(names)} nodes are ready",
             )
         await asyncio.to_thread(self._discover, names)
@@ -261,8 +265,8 @@ class Cluster:
             return await api.wait(path, condition, timeout=timeout, what=what)
 
     async def service_account_token(self, namespace: str, name: str, *, seconds: int = 24 * 3600) -> Path:
-        """The file `token` in a directory laid out like the one a pod finds, beside `ca.crt` and `namespace`."""
-        answer = await self.request(
+        """The file `token` in a directory like the one mounted into a pod, with `ca.crt` and `namespace`."""
+        created = await self.request(
             "POST",
             f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
             {
@@ -273,20 +277,20 @@ class Cluster:
         )
         directory = self.directory / "serviceaccounts" / namespace / name
         directory.mkdir(parents=True, exist_ok=True)
-        _write(directory / "token", answer["status"]["token"])
+        _write(directory / "token", created["status"]["token"])
         _write(directory / "ca.crt", self.ca_file.read_text())
         _write(directory / "namespace", namespace)
         return directory / "token"
 
     @property
     def in_cluster_environment(self) -> dict[str, str]:
-        """What a pod's environment tells about the API server."""
+        """The API server's variables in the environment of a pod."""
         return {
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(self._ports[API_SERVER]),
         }
 
-    # -- how -------------------------------------------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------------------
 
     def _discover(self, names: Iterable[str]) -> None:
         wanted = {f"/metrics/nodes/{name}/metrics/resource" for name in names}
@@ -315,7 +319,7 @@ class Cluster:
     def _await(self, name: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while True:
-            # Alive before and after: another process may hold the port and answer in its place.
+            # Check the process after the condition: another process may use its port and respond.
             ready = condition()
             code = self._guard.exit_code(self._pids[name])
             if code is not None:
@@ -329,29 +333,29 @@ class Cluster:
     def _ready(self, name: str) -> bool:
         match name:
             case "kube-apiserver":
-                return answers(f"{self.url}/readyz", token=self.admin_token, ca_file=self.ca_file)
+                return responds(f"{self.url}/readyz", token=self.admin_token, ca_file=self.ca_file)
             case "kube-scheduler":
-                return answers(f"{self.scheduler_url}/readyz")
+                return responds(f"{self.scheduler_url}/readyz")
             case "kwok":
-                return answers(f"{self._kwok_url}/healthz")
+                return responds(f"{self._kwok_url}/healthz")
             case "prometheus":
-                return answers(f"{self.prometheus_url}/-/ready")
+                return responds(f"{self.prometheus_url}/-/ready")
             case "etcd":
-                return answers(f"http://127.0.0.1:{self._ports[ETCD]}/readyz")
+                return responds(f"http://127.0.0.1:{self._ports[ETCD]}/readyz")
             case "nats-server":
                 return accepts(self._ports[NATS])
             case _:
-                return True  # the controller-manager has no port; it works or it ends
+                return True  # kube-controller-manager has no port
 
     @property
     def _kwok_url(self) -> str:
         return f"http://127.0.0.1:{self._ports[KWOK]}"
 
-    def _api_answers(self) -> bool:
-        """Enough for its administrators, a second before the roles of everyone else are made."""
+    def _api_responds(self) -> bool:
+        """Ready for administrators. The roles of other users follow about a second later."""
         hooks = ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes")
         excluded = "&".join(f"exclude=poststarthook/{hook}" for hook in hooks)
-        return answers(f"{self.url}/readyz?{excluded}", token=self.admin_token, ca_file=self.ca_file)
+        return responds(f"{self.url}/readyz?{excluded}", token=self.admin_token, ca_file=self.ca_file)
 
     def _tail(self, name: str) -> str:
         log = self.log(name)
@@ -395,7 +399,7 @@ def _usable(node: Document) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaced in one step, readable by its owner only: many of these hold tokens."""
+    """Write atomically, readable by the owner only: many files contain tokens."""
     new = path.with_name(f".{path.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""The upstream descheduler beside a cluster, levelling by what Prometheus says: its policy and its process."""
+"""The upstream descheduler for a cluster, driven by Prometheus metrics: its policy and its process."""
 
 import asyncio
 import base64
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.testbed.api import ApiError
-from equipoise.testbed.build import DESCHEDULER, build_module, default_cache
+from equipoise.testbed.binaries.build import DESCHEDULER, build_module, default_cache
+from equipoise.testbed.binaries.progress import Progress
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.progress import Progress
 
 SECRET = {"namespace": "kube-system", "name": "prometheus-token"}
 
 
 def build_descheduler() -> Path:
-    """The program; some minutes of two cores when it was never built."""
+    """Path of the program. The first build takes some minutes on two cores."""
     with Progress() as progress:
         return build_module(DESCHEDULER, cache=default_cache(), progress=progress) / "descheduler"
 
@@ -68,11 +68,11 @@ def prometheus_policy(
 
 
 async def start_descheduler(cluster: Cluster, program: Path, policy: dict[str, Any], *, interval: float) -> int:
-    """A descheduler of this policy that runs every `interval` seconds; its pid. It ends with the cluster.
+    """Start a descheduler with this policy and this interval in seconds; returns its pid. It ends with the cluster.
 
-    Its log is `descheduler.log` among the cluster's.
+    Its log is `descheduler.log` in the directory of the cluster.
     """
-    # It refuses to ask Prometheus without a token, whether or not Prometheus wants one.
+    # The descheduler requires a token for Prometheus even when Prometheus does not.
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": SECRET}
     token = {"data": {"prometheusAuthToken": base64.b64encode(b"unused").decode()}}
     async with cluster.api() as api:
@@ -95,7 +95,8 @@ def _start(cluster: Cluster, program: Path, policy: dict[str, Any], interval: fl
         f"--kubeconfig={cluster.kubeconfig}",
         f"--descheduling-interval={round(interval * 1000)}ms",
         "--secure-port=0",
-        "--client-connection-qps=500",  # as for the other parts: its own 5 a second would slow down short cycles
+        # As for the other components: the default of 5 per second would slow down short cycles.
+        "--client-connection-qps=500",
         "--client-connection-burst=1000",
         "-v=3",
     ]

@@ -1,8 +1,8 @@
-"""An HTTP proxy that makes trouble on purpose, in front of an API server or of Prometheus.
+"""An HTTP proxy that injects faults, in front of an API server or of Prometheus.
 
-Every request goes through unless a rule takes it. A rule names the requests it is about, how many of them it takes and
-what becomes of those; rules are asked in the order in which they were made. The proxy shows the server's own
-certificate, so that clients trust it by the same file.
+Requests are forwarded unless a rule matches. A rule has conditions, a number of requests and a fault; rules are checked
+in the order in which they were added. The proxy uses the certificate of the server, so clients trust it with the same
+CA file.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ import aiohttp
 from aiohttp import web
 
 Forward = Callable[[], Awaitable[web.StreamResponse]]
-"""Sends the request on and its answer back."""
+"""Forwards the request and returns the response."""
 
-Trouble = Callable[["Passing"], Awaitable[web.StreamResponse]]
-"""What becomes of a request that a rule takes."""
+Fault = Callable[["ProxiedRequest"], Awaitable[web.StreamResponse]]
+"""Handles a request that a rule matches."""
 
-_HOP = {
+_HOP_BY_HOP = {
     "accept-encoding",
     "connection",
     "keep-alive",
@@ -41,9 +41,9 @@ _HOP = {
 
 @dataclass(kw_only=True)
 class Rule:
-    """Requests that are in for trouble. Ended by `lift`."""
+    """Requests that get a fault, until `lift`."""
 
-    trouble: Trouble
+    fault: Fault
     method: str = ""
     """Empty: any."""
     path: str = ""
@@ -51,21 +51,21 @@ class Rule:
     agent: str = ""
     """Part of the User-Agent."""
     token: str = ""
-    """Bearer token of who asks."""
+    """Bearer token of the caller."""
     share: float = 1.0
-    """Of the requests meant, 0..1."""
+    """Share of the matching requests that get the fault, 0..1."""
     times: int | None = None
-    """So many, then no more."""
+    """Number of requests that get the fault; None: all."""
     after: int = 0
-    """So many are let through first."""
+    """Number of matching requests that are forwarded first."""
     taken: int = 0
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
 
     def lift(self) -> None:
-        """Takes no more requests, and lets go those it holds."""
+        """Match no more requests, and release those that are held."""
         self.lifted.set()
 
-    def takes(self, request: web.Request, chance: random.Random) -> bool:
+    def matches(self, request: web.Request, generator: random.Random) -> bool:
         if self.lifted.is_set() or (self.times is not None and self.taken >= self.times):
             return False
         meant = (
@@ -79,15 +79,15 @@ class Rule:
         if self.after > 0:
             self.after -= 1
             return False
-        if chance.random() >= self.share:
+        if generator.random() >= self.share:
             return False
         self.taken += 1
         return True
 
 
 @dataclass(kw_only=True)
-class Passing:
-    """A request on its way through."""
+class ProxiedRequest:
+    """A request that a rule matched."""
 
     proxy: "FaultProxy"
     rule: Rule
@@ -97,110 +97,110 @@ class Passing:
     async def forward(self) -> web.StreamResponse:
         return await self.proxy.forward(self.request, self.body)
 
-    def hang_up(self) -> web.StreamResponse:
-        """The client sees its connection break."""
+    def abort(self) -> web.StreamResponse:
+        """Abort the connection of the client."""
         if self.request.transport is not None:
             self.request.transport.abort()
         return web.Response(status=500)
 
 
-def delay(seconds: float) -> Trouble:
-    """The request waits before it goes on."""
+def delay(seconds: float) -> Fault:
+    """Delay the request."""
 
-    async def trouble(passing: Passing) -> web.StreamResponse:
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
         await asyncio.sleep(seconds)
-        return await passing.forward()
+        return await proxied.forward()
 
-    return trouble
-
-
-def hold() -> Trouble:
-    """The request waits until the rule is lifted, and then goes on."""
-
-    async def trouble(passing: Passing) -> web.StreamResponse:
-        await passing.rule.lifted.wait()
-        return await passing.forward()
-
-    return trouble
+    return fault
 
 
-def refuse() -> Trouble:
-    """The connection breaks; the server never hears of it."""
+def hold() -> Fault:
+    """Hold the request until the rule is lifted, then forward it."""
 
-    async def trouble(passing: Passing) -> web.StreamResponse:
-        return passing.hang_up()
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
+        await proxied.rule.lifted.wait()
+        return await proxied.forward()
 
-    return trouble
-
-
-def lose_answer() -> Trouble:
-    """The server does what it was asked, and the connection breaks before its answer."""
-
-    async def trouble(passing: Passing) -> web.StreamResponse:
-        await passing.proxy.ask(passing.request, passing.body)
-        return passing.hang_up()
-
-    return trouble
+    return fault
 
 
-def answer(status: int, body: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None) -> Trouble:
-    """Says this in the server's place."""
+def refuse() -> Fault:
+    """Abort the connection before the request reaches the server."""
+
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
+        return proxied.abort()
+
+    return fault
+
+
+def lose_response() -> Fault:
+    """Let the server handle the request, and abort the connection before the response."""
+
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
+        await proxied.proxy.fetch(proxied.request, proxied.body)
+        return proxied.abort()
+
+    return fault
+
+
+def respond(status: int, body: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None) -> Fault:
+    """Respond in place of the server."""
 
     text = body if isinstance(body, str) else json.dumps(body)
     kind = "text/plain" if isinstance(body, str) else "application/json"
 
-    async def trouble(passing: Passing) -> web.StreamResponse:
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
         return web.Response(status=status, text=text, content_type=kind, headers=dict(headers or {}))
 
-    return trouble
+    return fault
 
 
 def status(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
-    """A Status as the API server says it."""
+    """A Status object as the API server returns it."""
     return {
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
         **more,
     }  # fmt: skip
 
 
-def gone() -> Trouble:
+def gone() -> Fault:
     """A watch from a version that is too old: 200, and an error as its first line."""
     line = json.dumps({"type": "ERROR", "object": status(410, "Expired", "too old resource version")})
-    return answer(200, line + "\n")
+    return respond(200, line + "\n")
 
 
-def around(before: Callable[[], None] | None = None, after: Callable[[], None] | None = None) -> Trouble:
-    """Calls something between the client's request and the server, or between the server's answer and the client."""
+def around(before: Callable[[], None] | None = None, after: Callable[[], None] | None = None) -> Fault:
+    """Call a function before the request is forwarded, or before the response is returned."""
 
-    async def trouble(passing: Passing) -> web.StreamResponse:
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
         if before is not None:
             before()
         if after is None:
-            return await passing.forward()
-        code, headers, body = await passing.proxy.ask(passing.request, passing.body)
+            return await proxied.forward()
+        code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
         after()
         return web.Response(status=code, headers=headers, body=body)
 
-    return trouble
+    return fault
 
 
 def rewrite(
     query: Callable[[dict[str, str]], dict[str, str]] | None = None, body: Callable[[Any], Any] | None = None
-) -> Trouble:
-    """Changes the query on its way, and the JSON of the answer on its way back."""
+) -> Fault:
+    """Change the query of the request, or the JSON of the response."""
 
-    async def trouble(passing: Passing) -> web.StreamResponse:
-        asked = None if query is None else query(dict(passing.request.query))
-        code, headers, text = await passing.proxy.ask(passing.request, passing.body, query=asked)
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
+        changed = None if query is None else query(dict(proxied.request.query))
+        code, headers, text = await proxied.proxy.fetch(proxied.request, proxied.body, query=changed)
         if body is not None and code == 200:
             text = json.dumps(body(json.loads(text))).encode()
         return web.Response(status=code, headers=headers, body=text)
 
-    return trouble
+    return fault
 
 
 class FaultProxy:
-    """Listens on the loopback while it is entered."""
+    """Listens on the loopback interface inside its `async with`."""
 
     def __init__(
         self,
@@ -212,15 +212,15 @@ class FaultProxy:
         key_file: Path | None = None,
         seed: int = 0,
     ) -> None:
-        """Certificate and key are the upstream's own; without them it speaks plain HTTP."""
+        """Certificate and key are those of the upstream; without them the proxy serves plain HTTP."""
         self._upstream = upstream.rstrip("/")
         self._port = port
         self._ca_file = ca_file
         self._files = (cert_file, key_file)
-        self._chance = random.Random(seed)
+        self._random = random.Random(seed)
         self._rules: list[Rule] = []
         self._open: dict[int, web.Request] = {}
-        self._silences: list[tuple[str, asyncio.Event]] = []
+        self._half_open: list[tuple[str, asyncio.Event]] = []
         self.url = f"{'https' if cert_file else 'http'}://127.0.0.1:{port}"
 
     async def __aenter__(self) -> Self:
@@ -231,7 +231,7 @@ class FaultProxy:
         )
         application = web.Application(client_max_size=64 << 20)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        # A client that gives up must be seen to do so by the server.
+        # A canceled client request must be canceled at the server too.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         certificate, key = self._files
@@ -245,31 +245,31 @@ class FaultProxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.heal()
+        self.clear()
         await self._runner.cleanup()
         await self._session.close()
 
-    def rule(self, trouble: Trouble, **which: Any) -> Rule:
-        """Makes trouble for some requests from now on. `which` are the fields of `Rule`."""
-        rule = Rule(trouble=trouble, **which)
+    def rule(self, fault: Fault, **which: Any) -> Rule:
+        """Add a rule with this fault. `which` are the fields of `Rule`."""
+        rule = Rule(fault=fault, **which)
         self._rules.append(rule)
         return rule
 
-    def heal(self) -> None:
-        """Lifts every rule; connections that had fallen silent break."""
+    def clear(self) -> None:
+        """Lift every rule, and abort connections that were half open."""
         for rule in self._rules:
             rule.lift()
         self._rules.clear()
-        for _, over in self._silences:
+        for _, over in self._half_open:
             over.set()
-        self._silences.clear()
+        self._half_open.clear()
 
-    def silence(self, path: str) -> None:
-        """Half open: nothing more comes of such answers, and their connections stay, until `heal`."""
-        self._silences.append((path, asyncio.Event()))
+    def half_open(self, path: str) -> None:
+        """Make connections of matching requests half open: no more data, no end, until `clear`."""
+        self._half_open.append((path, asyncio.Event()))
 
-    def break_off(self, path: str) -> int:
-        """Breaks the connections of such requests under way; how many there were."""
+    def abort(self, path: str) -> int:
+        """Abort the connections of matching requests in flight; returns their number."""
         broken = [request for request in self._open.values() if re.search(path, request.path_qs)]
         for request in broken:
             if request.transport is not None:
@@ -277,38 +277,38 @@ class FaultProxy:
         return len(broken)
 
     def reseed(self, seed: int) -> None:
-        self._chance = random.Random(seed)
+        self._random = random.Random(seed)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        rule = next((rule for rule in self._rules if rule.takes(request, self._chance)), None)
+        rule = next((rule for rule in self._rules if rule.matches(request, self._random)), None)
         self._open[id(request)] = request
         try:
             if rule is None:
                 return await self.forward(request, body)
-            return await rule.trouble(Passing(proxy=self, rule=rule, request=request, body=body))
+            return await rule.fault(ProxiedRequest(proxy=self, rule=rule, request=request, body=body))
         except (aiohttp.ClientError, ConnectionError):
-            # The server broke off, so the client is to see the same.
+            # The server aborted the connection: do the same to the client.
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=502)
         finally:
             del self._open[id(request)]
 
-    async def ask(
+    async def fetch(
         self, request: web.Request, body: bytes, *, query: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """The server's whole answer: status, headers, body."""
+        """The complete response of the server: status, headers, body."""
         async with self._send(request, body, query) as response:
-            return response.status, _passed_on(response.headers), await response.read()
+            return response.status, _end_to_end(response.headers), await response.read()
 
     async def forward(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        """Streams the answer back."""
+        """Forward the request and stream the response."""
         async with self._send(request, body, None) as upstream:
-            response = web.StreamResponse(status=upstream.status, headers=_passed_on(upstream.headers))
+            response = web.StreamResponse(status=upstream.status, headers=_end_to_end(upstream.headers))
             await response.prepare(request)
             async for chunk in upstream.content.iter_any():
-                for path, over in list(self._silences):
+                for path, over in list(self._half_open):
                     if re.search(path, request.path_qs):
                         await over.wait()
                         raise ConnectionError("was half open")
@@ -318,13 +318,13 @@ class FaultProxy:
             return response
 
     def _send(self, request: web.Request, body: bytes, query: Mapping[str, str] | None) -> Any:
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
-        headers["Accept-Encoding"] = "identity"  # what is rewritten must be read
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        headers["Accept-Encoding"] = "identity"  # responses may be rewritten
         url = self._upstream + (request.path_qs if query is None else request.path)
         return self._session.request(
             request.method, url, params=query, headers=headers, data=body or None, allow_redirects=False
         )
 
 
-def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in _HOP}
+def _end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}

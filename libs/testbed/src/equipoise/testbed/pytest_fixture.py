@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from equipoise.testbed.binaries import Binaries
-from equipoise.testbed.build import build
+from equipoise.testbed.binaries.build import build
+from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
 
 __all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries"]

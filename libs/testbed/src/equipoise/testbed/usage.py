@@ -1,7 +1,7 @@
-"""The usage of a fake pod as a curve in its own annotations, which kwok reads at every scrape.
+"""The usage of a fake pod as a curve in its annotations, which kwok evaluates at every scrape.
 
-In the pod template they need no API writes during a replay, and a replacement uses what its predecessor would.
-`kwok.yaml` holds the expression that reads what is written here.
+The annotations are part of the pod template: a replay needs no API writes, and a replacement pod has the same curve.
+`kwok.yaml` contains the expression that reads them.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def usage_annotations(
 
 
 def constant_usage_annotations(cpu_milli: float, memory_mib: float) -> dict[str, str]:
-    """The same usage for ever, for each container; the curve wins where both stand."""
+    """Constant usage of each container. A usage curve takes precedence."""
     return {
         "kwok.x-k8s.io/usage-cpu": f"{_decimal(cpu_milli)}m",
         "kwok.x-k8s.io/usage-memory": f"{_decimal(memory_mib)}Mi",
@@ -44,5 +44,5 @@ def constant_usage_annotations(cpu_milli: float, memory_mib: float) -> dict[str,
 
 
 def _decimal(value: float) -> str:
-    """At most three decimals, never an exponent: a Quantity knows no 1e+06Mi."""
+    """At most three decimals and no exponent: 1e+06Mi is not a valid Quantity."""
     return f"{value:.3f}".rstrip("0").rstrip(".")

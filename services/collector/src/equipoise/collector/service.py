@@ -111,7 +111,7 @@ class Collector:
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
         heartbeat = delivery.message
-        if heartbeat.part == self._settings.shard:
+        if heartbeat.shard == self._settings.shard:
             self._shards.owned.on_heartbeat(heartbeat.id, self._clock.monotonic(), ready=heartbeat.ready)
 
     def on_node(self, before: Node | None, after: Node | None) -> None:

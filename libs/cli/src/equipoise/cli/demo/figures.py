@@ -90,7 +90,7 @@ def read_witness(audit_log: Path) -> Witness:
         if isinstance(event, audit.Binding):
             bound[name] = event.node
             bindings.append(AuditedBinding(at=at, namespace=event.namespace, pod=event.pod, node=event.node))
-        elif event.carried_out:
+        elif event.succeeded:
             node = bound.get(name, "")
             evictions.append(AuditedEviction(at=at, namespace=event.namespace, pod=event.pod, node=node))
     return Witness(evictions=tuple(evictions), bindings=tuple(bindings))

@@ -43,7 +43,7 @@ from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
-from equipoise.testbed.build import build
+from equipoise.testbed.binaries.build import build
 from equipoise.testbed.cluster import Cluster
 
 LEAST_DAY = 0.5

@@ -39,11 +39,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             workload=intent.workload,
             target=intent.target,
             reason=intent.reason,
-            relief=intent.relief,
+            expected_reduction=intent.expected_reduction,
             decided_at=intent.decided_at,
             settled_at=settled_at,
             limit=self.limit,
-            room_at=self.room_at,
+            retry_at=self.room_at,
         )
 
 

@@ -109,7 +109,7 @@ class Examination:
             fit,
             intent.node,
             intent.target,
-            intent.relief,
+            intent.expected_reduction,
             self._picture.nodes,
             load=self._load,
             thresholds=self._thresholds,

@@ -1,0 +1,225 @@
+"""Builds the programs of a cluster from source, once, into a cache outside the repository.
+
+Installed programs take precedence: first those in KUBEBUILDER_ASSETS, then those on PATH. The programs of a Go module
+are used from there only when all of them are installed in compatible versions. Otherwise the module is built.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from equipoise.testbed.binaries.lock import exclusive
+from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.progress import Progress
+from equipoise.testbed.binaries.toolchain import find_go, go_environment
+from equipoise.testbed.processes.guard import Guard
+
+KUBERNETES = "v1.36.3"
+SOURCES = Path(__file__).parent / "go"
+POLL_SECONDS = 0.2
+LOG_LINES = 15
+
+
+class BuildError(RuntimeError):
+    """Go failed; the message ends with its output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One of our Go modules. It builds to one binary."""
+
+    source: Path
+    package: str
+    programs: Mapping[str, tuple[int, int]]
+    """Names of the binary, each with the oldest installed version that may replace it."""
+    tags: str = ""
+    link: str = "-s -w"
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def key(self) -> str:
+        """Cache key of all inputs of the binary, except for the version of Go."""
+        digest = hashlib.sha256()
+        for word in (self.package, self.tags, self.link, sys.platform, platform.machine(), *self.programs):
+            digest.update(word.encode() + b"\0")
+        for file in sorted(path for path in self.source.rglob("*") if path.is_file()):
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(self.source)}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()[:16]
+
+
+CONTROL_PLANE = Module(
+    source=SOURCES / "controlplane",
+    package=".",
+    programs={
+        "etcd": (3, 6),
+        "kube-apiserver": (1, 36),
+        "kube-controller-manager": (1, 36),
+        "kube-scheduler": (1, 36),
+    },
+    link="-s -w "
+    f"-X k8s.io/component-base/version.gitVersion={KUBERNETES} "
+    "-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
+)
+KWOK = Module(source=SOURCES / "kwok", package="sigs.k8s.io/kwok/cmd/kwok", programs={"kwok": (0, 8)})
+PROMETHEUS = Module(
+    source=SOURCES / "prometheus",
+    package="github.com/prometheus/prometheus/cmd/prometheus",
+    programs={"prometheus": (3, 0)},
+    tags="remove_all_sd",  # half the build time; file and http discovery remain
+    link="-s -w -X github.com/prometheus/common/version.Version=3.15.0",
+)
+MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS)
+DESCHEDULER = Module(
+    source=SOURCES / "descheduler",
+    package="sigs.k8s.io/descheduler/cmd/descheduler",
+    programs={"descheduler": (0, 36)},
+    link="-s -w "
+    "-X sigs.k8s.io/descheduler/pkg/version.version=v0.36.0 "
+    # It reads a CA file at an absolute path even for plain HTTP: here from its working directory instead.
+    "-X sigs.k8s.io/descheduler/pkg/descheduler/client.K8sPodCAFilePath=ca.crt",
+)
+"""The upstream descheduler. It is no part of a cluster: `build` omits it, and only comparisons build it."""
+
+
+def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
+    base = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "equipoise" / "testbed"
+
+
+def build(
+    *,
+    cache: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    progress: Progress | None = None,
+) -> Binaries:
+    """Takes milliseconds when everything is cached, and about eight minutes on two cores otherwise."""
+    cache = cache or default_cache(environment)
+    found: dict[str, Path] = {}
+    began = time.monotonic()
+    built = 0
+    with progress or Progress() as shown:
+        for module in MODULES:
+            installed = installed_programs(module, environment)
+            if installed:
+                found |= installed
+                shown.note(f"using {', '.join(map(str, installed.values()))}")
+                continue
+            directory = cache / f"{module.name}-{module.key()}"
+            if not directory.exists():
+                built += 1
+                build_module(module, cache=cache, environment=environment, progress=shown)
+            found |= {program: directory / program for program in module.programs}
+        if built:
+            shown.note(f"the testbed's programs are in {cache}, after {_minutes(time.monotonic() - began)}")
+    return Binaries(**{program.replace("-", "_"): path for program, path in found.items()})
+
+
+def build_module(
+    module: Module, *, cache: Path, environment: Mapping[str, str] = os.environ, progress: Progress
+) -> Path:
+    """The directory of the module's programs. Of several processes one builds and the others wait."""
+    directory = cache / f"{module.name}-{module.key()}"
+    began = time.monotonic()
+    with exclusive(
+        directory.with_name(f"{directory.name}.lock"),
+        lambda: progress.show(f"{module.name}: another process builds it, {_minutes(time.monotonic() - began)}"),
+    ):
+        if directory.exists():
+            return directory
+        go = find_go(cache, progress, environment)
+        progress.note(f"{module.name}: building {', '.join(module.programs)} with {go}, once")
+        for abandoned in cache.glob(f".{directory.name}-*"):
+            shutil.rmtree(abandoned)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=f".{directory.name}-") as scratch:
+            result = Path(scratch) / "result"
+            result.mkdir()
+            _run_go(module, go, result / "binary", Path(scratch), environment, progress)
+            for program in module.programs:
+                (result / program).symlink_to("binary")
+            result.rename(directory)
+        progress.note(f"{module.name}: built in {_minutes(time.monotonic() - began)}")
+    return directory
+
+
+def installed_programs(module: Module, environment: Mapping[str, str]) -> dict[str, Path]:
+    """All programs of the module from KUBEBUILDER_ASSETS or PATH, or none."""
+    directories = [environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH")]
+    search = os.pathsep.join(filter(None, directories))
+    found: dict[str, Path] = {}
+    releases = set()
+    for program, oldest in module.programs.items():
+        path = shutil.which(program, path=search)
+        version = _version(Path(path)) if path else ()
+        if path is None or version[:2] < oldest:
+            return {}
+        found[program] = Path(path)
+        if program.startswith("kube-"):
+            releases.add(version[:2])
+    return found if len(releases) <= 1 else {}
+
+
+def _version(program: Path) -> tuple[int, ...]:
+    try:
+        result = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout + result.stderr)
+    return tuple(map(int, numbers.groups())) if numbers else ()
+
+
+def _run_go(
+    module: Module,
+    go: Path,
+    output: Path,
+    scratch: Path,
+    environment: Mapping[str, str],
+    progress: Progress,
+) -> None:
+    began = time.monotonic()
+    tags = [f"-tags={module.tags}"] if module.tags else []
+    packages = 0
+
+    def listing(lines: Sequence[str]) -> None:
+        fetched = sum(line.startswith("go: downloading ") for line in lines)
+        progress.show(f"{module.name}: {fetched} modules fetched, {_minutes(time.monotonic() - began)}")
+
+    def compiling(lines: Sequence[str]) -> None:
+        progress.show(
+            f"{module.name}: {len(lines)} of at most {packages} packages compiled, {_minutes(time.monotonic() - began)}"
+        )
+
+    with Guard() as guard:
+        steps: tuple[tuple[list[str | Path], Callable[[Sequence[str]], None]], ...] = (
+            ([go, "list", "-deps", *tags, module.package], listing),
+            (
+                [go, "build", "-v", "-trimpath", *tags, f"-ldflags={module.link}", "-o", output, module.package],
+                compiling,
+            ),
+        )
+        for number, (argv, show) in enumerate(steps):
+            log = scratch / f"{number}.log"
+            pid = guard.start(argv, log=log, directory=module.source, environment={**environment, **go_environment()})
+            while (code := guard.exit_code(pid)) is None:
+                show(log.read_text(errors="replace").splitlines())
+                time.sleep(POLL_SECONDS)
+            lines = log.read_text(errors="replace").splitlines()
+            if code != 0:
+                tail = "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:])
+                raise BuildError(f"{module.name}: `{' '.join(map(str, argv[:3]))} …` ended with code {code}:\n{tail}")
+            packages = sum(not line.startswith("go: ") for line in lines)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02} s" if seconds >= 60 else f"{seconds:.0f} s"

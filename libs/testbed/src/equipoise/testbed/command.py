@@ -1,0 +1,220 @@
+"""`equipoise testbed`: build, start, show and stop throwaway clusters.
+
+What a command needs is imported within it: the program shows this group's name at every start.
+"""
+
+import json
+import os
+import signal
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from equipoise.testbed import running_clusters
+
+if TYPE_CHECKING:
+    from equipoise.testbed.cluster import Cluster
+
+CHECK_SECONDS = 1.0
+STOP_SECONDS = 15.0
+PIPE_COLUMNS = 1000
+
+output_option = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+def _file_name(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The name of a cluster is also the name of its state file."""
+    if not value.replace("-", "").isalnum():
+        raise click.BadParameter("a name is letters, digits and -")
+    return value
+
+
+@click.group()
+def testbed() -> None:
+    """A throwaway real Kubernetes cluster without Docker."""
+
+
+@testbed.command("build")
+@output_option
+def build_command(output: str) -> None:
+    """Build the cluster's programs, once; `up` does it too."""
+    from equipoise.testbed.binaries.build import BuildError, build
+    from equipoise.testbed.binaries.toolchain import NoGoError
+
+    try:
+        binaries = {name: str(path) for name, path in asdict(build()).items()}
+    except (BuildError, NoGoError) as error:
+        raise click.ClickException(str(error)) from error
+    if output == "json":
+        click.echo(json.dumps(binaries, indent=1))
+    else:
+        _table(["program", "path"], [[name.replace("_", "-"), path] for name, path in binaries.items()])
+
+
+@testbed.command()
+@click.option("--name", default="default", show_default=True, callback=_file_name, help="Name of this cluster.")
+@click.option("--nodes", type=click.IntRange(0), default=5, show_default=True, help="Number of fake nodes.")
+@click.option("--cpu", default="16", show_default=True, help="Cores of each node.")
+@click.option("--memory", default="64Gi", show_default=True, help="Memory of each node.")
+@click.option("--nats/--no-nats", default=False, show_default=True, help="Also start a NATS server with JetStream.")
+@click.option(
+    "--scrape-interval",
+    type=click.FloatRange(0.1),
+    default=1.0,
+    show_default=True,
+    help="Seconds between Prometheus' scrapes.",
+)
+@click.option(
+    "--scheduler-configuration",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A KubeSchedulerConfiguration, e.g. with an extender; its clientConnection is filled in.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for data and logs, which is kept; default: a temporary one.",
+)
+def up(
+    name: str,
+    nodes: int,
+    cpu: str,
+    memory: str,
+    nats: bool,
+    scrape_interval: float,
+    scheduler_configuration: Path | None,
+    directory: Path | None,
+) -> None:
+    """Start a cluster and run it until Ctrl-C or `down`. No process outlives this command."""
+    import asyncio
+
+    import yaml
+
+    from equipoise.testbed.api import ApiError
+    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
+    from equipoise.testbed.cluster import Cluster, ClusterError
+    from equipoise.testbed.objects import node
+    from equipoise.testbed.processes.configuration import PrometheusConfiguration
+
+    for other in running_clusters.running(running_clusters.default_state()):
+        if other.name == name:
+            raise click.ClickException(
+                f"a cluster named {name} runs already (pid {other.pid}): stop it with "
+                f"`equipoise testbed down {name}`, or give this one another --name"
+            )
+    signal.signal(signal.SIGTERM, _interrupt)
+    scheduler = yaml.safe_load(scheduler_configuration.read_text()) if scheduler_configuration else {}
+    cluster = Cluster(
+        scheduler=scheduler,
+        prometheus=PrometheusConfiguration(scrape_interval=scrape_interval),
+        nats=nats,
+        directory=None if directory is None else directory.absolute(),
+    )
+    began = time.monotonic()
+    file: Path | None = None
+    try:
+        with cluster:
+            size: dict[str, Any] = {"cpu": cpu, "memory": memory}
+            asyncio.run(cluster.add_nodes([node(f"node-{number}", **size) for number in range(nodes)]))
+            described = _describe(name, cluster, nats)
+            file = running_clusters.record(described, running_clusters.default_state())
+            _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
+            click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+            while True:
+                cluster.check()
+                time.sleep(CHECK_SECONDS)
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    except (ApiError, BuildError, NoGoError, ClusterError) as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        if file is not None:
+            file.unlink(missing_ok=True)
+
+
+@testbed.command()
+@output_option
+def status(output: str) -> None:
+    """Show the clusters that run on this machine."""
+    living = running_clusters.running(running_clusters.default_state())
+    if output == "json":
+        click.echo(json.dumps([asdict(cluster) for cluster in living], indent=1))
+    elif living:
+        _table(
+            ["name", "pid", "API server", "Prometheus", "NATS", "kubeconfig"],
+            [
+                [each.name, str(each.pid), each.api, each.prometheus, each.nats or "-", each.kubeconfig]
+                for each in living
+            ],
+        )
+    else:
+        click.echo("no cluster runs; start one with `equipoise testbed up`", err=True)
+
+
+@testbed.command()
+@click.argument("name", default="default")
+def down(name: str) -> None:
+    """Stop a cluster that `up` keeps elsewhere."""
+    for cluster in running_clusters.running(running_clusters.default_state()):
+        if cluster.name == name:
+            os.kill(cluster.pid, signal.SIGTERM)
+            deadline = time.monotonic() + STOP_SECONDS
+            while running_clusters.process_start(cluster.pid) == cluster.started:
+                if time.monotonic() > deadline:
+                    raise click.ClickException(
+                        f"the cluster {name} has not stopped after {STOP_SECONDS:g} s: "
+                        f"`kill -9 {cluster.pid}` ends it with all its parts"
+                    )
+                time.sleep(0.05)
+            click.echo(f"stopped {name}")
+            return
+    raise click.ClickException(f"no cluster named {name} runs; `equipoise testbed status` shows those that do")
+
+
+def _describe(name: str, cluster: "Cluster", nats: bool) -> running_clusters.RunningCluster:
+    started = running_clusters.process_start(os.getpid())
+    assert started is not None
+    return running_clusters.RunningCluster(
+        name=name,
+        pid=os.getpid(),
+        started=started,
+        api=cluster.url,
+        kubeconfig=str(cluster.kubeconfig),
+        prometheus=cluster.prometheus_url,
+        nats=cluster.nats_url if nats else "",
+        directory=str(cluster.directory),
+    )
+
+
+def _rows(cluster: running_clusters.RunningCluster) -> list[list[str]]:
+    rows = [
+        ["name", cluster.name],
+        ["API server", cluster.api],
+        ["Prometheus", cluster.prometheus],
+        ["NATS", cluster.nats],
+        ["kubeconfig", cluster.kubeconfig],
+        ["logs", f"{cluster.directory}/*.log"],
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_COLUMNS  # what reads a pipe wants whole paths
+    console.print(table)
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,140 @@
+"""Configuration files of the components of a cluster, as text. They are written as JSON, which is valid YAML."""
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Document = Mapping[str, Any]
+
+ADMIN = "admin"
+CONTROLLER_MANAGER = "system:kube-controller-manager"
+SCHEDULER = "system:kube-scheduler"
+KUBELET = "kwok"
+# The audit log distinguishes them. All are administrators: a throwaway cluster needs no isolation of its components.
+USERS = (ADMIN, CONTROLLER_MANAGER, SCHEDULER, KUBELET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrometheusConfiguration:
+    scrape_interval: float = 1.0
+    """Seconds between scrapes of every node, and between evaluations of the rules."""
+    scrape_configs: Sequence[Document] = field(default_factory=tuple)
+    """Further entries of `scrape_configs`."""
+    rules: Sequence[Document] = field(default_factory=tuple)
+    """Rule groups, as under `groups` of a rule file."""
+
+
+def audit_policy() -> str:
+    """Evictions and bindings with bodies, other writes without; no reads, Leases or Events."""
+    unlogged = [
+        {"group": "coordination.k8s.io", "resources": ["leases"]},
+        {"group": "events.k8s.io", "resources": ["events"]},
+        {"group": "", "resources": ["events"]},
+    ]
+    return json.dumps(
+        {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [
+                {
+                    "level": "Request",
+                    "verbs": ["create"],
+                    "resources": [{"group": "", "resources": ["pods/eviction", "pods/binding"]}],
+                },
+                {"level": "None", "verbs": ["get", "list", "watch"]},
+                {"level": "None", "resources": unlogged},
+                {"level": "None", "nonResourceURLs": ["*"]},
+                {"level": "Metadata"},
+            ],
+        },
+        indent=1,
+    )
+
+
+def token_file(token_of_user: Mapping[str, str]) -> str:
+    return "".join(f'{token},{user},{user},"system:masters"\n' for user, token in token_of_user.items())
+
+
+def kubeconfig(*, server: str, ca_file: str, user: str, token: str) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "testbed", "cluster": {"server": server, "certificate-authority": ca_file}},
+            ],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user}}],
+            "current-context": "testbed",
+        },
+        indent=1,
+    )
+
+
+def signing_key() -> str:
+    """A new P-256 private key in SEC 1 form; Go derives the public half, so no cryptography is needed here."""
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    scalar = (secrets.randbelow(order - 1) + 1).to_bytes(32, "big")
+    curve = bytes.fromhex("a00a06082a8648ce3d030107")
+    sequence = bytes.fromhex("0201010420") + scalar + curve
+    body = base64.encodebytes(bytes([0x30, len(sequence)]) + sequence).decode()
+    return f"-----BEGIN EC PRIVATE KEY-----\n{body}-----END EC PRIVATE KEY-----\n"
+
+
+def scheduler(configuration: Document, kubeconfig_file: str) -> str:
+    """The caller's KubeSchedulerConfiguration, completed by what only the testbed knows."""
+    connection = {"qps": 1000, "burst": 2000, **configuration.get("clientConnection", {})}
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            **configuration,
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {**connection, "kubeconfig": kubeconfig_file},
+        },
+        indent=1,
+    )
+
+
+def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_file: str, generation: int) -> str:
+    """`generation` is in the discovery's address: a reload with another one asks at once for new nodes."""
+    interval = f"{round(configuration.scrape_interval * 1000)}ms"
+    nodes = {
+        "job_name": "nodes",
+        "http_sd_configs": [
+            {
+                "url": f"http://127.0.0.1:{kwok_port}/discovery/prometheus?generation={generation}",
+                # Prometheus backs off to 5 s between updates that come more often than that.
+                "refresh_interval": "7s",
+            },
+        ],
+        # All nodes answer at one address: without this they collapse into one series.
+        "relabel_configs": [
+            {
+                "source_labels": ["__metrics_path__"],
+                "regex": "/metrics/nodes/(.+)/metrics/resource",
+                "target_label": "node",
+            },
+            {"source_labels": ["node"], "target_label": "instance"},
+        ],
+    }
+    return json.dumps(
+        {
+            "global": {
+                "scrape_interval": interval,
+                "scrape_timeout": interval,
+                "evaluation_interval": interval,
+            },
+            "rule_files": [rule_file] if configuration.rules else [],
+            "scrape_configs": [nodes, *configuration.scrape_configs],
+        },
+        indent=1,
+    )
+
+
+def rule_file(configuration: PrometheusConfiguration) -> str:
+    return json.dumps({"groups": list(configuration.rules)}, indent=1)

@@ -1,0 +1,56 @@
+"""The clusters of `equipoise testbed up` that run on this machine: one state file each."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningCluster:
+    name: str
+    pid: int
+    started: str
+    """Start time of the process in clock ticks since boot: distinguishes it from a later process with the same pid."""
+    api: str
+    kubeconfig: str
+    prometheus: str
+    nats: str
+    directory: str
+
+
+def default_state(environment: Mapping[str, str] = os.environ) -> Path:
+    base = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "equipoise" / "testbed"
+
+
+def process_start(pid: int) -> str | None:
+    """Start time in clock ticks since boot; None when there is no such process or it is a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()  # the process name may contain spaces
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def record(cluster: RunningCluster, state: Path) -> Path:
+    state.mkdir(parents=True, exist_ok=True)
+    file = state / f"{cluster.name}.json"
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(asdict(cluster), indent=1))
+    new.replace(file)
+    return file
+
+
+def running(state: Path) -> list[RunningCluster]:
+    """Clusters whose process runs; state files of the others are removed."""
+    found = []
+    for file in sorted(state.glob("*.json")):
+        cluster = RunningCluster(**json.loads(file.read_text()))
+        if process_start(cluster.pid) == cluster.started:
+            found.append(cluster)
+        else:
+            file.unlink(missing_ok=True)
+    return found
