@@ -14,7 +14,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section, Share
 
 SOURCES: Mapping[str, str] = {
-    "prometheus": "equipoise.collector.sources.prometheus.source",
+    "prometheus": "equipoise.collector.sources.prometheus.prometheus_source",
     "metrics-server": "equipoise.collector.sources.metrics_server",
     "load-watcher": "equipoise.collector.sources.load_watcher",
 }

@@ -37,7 +37,7 @@ _ROUNDING = 1e-9
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 
-class Unknown(NamedTuple):
+class UnknownUsage(NamedTuple):
     """Why a usage is unknown."""
 
     reason: Reason
@@ -102,7 +102,7 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     sampled_at: float | None = None
     """Time of the newest raw sample; None when there is none at all."""
 
-    unknown: Unknown | None = None
+    unknown: UnknownUsage | None = None
     """Why the mean is unknown; None when it is known."""
 
     @property
@@ -175,7 +175,7 @@ def _node_reading(
     criteria: WindowCriteria,
 ) -> NodeReading:
     def unknown(reason: Reason, text: str, sampled_at: float | None = None) -> NodeReading:
-        return NodeReading(sampled_at=sampled_at, unknown=Unknown(reason, f"{resource}: {text}"))
+        return NodeReading(sampled_at=sampled_at, unknown=UnknownUsage(reason, f"{resource}: {text}"))
 
     alive = samples.get("newest", [])
     if len(alive) > 1:
@@ -208,48 +208,48 @@ def _latest(samples: list[Sample]) -> Sample | None:
     return max((sample for sample in samples if math.isfinite(sample.value)), key=lambda s: s.value, default=None)
 
 
-def _stale(sampled_at: float, criteria: WindowCriteria) -> Unknown | None:
+def _stale(sampled_at: float, criteria: WindowCriteria) -> UnknownUsage | None:
     age = criteria.at - sampled_at
-    return Unknown("stale", f"newest sample is {age:.0f} s old") if age > criteria.max_age else None
+    return UnknownUsage("stale", f"newest sample is {age:.0f} s old") if age > criteria.max_age else None
 
 
 def _not_covered(
     target: MeasurementTarget, count: float, interval: float | None, criteria: WindowCriteria
-) -> Unknown | None:
+) -> UnknownUsage | None:
     """Why `count` samples (NaN: unknown) do not cover the window; None when they do."""
     length = criteria.length
     if interval is None:
-        return Unknown("no interval", "scrape interval not known yet (fewer than two samples of a series)")
+        return UnknownUsage("no interval", "scrape interval not known yet (fewer than two samples of a series)")
     lifetime = criteria.at - target.since
     if lifetime < criteria.coverage * length:
-        return Unknown("young", f"has existed for {lifetime:.0f} s of a window of {length:g} s")
+        return UnknownUsage("young", f"has existed for {lifetime:.0f} s of a window of {length:g} s")
     count = count if math.isfinite(count) else 0.0
     if count < min_samples(criteria, interval):
         share = coverage(count, length, interval)
-        return Unknown("gap", f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s")
+        return UnknownUsage("gap", f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s")
     return None
 
 
-def _single_value(samples: list[Sample], capacity: float | None) -> tuple[float | None, Unknown | None]:
+def _single_value(samples: list[Sample], capacity: float | None) -> tuple[float | None, UnknownUsage | None]:
     """The value of the only sample, or None and why."""
     if not samples:
-        return None, Unknown("no sample", "no value")
+        return None, UnknownUsage("no sample", "no value")
     if len(samples) > 1:
-        return None, Unknown("duplicate", f"{len(samples)} values")
+        return None, UnknownUsage("duplicate", f"{len(samples)} values")
     return _usage(samples[0], capacity)
 
 
-def _usage(sample: Sample, capacity: float | None) -> tuple[float | None, Unknown | None]:
+def _usage(sample: Sample, capacity: float | None) -> tuple[float | None, UnknownUsage | None]:
     """The usage in cores or bytes, capped at the capacity; or None and why."""
     value = sample.value
     if sample.share_of_capacity:
         if capacity is None:
-            return None, Unknown("no capacity", "value is a share of a machine whose size is not known")
+            return None, UnknownUsage("no capacity", "value is a share of a machine whose size is not known")
         value *= capacity
     if not math.isfinite(value) or value < 0:
-        return None, Unknown("invalid", f"value is {value:g}")
+        return None, UnknownUsage("invalid", f"value is {value:g}")
     if capacity is not None and value > capacity * MAX_EXCESS:
-        return None, Unknown("excess", f"value is {value:g} where the machine has {capacity:g}")
+        return None, UnknownUsage("excess", f"value is {value:g} where the machine has {capacity:g}")
     # + 0.0 turns a negative zero into a plain one.
     return (value if capacity is None else min(value, capacity)) + 0.0, None
 
@@ -323,4 +323,4 @@ def _without_zeros(
 
 
 def _made_unknown(reading: NodeReading, reason: Reason, text: str) -> NodeReading:
-    return msgspec.structs.replace(reading, mean=None, statistics={}, unknown=Unknown(reason, text))
+    return msgspec.structs.replace(reading, mean=None, statistics={}, unknown=UnknownUsage(reason, text))

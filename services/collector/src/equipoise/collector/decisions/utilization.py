@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.collector.decisions.query import ResourceName
-from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, Unknown
+from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, UnknownUsage
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
@@ -23,7 +23,7 @@ MAX_MISSING = 20
 MAX_NAMES = 3
 """How many nodes a summary names for each reason."""
 
-NOT_MEASURED = Unknown("no result", "not measured yet")
+NOT_MEASURED = UnknownUsage("no result", "not measured yet")
 
 
 class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,21 +148,21 @@ class UtilizationStore:
         at, system = self._system.get(node.uid, (0.0, Resources()))
         return system if self.queried_at - at <= self._load.life(self._load.longest) else Resources()
 
-    def why_unknown(self, uid: str, now: float) -> Unknown | None:
+    def why_unknown(self, uid: str, now: float) -> UnknownUsage | None:
         """Why a node has no fresh load; None when it has. The shortest window's reason comes first."""
         limit = self._load.freshness.score
         if any(now - _oldest(known) <= limit for _, known in self._current(uid, now)):
             return None
         sampled_at = self.sampled_at(uid)
         if sampled_at is not None and now - sampled_at > limit:
-            return Unknown("stale", f"newest sample is {now - sampled_at:.0f} s old")
+            return UnknownUsage("stale", f"newest sample is {now - sampled_at:.0f} s old")
         readings = self._readings.get(uid, {})
         keys = ((window.name, resource) for window in self._load.windows for resource in RESOURCES)
         found = (reading.unknown for key in keys if (reading := readings.get(key)) is not None)
         return next((unknown for unknown in found if unknown is not None), NOT_MEASURED)
 
     def cycle(
-        self, expected: int, unknown: Mapping[str, Unknown], *, shard: str, cycle: int, skew: float, problem: str
+        self, expected: int, unknown: Mapping[str, UnknownUsage], *, shard: str, cycle: int, skew: float, problem: str
     ) -> UtilizationCycle:
         """The end of a round: how many nodes are expected to have data, and which of them have none."""
         too_skewed = abs(skew) > self._load.freshness.skew_unknown
@@ -179,7 +179,7 @@ class UtilizationStore:
         )
 
 
-def unknown_summary(unknown: Mapping[str, Unknown]) -> str:
+def unknown_summary(unknown: Mapping[str, UnknownUsage]) -> str:
     """`unknown load: no sample (12 nodes: a, b, c, …), stale (1 node: d)`; empty when there is none."""
     by_reason: dict[Reason, list[str]] = {}
     for name, why in unknown.items():

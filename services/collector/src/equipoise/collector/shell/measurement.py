@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterable, Mapping
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import SourceError
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, ScrapeIntervals, Unknown, WindowCriteria
+from equipoise.collector.decisions.sample_validation import (
+    MeasurementTarget,
+    ScrapeIntervals,
+    UnknownUsage,
+    WindowCriteria,
+)
 from equipoise.collector.decisions.utilization import MeasuredNode, UtilizationStore
 from equipoise.collector.decisions.workload_means import MeasuredPod, replica_means
 from equipoise.collector.decisions.workloads import SLOTS, WorkloadRound, WorkloadStore
@@ -262,10 +267,10 @@ class Measurement:
 
     async def cycle(
         self, names: Iterable[str], *, shard: str, number: int
-    ) -> tuple[UtilizationCycle, dict[str, Unknown]]:
+    ) -> tuple[UtilizationCycle, dict[str, UnknownUsage]]:
         """The end of a round: how many of these nodes are expected to have data, and why some have none."""
         now, expected = self.source_now(), 0
-        unknown: dict[str, Unknown] = {}
+        unknown: dict[str, UnknownUsage] = {}
         async for batch in in_turns(sorted(names), NODES_PER_BATCH):
             for name in batch:
                 node = self._placement.nodes.get(name)

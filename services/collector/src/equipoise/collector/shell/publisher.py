@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from equipoise.collector.decisions.publish_tracker import PublishTracker
-from equipoise.collector.decisions.sample_validation import Unknown
+from equipoise.collector.decisions.sample_validation import UnknownUsage
 from equipoise.collector.decisions.sharding import OwnedShard, OwnedShards, is_obsolete
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
@@ -145,10 +145,10 @@ class UtilizationPublisher:
 
     async def publish(
         self, shards: Iterable[OwnedShard], *, workloads: bool
-    ) -> tuple[list[UtilizationCycle], dict[str, Unknown]]:
+    ) -> tuple[list[UtilizationCycle], dict[str, UnknownUsage]]:
         """The end of a round of each of these shards. Returns their cycles, and why nodes have no data."""
         cycles: list[UtilizationCycle] = []
-        unknown: dict[str, Unknown] = {}
+        unknown: dict[str, UnknownUsage] = {}
         for owned in shards:
             names, order = self._shards.select(owned, self._placement.nodes), owned.next_order()
             async for batch in in_turns(names, NODES_PER_BATCH):

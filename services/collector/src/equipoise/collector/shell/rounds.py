@@ -18,7 +18,7 @@ from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
     NodeReading,
     ScrapeIntervals,
-    Unknown,
+    UnknownUsage,
     WindowCriteria,
     check_plausibility,
     min_samples,
@@ -77,9 +77,7 @@ async def measure_nodes(
     aggregates: list[Aggregate] = ["mean", "count", "newest", *(statistics if step is not None else ())]
     results, failed = await _query(source, "node", resources, aggregates, criteria.length, criteria.at, step or 0.0)
     ended = [
-        resource
-        for resource, found in results.items()
-        if targets.keys() - {sample.node for sample in found["newest"]}
+        resource for resource, found in results.items() if targets.keys() - {sample.node for sample in found["newest"]}
     ]
     if ended:
         last, last_failed = await _query(
@@ -94,7 +92,7 @@ async def measure_nodes(
         if resource not in failed
     }
     for resource, why in unsupported.items():
-        unknown = NodeReading(unknown=Unknown("unsupported", f"{resource}: {why}"))
+        unknown = NodeReading(unknown=UnknownUsage("unsupported", f"{resource}: {why}"))
         readings[resource] = dict.fromkeys(targets, unknown)
     readings = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
     return NodeRound(readings=readings, failed=failed, unknown_node=_unknown_node(targets, results))

@@ -33,9 +33,7 @@ NODE_CPU = CpuCounter(
 NODE_WORKING_SET = MemoryGauge(
     metric="node_memory_MemTotal_bytes", minus=("node_memory_MemFree_bytes", "node_memory_Inactive_file_bytes")
 )
-POD_CPU = CpuCounter(
-    metric="container_cpu_usage_seconds_total", conditions=WHOLE_POD, spacing_conditions=_SPACING
-)
+POD_CPU = CpuCounter(metric="container_cpu_usage_seconds_total", conditions=WHOLE_POD, spacing_conditions=_SPACING)
 POD_MEMORY: Mapping[MemoryKind, UsageQueries] = {
     "workingSet": MemoryGauge(metric="container_memory_working_set_bytes", conditions=WHOLE_POD),
     "anonymous": MemoryGauge(metric="container_memory_rss", conditions=WHOLE_POD),

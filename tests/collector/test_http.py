@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from equipoise.collector.decisions.query import Ask, SourceError
+from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.settings import BasicAuthentication, PrometheusSettings
-from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 
-ASK = Ask(subject="node", resource="cpu", what="mean", length=300.0, at=1_000.0004)
+ASK = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=300.0, at=1_000.0004)
 GOOD = json.dumps(
     {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"node": "a"}, "value": [1, "2"]}]}}
 ).encode()
@@ -79,14 +79,14 @@ def a_source(server: Server, **fields: Any) -> PrometheusSource:
 
 @pytest.fixture
 async def source(server: Server) -> AsyncIterator[PrometheusSource]:
-    opened = a_source(server, body_limit=100_000)
+    opened = a_source(server, max_body_bytes=100_000)
     yield opened
     opened.close()
 
 
 async def test_a_query_is_one_get(server: Server, source: PrometheusSource) -> None:
     """At the given moment, to the millisecond, under a path without a doubled slash."""
-    samples = await source.ask(ASK)
+    samples = await source.query(ASK)
     (path, _) = server.requests[0]
 
     assert [("a", 2.0)] == [(sample.node, sample.value) for sample in samples]
@@ -120,10 +120,10 @@ async def test_a_bad_answer_is_an_error_with_a_reason(
     """Whatever comes, the question is unknown, and the next one works."""
     server.answer = answer
     with pytest.raises(SourceError, match=word):
-        await source.ask(ASK)
+        await source.query(ASK)
     server.answer = lambda handler: send(handler, GOOD)
 
-    assert 1 == len(await source.ask(ASK))
+    assert 1 == len(await source.query(ASK))
 
 
 def silent(handler: Handler, over: threading.Event) -> None:
@@ -148,11 +148,11 @@ async def test_a_server_that_does_not_come_to_an_end_costs_no_more_than_its_time
     server.answer = lambda handler: answer(handler, over)
     async with asyncio.timeout(60):
         with pytest.raises(SourceError, match=r"longer than|timed out"):
-            await source.ask(ASK)
+            await source.query(ASK)
     over.set()
     server.answer = lambda handler: send(handler, GOOD)
 
-    assert 1 == len(await source.ask(ASK))
+    assert 1 == len(await source.query(ASK))
     source.close()
 
 
@@ -161,7 +161,7 @@ async def test_a_moments_absence_is_bridged(server: Server, source: PrometheusSo
     answers = iter([503, 503, 200])
     server.answer = lambda handler: send(handler, GOOD, next(answers), Retry_After="3600")
 
-    assert 1 == len(await source.ask(ASK))
+    assert 1 == len(await source.query(ASK))
 
 
 async def test_nobody_there(server: Server) -> None:
@@ -169,7 +169,7 @@ async def test_nobody_there(server: Server) -> None:
     source = a_source(server)
     server.close()
     with pytest.raises(SourceError, match="refused") as caught:
-        await source.ask(ASK)
+        await source.query(ASK)
     source.close()
 
     assert "query=" not in str(caught.value)
@@ -182,7 +182,7 @@ async def test_redirects_carry_no_token_away(server: Server, tmp_path: Path) -> 
     source = a_source(server, bearer_token_file=str(tmp_path / "token"))
     server.answer = lambda handler: send(handler, b"", 307, Location=other.url)
     with pytest.raises(SourceError) as caught:
-        await source.ask(ASK)
+        await source.query(ASK)
     source.close()
     other.close()
 
@@ -198,10 +198,10 @@ async def test_tokens_are_read_anew(server: Server, tmp_path: Path, monkeypatch:
     source = a_source(server, bearer_token_file=str(token), headers={"X-Scope-OrgID": "platform"})
     for text in ("one", "two\n"):
         token.write_text(text)
-        await source.ask(ASK)
+        await source.query(ASK)
     token.unlink()
     with pytest.raises(SourceError, match="cannot read"):
-        await source.ask(ASK)
+        await source.query(ASK)
     source.close()
 
     assert ["Bearer one", "Bearer two"] == [headers["Authorization"] for _, headers in server.requests]
@@ -213,7 +213,7 @@ async def test_basic_authentication(server: Server, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("open\n")
     basic = BasicAuthentication(username="eve", password_file=str(tmp_path / "password"))
     source = a_source(server, basic_authentication=basic)
-    await source.ask(ASK)
+    await source.query(ASK)
     source.close()
 
     assert "Basic ZXZlOm9wZW4=" == server.requests[0][1]["Authorization"]
@@ -238,7 +238,7 @@ async def test_queries_wait_for_one_another(server: Server) -> None:
 
     server.answer = answer
     source = a_source(server, concurrency=2)
-    await asyncio.gather(*(source.ask(ASK) for _ in range(10)))
+    await asyncio.gather(*(source.query(ASK) for _ in range(10)))
     source.close()
 
     assert 2 == most

@@ -39,5 +39,5 @@ def test_some_nodes_have_nothing_to_measure(node: objects.Node, word: str) -> No
 def test_a_node_is_expected_once_it_is_ready_and_has_settled() -> None:
     """Age from its creation, in seconds."""
     assert not_yet_expected(a_node(age=300.0), NOW, 300.0) == ""
-    assert not_yet_expected(a_node(age=299.0), NOW, 300.0) == "here for 299 s: data is expected after 300 s"
+    assert not_yet_expected(a_node(age=299.0), NOW, 300.0) == "created 299 s ago: data is expected after 300 s"
     assert not_yet_expected(a_node(ready="Unknown"), NOW, 300.0) == "not Ready"

@@ -8,35 +8,42 @@ from builders import GIB, NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.query import Sample, series_of
+from equipoise.collector.decisions.query import Sample, series_name
 from equipoise.collector.decisions.sample_validation import (
-    Criteria,
-    Intervals,
-    Known,
+    MeasurementTarget,
+    NodeReading,
+    ScrapeIntervals,
+    UnknownUsage,
+    WindowCriteria,
+    check_plausibility,
     coverage,
-    intervals_from,
-    read_nodes,
-    read_pods,
+    scrape_intervals,
+    validate_nodes,
+    validate_pods,
 )
 from equipoise.contracts.messages.resources import Resources
 
-INTERVALS = Intervals(usual=15.0)
-CRITERIA = Criteria(at=NOW, length=300.0, coverage=0.8, life=180.0, reach=300.0)
-NODE = Known(since=NOW - 90_000, ceiling=Resources(cpu=10.0, memory=64 * GIB))
+INTERVALS = ScrapeIntervals(default=15.0)
+CRITERIA = WindowCriteria(at=NOW, length=300.0, coverage=0.8, max_age=180.0, lookback=300.0)
+NODE = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=10.0, memory=64 * GIB))
 
 
 def a_sample(value: float, node: str = "a", namespace: str = "", pod: str = "", **labels: str) -> Sample:
     named = {"node": node, "namespace": namespace, "pod": pod, **labels}
-    return Sample(node=node, namespace=namespace, pod=pod, series=series_of(named), value=value)
+    return Sample(node=node, namespace=namespace, pod=pod, series=series_name(named), value=value)
 
 
 def answers(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
     return {"mean": [a_sample(mean)], "count": [a_sample(count)], "newest": [a_sample(newest)]}
 
 
-def read(given: dict[Any, Any], known: Known = NODE, intervals: Intervals = INTERVALS, **criteria: float) -> Any:
-    asked = Criteria(**({"at": NOW, "length": 300.0, "coverage": 0.8, "life": 180.0, "reach": 300.0} | criteria))
-    return read_nodes({"a": known}, "cpu", given, intervals, asked)["a"]
+def read(
+    given: dict[Any, Any], known: MeasurementTarget = NODE, intervals: ScrapeIntervals = INTERVALS, **criteria: float
+) -> Any:
+    queries = WindowCriteria(
+        **({"at": NOW, "length": 300.0, "coverage": 0.8, "max_age": 180.0, "lookback": 300.0} | criteria)
+    )
+    return validate_nodes({"a": known}, "cpu", given, intervals, queries)["a"]
 
 
 def test_a_whole_answer_is_a_measurement() -> None:
@@ -125,7 +132,7 @@ def test_a_dead_namesake_does_not_count() -> None:
 
 def test_a_window_longer_than_the_nodes_life_is_unknown() -> None:
     """A node made anew under its old name, and labels, is not judged by its forerunner's samples."""
-    young = Known(since=NOW - 200, ceiling=NODE.ceiling)
+    young = MeasurementTarget(since=NOW - 200, capacity=NODE.capacity)
 
     assert "200 s" in read(answers(), known=young).why
     assert 2.5 == read(answers(count=8), known=young, length=120.0).mean
@@ -133,7 +140,7 @@ def test_a_window_longer_than_the_nodes_life_is_unknown() -> None:
 
 def test_the_scrape_interval_of_each_node_counts() -> None:
     """A node scraped once a minute covers its window with five samples."""
-    slow = Intervals(by_node={"a": 60.0}, usual=15.0)
+    slow = ScrapeIntervals(by_node={"a": 60.0}, default=15.0)
 
     assert 2.5 == read(answers(count=5), intervals=slow).mean
     assert read(answers(count=5)).mean is None
@@ -141,12 +148,12 @@ def test_the_scrape_interval_of_each_node_counts() -> None:
 
 def test_without_a_scrape_interval_nothing_is_known() -> None:
     """How much a number of samples covers cannot be told."""
-    assert "interval" in read(answers(), intervals=Intervals()).why
+    assert "interval" in read(answers(), intervals=ScrapeIntervals()).why
 
 
 def test_nodes_that_nobody_knows_are_passed_over() -> None:
     """A series of a deleted node makes no reading."""
-    assert {"b"} == read_nodes({"b": NODE}, "cpu", answers(), INTERVALS, CRITERIA).keys()
+    assert {"b"} == validate_nodes({"b": NODE}, "cpu", answers(), INTERVALS, CRITERIA).keys()
 
 
 @pytest.mark.parametrize(
@@ -170,20 +177,20 @@ def test_coverage(count: float, length: float, interval: float, expected: float)
 
 def test_intervals_are_found_per_node() -> None:
     """The rarer of two series of a node counts; nodes without one get the usual interval."""
-    found = intervals_from(
+    found = scrape_intervals(
         [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")]
     )
 
     assert (30.0, 60.0, 45.0) == (found.of("a"), found.of("b"), found.of("c"))
 
 
-POD = Known(since=NOW - 1_000, ceiling=NODE.ceiling, node="a")
+POD = MeasurementTarget(since=NOW - 1_000, capacity=NODE.capacity, node="a")
 
 
-def read_one_pod(*means: Sample, count: float = 20, known: Known = POD) -> float | None:
+def read_one_pod(*means: Sample, count: float = 20, known: MeasurementTarget = POD) -> float | None:
     counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
     given: Any = {"mean": list(means), "count": counts}
-    return read_pods({("shop", "web"): known}, "cpu", given, INTERVALS, CRITERIA).get(("shop", "web"))
+    return validate_pods({("shop", "web"): known}, "cpu", given, INTERVALS, CRITERIA).get(("shop", "web"))
 
 
 def test_pods_are_found_by_namespace_name_and_node() -> None:
@@ -203,8 +210,8 @@ def test_pods_are_judged_like_nodes() -> None:
     assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
     assert read_one_pod(here, count=15) is None
     counts = [Sample(node="a", namespace="shop", pod="web", series=here.series, value=value) for value in (15.0, 20.0)]
-    assert {} == read_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, INTERVALS, CRITERIA)
-    assert read_one_pod(here, known=Known(since=NOW - 100, ceiling=NODE.ceiling, node="a")) is None
+    assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, INTERVALS, CRITERIA)
+    assert read_one_pod(here, known=MeasurementTarget(since=NOW - 100, capacity=NODE.capacity, node="a")) is None
     assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
     assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
 
@@ -214,9 +221,9 @@ def test_counts_that_were_not_asked_for_are_enough() -> None:
     here = a_sample(1.5, namespace="shop", pod="web")
     pods = {("shop", "web"): POD}
 
-    assert {("shop", "web"): 1.5} == read_pods(pods, "cpu", {"mean": [here]}, INTERVALS, CRITERIA)
-    assert {} == read_pods(pods, "cpu", {"mean": [here], "count": []}, INTERVALS, CRITERIA)
-    assert {} == read_pods(pods, "cpu", {"mean": [here]}, Intervals(), CRITERIA)
+    assert {("shop", "web"): 1.5} == validate_pods(pods, "cpu", {"mean": [here]}, INTERVALS, CRITERIA)
+    assert {} == validate_pods(pods, "cpu", {"mean": [here], "count": []}, INTERVALS, CRITERIA)
+    assert {} == validate_pods(pods, "cpu", {"mean": [here]}, ScrapeIntervals(), CRITERIA)
 
 
 VALUES = st.floats() | st.sampled_from([0.0, -0.0, NOW, NOW - 5, 20.0])
@@ -227,19 +234,76 @@ SAMPLES = st.lists(st.builds(a_sample, VALUES, *NAMES), max_size=4)
 @given(
     given=st.dictionaries(st.sampled_from(["mean", "count", "newest", "last", "p95", "max"]), SAMPLES),
     interval=st.none() | st.floats(0.001, 1_000),
-    ceiling=st.none() | st.floats(0, 1e6),
+    capacity=st.none() | st.floats(0, 1e6),
 )
 def test_no_answer_becomes_a_value_that_was_not_measured(
-    given: dict[Any, list[Sample]], interval: float | None, ceiling: float | None
+    given: dict[Any, list[Sample]], interval: float | None, capacity: float | None
 ) -> None:
     """Any samples at all: nothing raises, and every known mean is one of the means that were answered, or its cap."""
-    known = Known(since=NOW - 90_000, ceiling=Resources(cpu=ceiling), node="a")
-    intervals = Intervals(usual=interval)
+    known = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=capacity), node="a")
+    intervals = ScrapeIntervals(default=interval)
     measured = [s.value for s in given.get("mean", []) if s.node in ("a", "")]
-    possible = {*measured, *([] if ceiling is None else [ceiling] if any(v >= ceiling for v in measured) else [])}
+    possible = {*measured, *([] if capacity is None else [capacity] if any(v >= capacity for v in measured) else [])}
 
-    reading = read_nodes({"a": known}, "cpu", given, intervals, CRITERIA)["a"]
+    reading = validate_nodes({"a": known}, "cpu", given, intervals, CRITERIA)["a"]
     assert (reading.mean is None) == bool(reading.why)
     assert reading.mean is None or reading.mean in possible
-    for value in read_pods({("shop", "web"): known}, "cpu", given, intervals, CRITERIA).values():
+    for value in validate_pods({("shop", "web"): known}, "cpu", given, intervals, CRITERIA).values():
         assert value in possible
+
+
+NO_SAMPLE = UnknownUsage("no sample", "cpu: no sample")
+
+
+def readings(**cpu: float | None) -> dict[str, NodeReading]:
+    return {
+        node: NodeReading(mean=mean, sampled_at=9.0, unknown=NO_SAMPLE if mean is None else None)
+        for node, mean in cpu.items()
+    }
+
+
+def known(found: dict[str, NodeReading]) -> dict[str, float | None]:
+    return {node: reading.mean for node, reading in found.items()}
+
+
+def test_a_counter_that_stands_still_while_memory_is_in_use_is_frozen() -> None:
+    """Both of that node are unknown, with the time of the sample; a machine that uses nothing at all is idle."""
+    found = check_plausibility({"cpu": readings(a=0.0, b=0.0, c=1.0), "memory": readings(a=5.0, b=0.0, c=5.0)}, set())
+    assert known(found["cpu"]) == {"a": None, "b": 0.0, "c": 1.0}
+    assert known(found["memory"]) == {"a": None, "b": 0.0, "c": 5.0}
+    reasons = [found[resource]["a"].unknown for resource in ("cpu", "memory")]
+    assert [unknown and unknown.reason for unknown in reasons] == ["frozen", "frozen"]
+    assert found["cpu"]["a"].sampled_at == 9.0
+
+
+def test_half_of_the_busy_nodes_at_zero_are_not_believed() -> None:
+    """Nor is the 0 of an empty node that came through the same pipe."""
+    cpu = readings(a=0.0, b=0.0, c=1.0, d=2.0, empty=0.0)
+    found = check_plausibility({"cpu": cpu}, {"a", "b", "c", "d"})["cpu"]
+    assert known(found) == {"a": None, "b": None, "c": 1.0, "d": 2.0, "empty": None}
+    assert found["a"].unknown == ("zeros", "cpu: 2 of 4 nodes with pods read exactly 0")
+
+
+def test_fewer_than_half_and_a_single_one_are_believed() -> None:
+    """So are nodes without pods, however many."""
+    few = readings(a=0.0, b=0.0, c=1.0, d=2.0, e=3.0)
+    assert check_plausibility({"cpu": few}, set("abcde"))["cpu"] == few
+    alone = readings(a=0.0)
+    assert check_plausibility({"cpu": alone}, {"a"})["cpu"] == alone
+    assert check_plausibility({"cpu": few}, {"c", "d", "e"})["cpu"] == few
+
+
+MEANS = st.none() | st.sampled_from([0.0, 1.0, 2.5])
+
+
+@given(cpu=st.lists(MEANS, max_size=6), memory=st.lists(MEANS, max_size=6), busy=st.sets(st.integers(0, 6)))
+def test_nothing_is_made_up(cpu: list[float | None], memory: list[float | None], busy: set[int]) -> None:
+    """A reading stays as it is or becomes unknown with a reason."""
+    given_ = {
+        "cpu": readings(**{f"n{number}": mean for number, mean in enumerate(cpu)}),
+        "memory": readings(**{f"n{number}": mean for number, mean in enumerate(memory)}),
+    }
+    for resource, found in check_plausibility(given_, {f"n{number}" for number in busy}).items():  # type: ignore[arg-type]
+        assert found.keys() == given_[resource].keys()
+        for node, reading in found.items():
+            assert reading == given_[resource][node] or (reading.mean is None and reading.unknown)

@@ -11,11 +11,11 @@ from typing import TypeVar
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
-from equipoise.collector.decisions.query import Ask, Resource
-from equipoise.collector.decisions.sample_validation import Criteria, Known, Reading
+from equipoise.collector.decisions.query import MetricQuery, ResourceName
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
-from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.paths import Binaries
@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 WINDOW = 2.0
 PAGES = ("steady", "young", "gone", "nan", "reset", "stuck", "twin", "pods")
-CEILING = Resources(cpu=16.0, memory=64e9)
-KNOWN = {page: Known(since=0.0, ceiling=CEILING) for page in PAGES}
+CAPACITY = Resources(cpu=16.0, memory=64e9)
+KNOWN = {page: MeasurementTarget(since=0.0, capacity=CAPACITY) for page in PAGES}
 
 
 @dataclass
@@ -33,15 +33,15 @@ class World:
     exporter: Exporter
     source: PrometheusSource
 
-    async def read(self, node: str, resource: str = "cpu", window: float = WINDOW) -> Reading:
+    async def read(self, node: str, resource: str = "cpu", window: float = WINDOW) -> NodeReading:
         at = await self.source.time()
         intervals = await find_intervals(self.source, window, at)
-        criteria = Criteria(at=at, length=window, coverage=0.8, life=60.0, reach=WINDOW)
+        criteria = WindowCriteria(at=at, length=window, coverage=0.8, max_age=60.0, lookback=WINDOW)
         found = await measure_nodes(self.source, KNOWN, criteria, intervals)
         assert {} == found.failed
         return found.readings[resource][node]  # type: ignore[index]
 
-    async def until(self, wanted: Callable[[Reading], bool], node: str, resource: str = "cpu") -> Reading:
+    async def until(self, wanted: Callable[[NodeReading], bool], node: str, resource: str = "cpu") -> NodeReading:
         return await until(lambda: self.read(node, resource), wanted)
 
 
@@ -76,18 +76,18 @@ async def world(exporter: Exporter, url: str) -> AsyncIterator[World]:
     source.close()
 
 
-def known(reading: Reading) -> bool:
+def known(reading: NodeReading) -> bool:
     return reading.mean is not None
 
 
-def unknown(reading: Reading) -> bool:
+def unknown(reading: NodeReading) -> bool:
     return reading.mean is None
 
 
 async def test_usage_is_measured(world: World) -> None:
     """A counter that grows by two seconds a second is two cores, and its newest sample is no older than a scrape."""
 
-    def right(found: Reading) -> bool:
+    def right(found: NodeReading) -> bool:
         new = found.sampled_at == pytest.approx(time.time(), abs=5 * SCRAPE_INTERVAL)  # noqa: TID251
         return new and found.mean == pytest.approx(2.0, rel=0.1)
 
@@ -110,7 +110,7 @@ async def test_statistics_are_measured(world: World) -> None:
     await world.until(known, "steady")
     at = await world.source.time()
     intervals = await find_intervals(world.source, WINDOW, at)
-    criteria = Criteria(at=at, length=4 * WINDOW, coverage=0.1, life=60.0, reach=WINDOW)
+    criteria = WindowCriteria(at=at, length=4 * WINDOW, coverage=0.1, max_age=60.0, lookback=WINDOW)
     found = await measure_nodes(world.source, KNOWN, criteria, intervals, ("p95", "max", "deviation"))
     reading = found.readings["memory"]["steady"]
 
@@ -139,8 +139,8 @@ async def test_a_target_that_went_is_unknown_and_ages(world: World) -> None:
 
     assert reading.sampled_at is not None
     assert reading.sampled_at <= gone_at + SCRAPE_INTERVAL
-    raw = await world.source.ask(
-        Ask(subject="node", resource="cpu", what="mean", length=60.0, at=await world.source.time())
+    raw = await world.source.query(
+        MetricQuery(subject="node", resource="cpu", aggregate="mean", length=60.0, at=await world.source.time())
     )
     assert "gone" in {sample.node for sample in raw}
 
@@ -187,8 +187,8 @@ async def test_a_sample_with_a_stuck_time_ages(world: World) -> None:
     await world.until(known, "stuck")
     stamp = time.time()  # noqa: TID251
     await world.until(lambda found: unknown(found) and found.sampled_at == pytest.approx(stamp, abs=0.01), "stuck")
-    live = Ask(subject="node", resource="cpu", what="newest", length=0.0, at=await world.source.time())
-    assert "stuck" in {sample.node for sample in await world.source.ask(live)}
+    live = MetricQuery(subject="node", resource="cpu", aggregate="newest", length=0.0, at=await world.source.time())
+    assert "stuck" in {sample.node for sample in await world.source.query(live)}
 
 
 async def test_pods_are_measured(world: World) -> None:
@@ -201,22 +201,24 @@ async def test_pods_are_measured(world: World) -> None:
         return f"pod_cpu_usage_seconds_total{labels} {used:.6f}\npod_memory_working_set_bytes{labels} 5e8\n"
 
     world.exporter.show("pods", text)
-    pods = {("shop", "web-1"): Known(since=0.0, ceiling=CEILING, node="pods")}
+    pods = {("shop", "web-1"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="pods")}
 
     async def measured() -> Resources:
         at = await world.source.time()
         intervals = await find_intervals(world.source, WINDOW, at)
-        criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
         return (await measure_pods(world.source, pods, criteria, intervals)).usage.get(("shop", "web-1"), Resources())
 
     await until(measured, lambda usage: (usage.cpu, usage.memory) == (pytest.approx(0.5, rel=0.1), 5e8))
 
-    async def told(resource: Resource, least: float) -> list[str]:
+    async def told(resource: ResourceName, min_samples: float) -> list[str]:
         at = await world.source.time()
-        ask = Ask(subject="pod", resource=resource, what="mean", length=WINDOW, at=at, least=least)
-        return [sample.pod for sample in await world.source.ask(ask)]
+        query = MetricQuery(
+            subject="pod", resource=resource, aggregate="mean", length=WINDOW, at=at, min_samples=min_samples
+        )
+        return [sample.pod for sample in await world.source.query(query)]
 
-    resources: tuple[Resource, ...] = ("cpu", "memory")
+    resources: tuple[ResourceName, ...] = ("cpu", "memory")
     for resource in resources:
         await until(partial(told, resource, 3.0), partial(operator.eq, ["web-1"]))
         assert [] == await told(resource, 1_000.0)

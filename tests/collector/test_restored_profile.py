@@ -6,11 +6,17 @@ from typing import Any
 import pytest
 from builders import GIB, NOW, a_workload_utilization
 
-from equipoise.collector.decisions.restored_profile import BELIEVED_AHEAD, LIFE, largest, remembered_day, unread
+from equipoise.collector.decisions.restored_profile import (
+    MAX_AGE,
+    MAX_AHEAD,
+    largest_capacity,
+    restore_problem,
+    restored_profile,
+)
 from equipoise.contracts.kubernetes.annotations import USAGE, workload_usage, written
 from equipoise.contracts.messages.resources import Resources
 
-CEILING = Resources(cpu=10.0, memory=64 * GIB)
+CAPACITY = Resources(cpu=10.0, memory=64 * GIB)
 CPU: list[float | None] = [0.1 * hour for hour in range(23)]
 DAY: dict[str, list[float | None]] = {"cpu": [*CPU, None], "memory": [*[GIB] * 23, None]}
 
@@ -24,7 +30,7 @@ def standing(sampled_at: float = NOW, **fields: Any) -> Mapping[str, str]:
 
 def test_a_day_is_read_as_it_was_written() -> None:
     """Slot by slot, in cores and bytes per replica, to four digits; what was unknown is."""
-    day, why = remembered_day(standing(), NOW, CEILING)
+    day, why = restored_profile(standing(), NOW, CAPACITY)
 
     assert day is not None
     assert "" == why
@@ -35,16 +41,16 @@ def test_a_day_is_read_as_it_was_written() -> None:
 
 def test_a_resource_may_be_missing() -> None:
     """What is known of the other is of use."""
-    day, _ = remembered_day(standing(profile={"cpu": DAY["cpu"]}), NOW, CEILING)
+    day, _ = restored_profile(standing(profile={"cpu": DAY["cpu"]}), NOW, CAPACITY)
 
     assert day is not None
     assert Resources(cpu=pytest.approx(0.5)) == day[5]
 
 
-@pytest.mark.parametrize(("age", "believed"), [(LIFE, True), (LIFE + 1, False), (-BELIEVED_AHEAD, True), (-60, False)])
+@pytest.mark.parametrize(("age", "believed"), [(MAX_AGE, True), (MAX_AGE + 1, False), (-MAX_AHEAD, True), (-60, False)])
 def test_a_day_has_its_time(age: float, believed: bool) -> None:
     """Two weeks later it says nothing any more; one of tomorrow is a forgery."""
-    day, why = remembered_day(standing(NOW - age), NOW, CEILING)
+    day, why = restored_profile(standing(NOW - age), NOW, CAPACITY)
 
     assert believed == (day is not None)
     assert believed == (why == "")
@@ -63,7 +69,7 @@ def test_a_day_has_its_time(age: float, believed: bool) -> None:
 )
 def test_what_is_not_believed(annotations: Mapping[str, str], reason: str) -> None:
     """Anybody who may edit a workload may write there: it says why it is left."""
-    day, why = remembered_day(annotations, NOW, CEILING)
+    day, why = restored_profile(annotations, NOW, CAPACITY)
 
     assert day is None
     assert reason in why
@@ -73,15 +79,15 @@ def test_the_most_that_a_node_has() -> None:
     """Per resource, of whichever node; a capacity that is unknown limits nothing."""
     nodes = [Resources(cpu=4.0, memory=None), Resources(cpu=2.0, memory=GIB)]
 
-    assert Resources(cpu=4.0, memory=GIB) == largest(nodes)
-    assert Resources() == largest([])
-    assert remembered_day(standing(), NOW, largest([]))[0] is not None
+    assert Resources(cpu=4.0, memory=GIB) == largest_capacity(nodes)
+    assert Resources() == largest_capacity([])
+    assert restored_profile(standing(), NOW, largest_capacity([]))[0] is not None
 
 
 def test_what_was_not_read_says_what_to_do() -> None:
     """Rights together, by their names in a ClusterRole; other errors as they are; nothing when there is nothing."""
-    assert unread([], []) is None
-    rights = unread(["deployments.apps", "rollouts.argoproj.io"], [])
+    assert restore_problem([], []) is None
+    rights = restore_problem(["deployments.apps", "rollouts.argoproj.io"], [])
     assert rights is not None
     assert "forbidden to list deployments.apps, rollouts.argoproj.io: apply k8s/base/collector.yaml" in rights
-    assert "500 Broken" in (unread([], ["500 Broken: list deployments"]) or "")
+    assert "500 Broken" in (restore_problem([], ["500 Broken: list deployments"]) or "")

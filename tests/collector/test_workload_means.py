@@ -1,28 +1,53 @@
-"""Longer windows from what the shortest one said."""
+"""Means of workloads, in the shortest window and in longer ones."""
 
 import pytest
 from builders import GIB, NOW, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.recent import Recent
-from equipoise.collector.decisions.workload_means import Fold
+from equipoise.collector.decisions.workload_means import MeasuredPod, RecentMeans, ReplicaMean, replica_means
 from equipoise.contracts.messages.resources import Resources
 
 LENGTH = 300.0
 HORIZON = 3_600.0
 
 
-def recent_of(*said: tuple[float, float | None]) -> Recent:
+def a_pod(
+    cpu: float | None = 1.0, memory: float | None = GIB, sampled_at: float = NOW, name: str = "web"
+) -> MeasuredPod:
+    return MeasuredPod(workload=a_workload(name), usage=Resources(cpu=cpu, memory=memory), sampled_at=sampled_at)
+
+
+def test_usage_is_per_replica() -> None:
+    """The mean of the pods that were measured, at the time of the oldest; unknown is not 0."""
+    means_of = replica_means([a_pod(1.0, None, NOW - 9), a_pod(3.0, None), a_pod(None, GIB), a_pod(5.0, name="other")])
+
+    web = means_of[a_workload()]
+    assert (Resources(cpu=2.0, memory=GIB), 3, NOW - 9) == (web.usage, web.replicas, web.sampled_at)
+    assert 5.0 == means_of[a_workload("other")].usage.cpu
+
+
+@given(st.lists(st.none() | st.floats(0, 1e6)))
+def test_a_mean_lies_between_its_parts(values: list[float | None]) -> None:
+    """And is unknown only when every part is."""
+    known = [value for value in values if value is not None]
+    means_of = replica_means([a_pod(value) for value in values])
+    mean = means_of[a_workload()].usage.cpu if values else None
+
+    assert (mean is None) == (not known)
+    assert mean is None or min(known) * 0.999_999 <= mean <= max(known) * 1.000_001
+
+
+def recent_of(*said: tuple[float, float | None]) -> RecentMeans:
     """From (time, cores)."""
-    recent = Recent(length=LENGTH, horizon=HORIZON)
+    recent = RecentMeans(length=LENGTH, horizon=HORIZON)
     for at, cpu in said:
         usage = Resources(cpu=cpu, memory=GIB)
-        recent = recent.after(at, {a_workload(): Fold(usage=usage, replicas=1, sampled_at=at)})
+        recent = recent.add(at, {a_workload(): ReplicaMean(usage=usage, replicas=1, sampled_at=at)})
     return recent
 
 
-def cpu_of(recent: Recent, length: float = 900.0, coverage: float = 0.8) -> float | None:
+def cpu_of(recent: RecentMeans, length: float = 900.0, coverage: float = 0.8) -> float | None:
     mean = recent.means(length, coverage).get(a_workload())
     return None if mean is None else mean.cpu
 
@@ -58,7 +83,7 @@ def test_a_workload_that_was_not_seen_last_is_left_out() -> None:
     """It ended, or nobody knows."""
     recent = recent_of((NOW - 600, 1.0), (NOW - 300, 1.0), (NOW, 1.0))
 
-    assert {} == recent.after(NOW + 15, {}).means(900.0, 0.8)
+    assert {} == recent.add(NOW + 15, {}).means(900.0, 0.8)
 
 
 def test_no_more_is_kept_than_the_longest_window_holds() -> None:

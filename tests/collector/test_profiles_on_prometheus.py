@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from collector.exporter import Exporter, prometheus
-from collector.stack import (
+from collector.scraped_pages import (
     NODES,
     cadvisor,
     exporter_job,
@@ -22,13 +22,14 @@ from collector.stack import (
     state_job,
 )
 
-from equipoise.collector.decisions.query import Ask, Resource, Sample, What
-from equipoise.collector.decisions.sample_validation import Criteria, Known, Reading
-from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusSettings
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
+from equipoise.collector.decisions.profiles.recording_rules import EVERY, WINDOWS, rule_file
+from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Sample
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
+from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.rounds import PodsRound, find_intervals, measure_nodes, measure_pods
-from equipoise.collector.sources.profiles import PROFILES
-from equipoise.collector.sources.profiles.recording_rules import EVERY, WINDOWS, rule_file
-from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
@@ -41,12 +42,12 @@ WINDOW = 5.0
 YOUNG_DAY = 1_000.0
 """Seconds that stand for a day in the compressed rules: far more than the rules have been there."""
 
-CEILING = Resources(cpu=16.0, memory=64e9)
-KNOWN = {node: Known(since=0.0, ceiling=CEILING) for node in (*NODES, "moved", "twin", "stuck", "gone")}
+CAPACITY = Resources(cpu=16.0, memory=64e9)
+KNOWN = {node: MeasurementTarget(since=0.0, capacity=CAPACITY) for node in (*NODES, "moved", "twin", "stuck", "gone")}
 PODS = {"shop/web-0": 0.5, "kube-system/proxy": 0.1}
-KNOWN_PODS: dict[PodName, Known] = {
-    ("shop", "web-0"): Known(since=0.0, ceiling=CEILING, node="node-a"),
-    ("kube-system", "proxy"): Known(since=0.0, ceiling=CEILING, node="node-a"),
+POD_TARGETS: dict[PodName, MeasurementTarget] = {
+    ("shop", "web-0"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
+    ("kube-system", "proxy"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
 }
 WORKING_SET = 16e9 - 9e9 - 2e9
 
@@ -119,10 +120,10 @@ async def source(url: str) -> AsyncIterator[Open]:
         one.close()
 
 
-async def read(source: PrometheusSource, node: str, resource: Resource = "cpu") -> Reading:
+async def read(source: PrometheusSource, node: str, resource: ResourceName = "cpu") -> NodeReading:
     at = await source.time()
     intervals = await find_intervals(source, WINDOW, at)
-    criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+    criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
     found = await measure_nodes(source, KNOWN, criteria, intervals, ["p95", "max", "deviation"])
 
     assert {} == found.failed
@@ -136,9 +137,11 @@ async def until(look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], obje
         return found
 
 
-async def ask(source: PrometheusSource, what: What, length: float = WINDOW, **fields: object) -> list[Sample]:
+async def query(
+    source: PrometheusSource, aggregate: Aggregate, length: float = WINDOW, **fields: object
+) -> list[Sample]:
     defaults: dict[str, object] = {"subject": "node", "resource": "cpu", "step": 1.0, "at": await source.time()}
-    return await source.ask(Ask(what=what, length=length, **(defaults | fields)))  # type: ignore[arg-type]
+    return await source.query(MetricQuery(aggregate=aggregate, length=length, **(defaults | fields)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
@@ -147,7 +150,7 @@ async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: 
     """Busy modes of all cores, no guest twice, nothing stolen; kube_node_info knows its address."""
     opened = source(profile)
 
-    def right(found: Reading) -> bool:
+    def right(found: NodeReading) -> bool:
         new = found.sampled_at == pytest.approx(time.time(), abs=5 * EVERY_SCRAPE)  # noqa: TID251
         return new and found.mean == pytest.approx(cores, rel=0.05)
 
@@ -162,9 +165,9 @@ async def test_statistics_are_measured(source: Open, profile: str) -> None:
     opened = source(profile)
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     for resource, expected in (("cpu", 1.5), ("memory", WORKING_SET)):
-        for what, value in (("p95", expected), ("max", expected), ("deviation", 0.0)):
+        for aggregate, value in (("p95", expected), ("max", expected), ("deviation", 0.0)):
             wanted = [pytest.approx(value, abs=0.15 * expected)]
-            found = await until(partial(_of_node_a, opened, what, WINDOW, resource), partial(operator.eq, wanted))
+            found = await until(partial(_of_node_a, opened, aggregate, WINDOW, resource), partial(operator.eq, wanted))
 
             assert wanted == found
 
@@ -177,8 +180,8 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
     async def look() -> Any:
         at = await opened.time()
         intervals = await find_intervals(opened, WINDOW, at, "pod")
-        criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
-        return await measure_pods(opened, KNOWN_PODS, criteria, intervals)
+        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
+        return await measure_pods(opened, POD_TARGETS, criteria, intervals)
 
     cpu = {("shop", "web-0"): pytest.approx(0.5, rel=0.1), ("kube-system", "proxy"): pytest.approx(0.1, rel=0.1)}
 
@@ -212,7 +215,7 @@ async def test_anonymous_memory_is_measured(source: Open) -> None:
     """The same kind for nodes and pods."""
     opened = source("kube-prometheus", "anonymous")
     reading = await until(lambda: read(opened, "node-a", "memory"), lambda found: found.mean is not None)
-    pods = await until(lambda: ask(opened, "mean", subject="pod", resource="memory"), bool)
+    pods = await until(lambda: query(opened, "mean", subject="pod", resource="memory"), bool)
 
     assert 3e9 == reading.mean
     assert 2e8 == next(sample.value for sample in pods if sample.pod == "web-0")
@@ -233,18 +236,18 @@ async def test_addresses_are_asked_for_once_for_each_moment(source: Open) -> Non
     opened = source("kube-prometheus")
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     now = await opened.time()
-    asked: list[str] = []
+    queries: list[str] = []
     query = opened._query
 
     async def counting(text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
-        asked.append(text)
+        queries.append(text)
         return await query(text, at, read)
 
     opened._query = counting  # type: ignore[method-assign]
     for at in (now, now - 1, now, now - 1):
-        await asyncio.gather(*(ask(opened, what, at=at) for what in ("mean", "count")))
+        await asyncio.gather(*(query(opened, aggregate, at=at) for aggregate in ("mean", "count")))
 
-    assert 2 == len([text for text in asked if "kube_node_info" in text])
+    assert 2 == len([text for text in queries if "kube_node_info" in text])
 
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
@@ -276,14 +279,14 @@ async def test_a_rule_over_a_sample_with_a_stuck_time_ages(source: Open, exporte
     exporter.show("node-exporter/stuck", stamped(lambda: stamp))
     await until(opened.time, lambda now: now > stamp + WINDOW)
     reading = await until(lambda: read(opened, "stuck"), lambda found: found.mean is None)
-    newest = [sample.value for sample in await ask(opened, "newest") if sample.node == "stuck"]
+    newest = [sample.value for sample in await query(opened, "newest") if sample.node == "stuck"]
 
     assert [pytest.approx(stamp, abs=2 * EVERY_SCRAPE)] == newest
     assert reading.sampled_at == pytest.approx(stamp, abs=2 * EVERY_SCRAPE)
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
-async def test_each_recorded_window_is_looked_up(source: Open, resource: Resource) -> None:
+async def test_each_recorded_window_is_looked_up(source: Open, resource: ResourceName) -> None:
     """Mean, count of raw samples and time of the newest one, from rules alone."""
     opened = source("recording-rules")
     expected = {"cpu": 1.5, "memory": WORKING_SET}[resource]
@@ -304,9 +307,9 @@ async def test_a_recorded_window_costs_one_sample_per_node(source: Open, url: st
     loaded = {}
     async with aiohttp.ClientSession() as session:
         for name, length in (("recording-rules", 300.0), ("kube-prometheus", WINDOW)):
-            question = Ask(subject="node", resource="cpu", what="mean", length=length, at=0.0)
-            query = PROFILES[name](PrometheusSettings(url=url)).cpu["node"].query(question, {})
-            async with session.get(f"{url}/api/v1/query", params={"query": query or "", "stats": "all"}) as answer:
+            query = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=length, at=0.0)
+            promql = PROFILES[name](CustomQueries()).cpu["node"].promql(query, {})
+            async with session.get(f"{url}/api/v1/query", params={"query": promql or "", "stats": "all"}) as answer:
                 told = (await answer.json())["data"]
             loaded[name] = told["stats"]["samples"]["totalQueryableSamples"] / len(told["result"])
 
@@ -323,28 +326,32 @@ async def test_young_rules_do_not_speak_for_a_long_window(source: Open) -> None:
     assert count < 0.2 * raw
 
 
-async def _of_node_a(source: PrometheusSource, what: What, length: float, resource: Resource) -> list[float]:
-    return [sample.value for sample in await ask(source, what, length, resource=resource) if sample.node == "node-a"]
+async def _of_node_a(
+    source: PrometheusSource, aggregate: Aggregate, length: float, resource: ResourceName
+) -> list[float]:
+    return [
+        sample.value for sample in await query(source, aggregate, length, resource=resource) if sample.node == "node-a"
+    ]
 
 
-async def _age_of_node_a(source: PrometheusSource, length: float, resource: Resource) -> float:
+async def _age_of_node_a(source: PrometheusSource, length: float, resource: ResourceName) -> float:
     [newest] = await _of_node_a(source, "newest", length, resource)
     return await source.time() - newest
 
 
 async def test_the_user_asks_in_own_words(source: Open) -> None:
     """Mean and raw samples differ in their labels and are matched by the name of the node."""
-    words = CustomQuery(
+    promql = CustomQuery(
         mean='sum by (instance) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[$window]))',
         samples='node_cpu_seconds_total{cpu="1",mode="idle"}',
     )
-    opened = source("custom", custom=CustomQueries(node_cpu=words))
-    by_address = {"10.0.0.1": Known(since=0.0, ceiling=CEILING)}
+    opened = source("custom", custom=CustomQueries(node_cpu=promql))
+    by_address = {"10.0.0.1": MeasurementTarget(since=0.0, capacity=CAPACITY)}
 
     async def look() -> Any:
         at = await opened.time()
         intervals = await find_intervals(opened, WINDOW, at)
-        criteria = Criteria(at=at, length=WINDOW, coverage=0.8, life=60.0, reach=WINDOW)
+        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
         return await measure_nodes(opened, by_address, criteria, intervals, ["p95"])
 
     found = await until(look, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
@@ -357,17 +364,18 @@ async def test_the_user_asks_in_own_words(source: Open) -> None:
 
 async def test_pods_in_own_words_are_matched_by_name(source: Open) -> None:
     """Their mean and their raw samples need not have the same labels; too few samples leave a pod out."""
-    words = CustomQuery(
+    promql = CustomQuery(
         mean='sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{image="",pod!=""}[$window]))',
         samples='container_cpu_usage_seconds_total{container="",image="",name="",pod!=""}',
     )
-    opened = source("custom", custom=CustomQueries(node_cpu=words, pod_cpu=words))
+    opened = source("custom", custom=CustomQueries(node_cpu=promql, pod_cpu=promql))
 
-    async def told(least: float) -> set[str]:
-        question = Ask(
-            subject="pod", resource="cpu", what="mean", length=WINDOW, at=await opened.time(), least=least
+    async def told(min_samples: float) -> set[str]:
+        query = MetricQuery(
+            subject="pod", resource="cpu", aggregate="mean", length=WINDOW, at=await opened.time(),
+            min_samples=min_samples,
         )  # fmt: skip
-        return {sample.pod for sample in await opened.ask(question)}
+        return {sample.pod for sample in await opened.query(query)}
 
     assert {"web-0", "proxy"} <= await until(lambda: told(2.0), bool)
     assert set() == await told(1_000.0)

@@ -349,7 +349,7 @@ async def test_a_standby_without_a_shard_asks_nothing(fleet: Fleet) -> None:
     await fleet.advance(10)
     await fleet.begin("two", settings)
     await fleet.advance(30)
-    assert fleet.sources["two"].asked == []
+    assert fleet.sources["two"].queries == []
     assert fleet.holders == {"equipoise-collector": "one"}
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
 
-from equipoise.collector.decisions.utilization import summed_up
+from equipoise.collector.decisions.utilization import unknown_summary
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.collector.shell.measurement import Measuring
-from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.collector.state.placement import Fleet
+from equipoise.collector.shell.measurement import Measurement
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes import objects
@@ -59,9 +59,13 @@ class World:
     def __init__(self, machines: Machines, source: PrometheusSource, selector: dict[str, str]) -> None:
         self.machines = machines
         self.clock = SystemClock()
-        self.fleet = Fleet(windows=[2.0], start_limit=600.0, memory=60.0, owner_of=lambda _: None, selector=selector)
+        self.fleet = ClusterPlacement(
+            windows=[2.0], start_timeout=600.0, owner_retention=60.0, owner_of=lambda _: None, selector=selector
+        )
         settings = CollectorSettings(node_selector=selector)
-        self.measuring = Measuring(settings=settings, load=LOAD, source=source, fleet=self.fleet, clock=self.clock)
+        self.measurement = Measurement(
+            settings=settings, load=LOAD, source=source, placement=self.fleet, clock=self.clock
+        )
 
     def put(self, *names: str, age: float = LONG_AGO, uid: str = "", pods: bool = False, **node: Any) -> None:
         """Ready nodes of this age; with `pods` each has one that ran all the time."""
@@ -90,8 +94,8 @@ class World:
 
     async def cycle(self) -> UtilizationCycle:
         """Measure the shortest window, and tell of it."""
-        await self.measuring.round(LOAD.shortest)
-        cycle, self.doubts = await self.measuring.cycle(self.fleet.nodes, shard="all", number=1)
+        await self.measurement.round(LOAD.shortest)
+        cycle, self.doubts = await self.measurement.cycle(self.fleet.nodes, shard="all", number=1)
         return cycle
 
     async def until(self, wanted: Callable[[UtilizationCycle], bool]) -> UtilizationCycle:
@@ -107,12 +111,12 @@ class World:
         """Wait until the one node is unknown for this reason; the reason as people read it."""
         cycle = await self.until(lambda cycle: cycle.reasons == {reason: 1})
         [why] = cycle.missing.values()
-        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == summed_up(self.doubts)
+        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.doubts)
         return why
 
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
         """As it is told to all."""
-        messages = self.measuring.node_messages(self.fleet.nodes, epoch=1, sequence=1)
+        messages = self.measurement.node_messages(self.fleet.nodes, epoch=1, sequence=1)
         told = {message.node: message for message in messages}
         return told[name].windows.get(window) if name in told else None
 
@@ -161,10 +165,10 @@ async def test_a_node_as_it_should_be(start: Callable[..., World]) -> None:
         usage = world.usage("well")
         if usage is None or usage.mean.cpu != pytest.approx(2.0, rel=0.1):
             return False
-        return 0.0 <= world.measuring.source_now() - usage.sampled_at < 5 * SCRAPE_INTERVAL
+        return 0.0 <= world.measurement.source_now() - usage.sampled_at < 5 * SCRAPE_INTERVAL
 
     cycle = await world.until(right)
-    assert (cycle.expected, cycle.reasons, summed_up(world.doubts)) == (1, {}, "")
+    assert (cycle.expected, cycle.reasons, unknown_summary(world.doubts)) == (1, {}, "")
 
 
 async def test_no_sample_at_all(start: Callable[..., World]) -> None:
@@ -295,7 +299,7 @@ async def test_a_young_prometheus(start: Callable[..., World]) -> None:
     world = start()
     world.put("well")
     await world.until_known()
-    assert await world.measuring.round(LOAD.longest)
+    assert await world.measurement.round(LOAD.longest)
     assert world.usage("well", "1d") is None
     assert world.usage("well", "5m") is not None
     await world.until_known()
@@ -372,7 +376,7 @@ async def test_a_node_that_is_made_again_under_its_name(start: Callable[..., Wor
     world.put("again", uid="uid-of-another", age=-SETTLING)
     assert (await world.cycle()).expected == 0
     assert world.usage("again") is None
-    [message] = world.measuring.node_messages(world.fleet.nodes, epoch=1, sequence=1) or [None]
+    [message] = world.measurement.node_messages(world.fleet.nodes, epoch=1, sequence=1) or [None]
     assert message is None or message.uid == "uid-of-another"
     made = world.clock.now()
     world.put("again", uid="uid-of-a-third", age=0.0)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from builders import NOW, a_workload
 
-from equipoise.collector.shell.profile_restore import AGAIN_PERIOD, KINDS, PROBLEM, recollect
+from equipoise.collector.shell.profile_restore import KINDS, PROBLEM, RETRY_PERIOD, restore_profiles
 from equipoise.contracts.kubernetes.objects import ObjectMeta, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.testbed.memory.clock import ManualClock
@@ -26,7 +26,7 @@ class World:
             metadata = ObjectMeta(name="web", namespace="shop", annotations={"kind": resource.kind})
             self.kube.put(resource, WorkloadObject(metadata=metadata))
 
-    async def remember(self, standing: Mapping[Workload, Mapping[str, str]]) -> int:
+    async def restore(self, standing: Mapping[Workload, Mapping[str, str]]) -> int:
         self.standing.update(standing)
         return len(standing)
 
@@ -35,12 +35,12 @@ class World:
         if text is not None:
             self.problems[key] = text
 
-    def asked(self, resource: str) -> int:
+    def queries(self, resource: str) -> int:
         return sum((call.verb, call.resource) == ("list", resource) for call in self.kube.calls)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.create_task(recollect(self.kube, self.clock, self, self))
+        task = asyncio.create_task(restore_profiles(self.kube, self.clock, self, self))
         try:
             await self.clock.advance(1)
             yield task
@@ -73,11 +73,11 @@ async def test_what_was_refused_is_asked_for_again(world: World, status: int, to
         assert told in world.problems[PROBLEM]
         assert {resource.kind for resource in KINDS} - {"Deployment"} == {found.kind for found in world.standing}
 
-        await world.clock.advance(AGAIN_PERIOD)
+        await world.clock.advance(RETRY_PERIOD)
         assert task.done()
     assert a_workload() in world.standing
     assert {} == world.problems
-    assert (2, 1) == (world.asked("deployments"), world.asked("statefulsets"))
+    assert (2, 1) == (world.queries("deployments"), world.queries("statefulsets"))
 
 
 async def test_a_kind_that_is_not_there_is_not_missing(world: World) -> None:
