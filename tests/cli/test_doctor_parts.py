@@ -276,7 +276,7 @@ async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
     return Deployed(kube, take)
 
 
-@pytest.fixture(params=["memory", "real"])
+@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.cluster)])
 async def deployed(request: pytest.FixtureRequest) -> AsyncIterator[Deployed]:
     if request.param == "memory":
         yield await in_memory()

@@ -7,6 +7,7 @@ from builders import NOW, a_workload, an_intent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.binder.decisions.limits import Limits
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
@@ -80,8 +81,9 @@ def test_a_refusal_rests_the_pod_alone() -> None:
 def test_a_full_limit_rests_what_it_is_about() -> None:
     """Until it has room again, and no pod alone: it did nothing wrong."""
 
-    def refused(limit: str, room_at: float | None = NOW + 90) -> CoolDowns:
-        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, retry_at=room_at)
+    def refused(limit: str, retry_at: float | None = NOW + 90) -> CoolDowns:
+        scope = Limits().table[limit].scope
+        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, limit_scope=scope, retry_at=retry_at)
         return after_outcome({}, outcome, COOL_DOWN)
 
     workload, namespace = refused("evictionsPerWorkload"), refused("evictionsPerNamespace")
@@ -92,8 +94,8 @@ def test_a_full_limit_rests_what_it_is_about() -> None:
     assert not rests(namespace, NOW, app="db", namespace="bank")
     assert rests(refused("evictionsPerCluster"), NOW, app="db", namespace="bank")
     assert rests(refused("lateReplacements", None), NOW + 599, app="db", namespace="bank")
-    assert not rests(refused("inMigrationPerNode", None), NOW)
-    assert rests(refused("inMigrationPerNode", None), NOW, uid="uid-web-1")
+    assert not rests(refused("migratingPerNode", None), NOW)
+    assert rests(refused("migratingPerNode", None), NOW, uid="uid-web-1")
 
 
 def test_returns_rest_longer_and_longer() -> None:

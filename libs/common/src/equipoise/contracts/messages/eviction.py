@@ -75,5 +75,8 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     limit: str = ""
     """The limit that refused, as the configuration calls it."""
 
+    limit_scope: str = ""
+    """What that limit refuses together with the pod: "pod", "workload", "namespace" or "cluster"."""
+
     retry_at: float | None = None
-    """When that limit may have room again; None when that is not a matter of time."""
+    """When that limit may agree again; None when time alone does not help."""

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
-from equipoise.binder.decisions.destination_check import FleetNode, fleet_node, no_target, unsettled
+from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
+from equipoise.binder.state.cluster_state import NodeState, node_state
 from equipoise.contracts.configuration.settings import LoadSettings, Marks, Thresholds
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.placement import NodePlacement, Taint
@@ -14,13 +15,13 @@ POD = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 0
 RELIEF = Resources(cpu=1.0, memory=2.0**30)
 
 
-def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> FleetNode:
-    node = fleet_node(placement or a_placement(name))
+def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> NodeState:
+    node = node_state(placement or a_placement(name))
     return msgspec.structs.replace(node, utilization=a_node_utilization(name, cpu=cpu))
 
 
-def refusal(*nodes: FleetNode, intended: str = "node-b", relief: Resources = RELIEF) -> str:
-    return no_target(
+def refusal(*nodes: NodeState, intended: str = "node-b", relief: Resources = RELIEF) -> str:
+    return no_destination(
         POD,
         "node-a",
         intended,
@@ -54,7 +55,7 @@ def test_counts_what_is_not_measured_yet() -> None:
         a_placed_pod(f"new-{number}", placed_at=NOW - 5, running_since=NOW - 4, requests=Resources(cpu=1.0))
         for number in range(6)
     ]
-    assert "high mark" in refusal(a_node(placement=a_placement("node-b", pods)))
+    assert "high threshold" in refusal(a_node(placement=a_placement("node-b", pods)))
 
 
 @pytest.mark.parametrize(("cpu", "relief"), [(None, RELIEF), (5.6, RELIEF), (float("nan"), RELIEF)])
@@ -80,14 +81,14 @@ def test_exactly_at_the_mark_is_not_above_it() -> None:
 def test_autoscalers_are_left_their_nodes(key: str, source: bool, target: bool) -> None:
     """A node that is about to be removed neither loses nor gets pods; a candidate for that gets none."""
     node = a_node(placement=a_placement("node-b", taints=[Taint(key=key, effect="PreferNoSchedule")]))
-    assert bool(unsettled(node, LoadSettings(), NOW)) == source
+    assert bool(unsettled_reason(node, LoadSettings(), NOW)) == source
     assert bool(refusal(node)) == target
 
 
 def test_an_unready_node_is_no_target() -> None:
     """Nor a source."""
     node = a_node(placement=a_placement("node-b", ready=False))
-    assert "not Ready" in unsettled(node, LoadSettings(), NOW)
+    assert "not Ready" in unsettled_reason(node, LoadSettings(), NOW)
     assert "not Ready" in refusal(node)
 
 
@@ -98,5 +99,5 @@ def test_another_node_of_the_same_name() -> None:
 
 def test_a_busy_fleet_is_levelled_above_the_mark() -> None:
     """A target above the mark is one if it stays cooler than the source with the pod on it."""
-    assert "high mark" in refusal(a_node("node-a", cpu=8.0), a_node("node-b", cpu=7.0))
+    assert "high threshold" in refusal(a_node("node-a", cpu=8.0), a_node("node-b", cpu=7.0))
     assert refusal(a_node("node-a", cpu=8.5), a_node("node-b", cpu=7.0)) == ""

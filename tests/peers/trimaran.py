@@ -1,14 +1,10 @@
-"""The numeric cases of Trimaran, and their nodes and pods as this scorer would see them."""
+"""Nodes and pods of Trimaran's cases as the scorer sees them."""
 
-import json
-import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 from builders import NOW, a_node_utilization, a_placement
+from peers.cases import Inputs
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
@@ -16,30 +12,13 @@ from equipoise.contracts.load.demand import MEASURED_FIRST, Link
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
-from equipoise.scorer.state.arrays import Demand, NodeLoads, resources
+from equipoise.scorer.state.arrays import Demand, FleetLoads, NodeLoads, resources
 from equipoise.scorer.state.demand import expected_demand, pod_demand
 from equipoise.scorer.state.load_correction import base_of, compensated_load, requested_and_limited
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "trimaran_cases.json").read_text())["cases"]
 LOAD = LoadSettings()
 WINDOWS = tuple(window.name for window in LOAD.windows)
 NOTHING = Resources(cpu=0.0, memory=0.0)
-Case = dict[str, Any]
-
-
-def cases(feature: str, *, but: Sequence[str] = ()) -> pytest.MarkDecorator:
-    """Every case of a feature, by its id."""
-    found = [case for case in CASES if case["feature"] == feature and case["id"] not in but]
-    return pytest.mark.parametrize("case", found, ids=[case["id"] for case in found])
-
-
-def case_of(name: str) -> Case:
-    return next(case for case in CASES if case["id"] == name)
-
-
-def rounded(score: float) -> int:
-    """Half away from zero, as Go rounds."""
-    return math.floor(score + 0.5)
 
 
 def a_node(
@@ -64,7 +43,7 @@ def a_node(
         windows=WINDOWS,
         load=load[:1],
         base=base_of(utilization)[np.newaxis],
-        fleet=load[:1],
+        fleet=FleetLoads(load[:1]),
         statistics={"deviation": load[1:]},
         requested=requested[np.newaxis],
         limited=limited[np.newaxis],
@@ -72,17 +51,18 @@ def a_node(
     )
 
 
-def measured(metrics: Sequence[Case] | None, base: Resources, *, operators: Sequence[str]) -> Resources:
-    """Amounts of the last metric of each type with one of these operators; the collector asks for one of each."""
-    found = {
-        metric["type"].lower(): metric["value"] / 100.0 * getattr(base, metric["type"].lower())
-        for metric in metrics or ()
-        if metric["op"] in operators
-    }
+def measured(metrics: Sequence[Inputs] | None, base: Resources, *, operators: Sequence[str]) -> Resources:
+    """Amounts of each type, by the first of these operators that there is: the collector has one value of each kind."""
+    found: dict[str, float] = {}
+    for operator in reversed(operators):
+        for metric in metrics or ():
+            if metric["op"] == operator:
+                resource = metric["type"].lower()
+                found[resource] = metric["value"] / 100.0 * getattr(base, resource)
     return Resources(**found)
 
 
-def a_spec(requests: Case, limits: Case | None = None) -> objects.Pod:
+def a_spec(requests: Inputs, limits: Inputs | None = None) -> objects.Pod:
     """A Pod with the case's containers; amounts that are 0 are left out, as in a manifest."""
     return objects.Pod(
         metadata=objects.ObjectMeta(name="new", namespace="shop", uid="uid-new"),
@@ -94,16 +74,16 @@ def a_spec(requests: Case, limits: Case | None = None) -> objects.Pod:
     )
 
 
-def _containers(requests: Case, limits: Case | None, kind: str) -> list[objects.Container]:
-    asked = requests.get(kind, [])
-    allowed = limits.get(kind, []) if limits else [{} for _ in asked]
+def _containers(requests: Inputs, limits: Inputs | None, kind: str) -> list[objects.Container]:
+    requested = requests.get(kind, [])
+    allowed = limits.get(kind, []) if limits else [{} for _ in requested]
     return [
         objects.Container(resources=objects.ResourceRequirements(requests=quantities(least), limits=quantities(most)))
-        for least, most in zip(asked, allowed, strict=True)
+        for least, most in zip(requested, allowed, strict=True)
     ]
 
 
-def quantities(amounts: Case) -> dict[str, str]:
+def quantities(amounts: Inputs) -> dict[str, str]:
     units = {"cpu_m": ("cpu", "m"), "mem_b": ("memory", "")}
     return {units[name][0]: f"{amount}{units[name][1]}" for name, amount in amounts.items() if amount}
 
@@ -113,13 +93,13 @@ def demand_for(pod: objects.Pod, chain: tuple[Link, ...] = MEASURED_FIRST) -> De
 
 
 def usage_of(cpu: float, memory: float = 0.0) -> Demand:
-    """A pod that is expected to use, and asks for, so many cores and bytes."""
+    """A pod that is expected to use, and requests, so many cores and bytes."""
     amounts = np.array([cpu, memory])
     return Demand(usage=np.tile(amounts, (len(WINDOWS), 1)), sources={}, requests=amounts, limits=amounts)
 
 
 def placed(pod: objects.Pod, name: str, at: float) -> PlacedPod:
-    """The pod, running on a node from the moment that it was bound."""
+    """The pod, running on a node since it was bound."""
     demand = pod_demand(pod)
     return PlacedPod(
         uid=name,
@@ -132,5 +112,5 @@ def placed(pod: objects.Pod, name: str, at: float) -> PlacedPod:
     )
 
 
-def cores(amounts: Case) -> Resources:
+def cores(amounts: Inputs) -> Resources:
     return resources(np.array([amounts.get("cpu_m", 0) / 1000.0, amounts.get("mem_b", 0)]))

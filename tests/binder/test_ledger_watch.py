@@ -31,4 +31,4 @@ async def test_what_keeps_a_binder_from_evicting_is_said_instead(world: World) -
     (ledger,) = world.kube.stored(CONFIG_MAPS)
     world.kube.remove(CONFIG_MAPS, ledger.metadata.name, OWN)
     await world.clock.advance(10)
-    assert world.health.evictions.startswith("nothing may move: ")
+    assert world.health.evictions.startswith("nothing may be evicted: ")
