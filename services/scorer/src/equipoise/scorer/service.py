@@ -272,7 +272,7 @@ class Scorer:
         self._health.problem("coverage", picture.doubt(now) or None)
         unmeasured = ", ".join(picture.fleet.unmeasured())
         text = (
-            f"the policy looks at {unmeasured}, which no node has: see collector.statistics and statisticsWindowLimit"
+            f"the policy looks at {unmeasured}, no node has it: see collector.statistics, statisticsWindowLimit"
         )
         self._health.problem("statistics", text if unmeasured else None)
         known = picture.fleet.fresh_count(now)
