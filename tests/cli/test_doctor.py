@@ -306,7 +306,7 @@ async def test_a_source_without_memory_is_polled_and_judged_by_this_moment() -> 
     assert "2 of 3 nodes is known" in said["nodes"].what
     assert "node a" not in said
     assert said["windows"].state == "unknown"
-    assert "history keeps 1h only" in said["window 1d"].what
+    assert "retention is 1h" in said["window 1d"].what
     assert {"API server and this machine"} == set(await found("clocks", around))
 
 
@@ -323,8 +323,8 @@ async def test_a_load_watcher_that_is_away_is_wrong_and_its_own_setting_named() 
     around, _ = polled_world("load-watcher")
     finding = (await found("prometheus", around))["load-watcher"]
     assert (finding.state, "loadWatcher.url" in finding.to_do) == ("error", True)
-    assert "does not answer" in (await found("nodes", around))["nodes"].what
-    assert "does not answer" in (await found("clocks", around))["load-watcher"].what
+    assert "does not respond" in (await found("nodes", around))["nodes"].what
+    assert "does not respond" in (await found("clocks", around))["load-watcher"].what
 
 
 def unknown(name: str, excuse: str = "") -> Unknown:
