@@ -313,7 +313,7 @@ class Run:
             extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=PATIENT)
             await asyncio.to_thread(cluster.restart_scheduler, extender)
             async with connect(Nats(url=cluster.nats_url), "bench") as bus:
-                await bus.listen(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self._on_outcome)
+                await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self._on_outcome)
                 watch = asyncio.create_task(supervisor.watch())
                 try:
                     yield

@@ -42,7 +42,7 @@ from equipoise.contracts.bus.subjects import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed
-from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
+from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
 from equipoise.runtime.configuration.sections import Shared
@@ -81,9 +81,9 @@ INTENT = next(stream for stream in STREAMS if stream.work_queue)
 UTILIZATION = STREAMS[0]
 
 
-def as_made(stream: Any, **fields: Any) -> StreamSeen:
+def as_made(stream: Any, **fields: Any) -> StreamState:
     made: dict[str, Any] = {"subjects": stream.subjects, "max_age": stream.max_age or 0.0, "differences": {}}
-    return StreamSeen(**(made | ({"waiting": 0, "workers": 1} if stream.work_queue else {}) | fields))
+    return StreamState(**(made | ({"waiting": 0, "workers": 1} if stream.work_queue else {}) | fields))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def as_made(stream: Any, **fields: Any) -> StreamSeen:
         (INTENT, as_made(INTENT, waiting=3, workers=2), "ok", ""),
     ],
 )
-def test_a_stream_is_held_to_what_setup_makes(stream: Any, seen: StreamSeen | None, state: str, word: str) -> None:
+def test_a_stream_is_held_to_what_setup_makes(stream: Any, seen: StreamState | None, state: str, word: str) -> None:
     """Missing, of other subjects, of another life, made otherwise, or with nobody who works."""
     found = judged_stream(stream, seen)
     assert (found.state, bool(found.to_do)) == (state, state != "ok")

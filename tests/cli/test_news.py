@@ -1,12 +1,12 @@
 """What `equipoise up` says of its services while they run."""
 
 from equipoise.cli.up import news
-from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.health import Readiness
 
 
-def a_report(*problems: str, ready: bool = True) -> Report:
+def a_report(*problems: str, ready: bool = True) -> Readiness:
     waiting = [] if ready else ["nats"]
-    return Report(
+    return Readiness(
         ready=ready,
         waiting_for=waiting,
         connections={},

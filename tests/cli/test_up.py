@@ -28,9 +28,9 @@ QUICK: dict[str, Any] = {
     "kind": "EquipoiseConfiguration",
     "load": {
         "windows": [{"name": "15m", "length": "4s", "refreshPeriod": "1s"}],
-        "coverage": {"nodeSettling": "1s"},
+        "coverage": {"nodeSettlingPeriod": "1s"},
     },
-    "protection": {"replicasSettling": "1s"},
+    "protection": {"replicasSettlingPeriod": "1s"},
     "collector": {"profile": {"enabled": False}},
     "descheduler": {"interval": "1s", "consecutiveAbnormalities": 2, "warmUp": "1s"},
 }

@@ -9,7 +9,7 @@ import yaml
 from equipoise.cli.sections import SECTIONS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration import conflicts as ping_pong
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.runtime.configuration import ConfigurationError, read_document, read_sections, validate_document
 from equipoise.scorer.decisions.policies.dynamic import Dynamic
@@ -176,7 +176,7 @@ def test_it_knows_the_defaults_of_other_sections() -> None:
     assert TargetLoadPacking().target_utilization == ping_pong.PACKING_TARGET
     assert (bin_pack.headroom, bin_pack.below) == (ping_pong.HEADROOM, ping_pong.SPARSE)
     least = {each.resource: min(p.limit for p in predicates if p.resource == each.resource) for each in predicates}
-    assert Marks(**least) == ping_pong.DYNAMIC
+    assert ResourceThresholds(**least) == ping_pong.DYNAMIC
     shared, own = read_sections(yaml.safe_load("{}"), SECTIONS)
     assert shared.thresholds
     assert own["scorer"].policy.__struct_config__.tag == "profile"

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from equipoise.runtime.async_tools.batching import THREAD_THRESHOLD, drain, in_thread_if_many, in_turns
+from equipoise.runtime.async_tools.batching import THREAD_THRESHOLD, drain, in_batches, in_thread_if_many
 
 
 async def test_others_run_between_two_parts() -> None:
@@ -17,7 +17,7 @@ async def test_others_run_between_two_parts() -> None:
             await asyncio.sleep(0)
 
     running = asyncio.create_task(other())
-    async for part in in_turns(items, 2):
+    async for part in in_batches(items, 2):
         seen.append(part)
     await running
 

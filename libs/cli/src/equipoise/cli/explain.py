@@ -19,7 +19,7 @@ from equipoise.contracts.messages.explanation import (
     WindowExplanation,
 )
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
+from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -66,8 +66,8 @@ async def answer_of(question: ExplainRequest, server: Nats) -> Explanation:
         raise BusUnavailable(
             f"nobody lets us in at {server.url} within {TIMEOUT:g} s: is NATS there (--nats), and is it the right user?"
         ) from None
-    except NoAnswer:
-        raise NoAnswer(f"no scorer answers at {server.url}: is one running, and ready (its /readyz)?") from None
+    except NoResponders:
+        raise NoResponders(f"no scorer answers at {server.url}: is one running, and ready (its /readyz)?") from None
 
 
 def show(explanation: Explanation, to: Console, asked_node: str = "") -> None:

@@ -15,7 +15,7 @@ from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
+from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -62,8 +62,8 @@ async def asked(server: Nats) -> PlanResponse:
         raise BusUnavailable(
             f"nobody lets us in at {server.url} within {TIMEOUT:g} s: is NATS there (--nats), and is it the right user?"
         ) from None
-    except NoAnswer:
-        raise NoAnswer(
+    except NoResponders:
+        raise NoResponders(
             f"no descheduler leads at {server.url}, and only the leader knows: is one running, and does it hold its "
             "Lease (`leading` in its /readyz)?"
         ) from None

@@ -22,7 +22,7 @@ async def prepare(configuration: Path | None, environment: Mapping[str, str] | N
     shared, own = read_sections(plain, SECTIONS, environment)
     descheduler = own["descheduler"]
     assert isinstance(descheduler, DeschedulerSettings)
-    await setup_streams(shared.nats, intent_life=descheduler.intent_life)
+    await setup_streams(shared.nats, intent_max_age=descheduler.intent_life)
     clock = SystemClock()
     async with connect_kube(shared.kubernetes, "setup", clock) as kube:
         try:

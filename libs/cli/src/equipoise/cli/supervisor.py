@@ -15,7 +15,7 @@ import msgspec
 
 from equipoise.cli.endings import WrongInput
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
-from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.health import Readiness
 from equipoise.testbed.processes.guard import Guard
 
 STOP_SECONDS = 24.5
@@ -109,11 +109,11 @@ class Supervisor:
     def exit_code(self, service: ServiceName) -> int | None:
         return self._guard.exit_code(self._pids[service])
 
-    async def readiness(self, service: ServiceName) -> Report | None:
+    async def readiness(self, service: ServiceName) -> Readiness | None:
         """What /readyz says; None when it does not answer."""
         try:
             async with self._session.get(f"{self._health[service]}/readyz") as answer:
-                return msgspec.json.decode(await answer.read(), type=Report)
+                return msgspec.json.decode(await answer.read(), type=Readiness)
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError):
             return None
 

@@ -79,7 +79,7 @@ async def heard(bus: Bus, patterns: Iterable[tuple[str, type[msgspec.Struct]]]) 
         await arrived.put((delivery.subject, delivery.message))
 
     for pattern, kind in patterns:
-        await bus.listen(pattern, kind, on_message)
+        await bus.subscribe(pattern, kind, on_message)
     while True:
         yield await arrived.get()
 

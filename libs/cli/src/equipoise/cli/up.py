@@ -19,7 +19,7 @@ from equipoise.cli.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
-from equipoise.runtime.process.health import Report
+from equipoise.runtime.process.health import Readiness
 from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.processes.ports import PortBlock
 
@@ -116,7 +116,7 @@ def _introduce(context: Context, document: Document, directory: Path) -> None:
 
 async def _narrate(supervisor: Supervisor) -> None:
     """Say what changes: a service is ready, or has a problem, or has it no more."""
-    before: dict[ServiceName, Report | None] = dict.fromkeys(SERVICES)
+    before: dict[ServiceName, Readiness | None] = dict.fromkeys(SERVICES)
     while True:
         for service in SERVICES:
             now = await supervisor.readiness(service)
@@ -126,7 +126,7 @@ async def _narrate(supervisor: Supervisor) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def news(service: ServiceName, before: Report | None, now: Report | None) -> Iterator[str]:
+def news(service: ServiceName, before: Readiness | None, now: Readiness | None) -> Iterator[str]:
     """What is new about a service, a line each."""
     was_ready = before is not None and before.ready
     if now is None or not now.ready:

@@ -31,8 +31,8 @@ from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node, Pod
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_turns
-from equipoise.runtime.async_tools.cancel import guarded
+from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
+from equipoise.runtime.async_tools.cancel import run_with_guard
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
@@ -65,12 +65,12 @@ class Collector:
         self._bus = bus
         self._clock = clock
         self._health = health
-        health.part = settings.shard
+        health.shard = settings.shard
         self._metrics = CollectorMetrics(metrics)
         self._watch = ClusterWatch(kube, clock, health, on_node=self.on_node, on_pod=self.on_pod)
         self._placement = ClusterPlacement(
             windows=[window.length for window in load.windows],
-            start_timeout=load.start_limit,
+            start_timeout=load.pod_start_timeout,
             owner_retention=settings.profile.day * 25 / 24,
             owner_of=self._watch.owner_of,
             selector=settings.node_selector,
@@ -99,9 +99,9 @@ class Collector:
     async def attach(self) -> None:
         """Returns when the messages that the bus has kept were received."""
         prefix = subjects.PREFIX
-        await self._bus.follow(f"{prefix}.placement.node.*", PublishedPlacement, self.on_node_placement)
-        await self._bus.follow(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.listen(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
+        await self._bus.subscribe_latest(f"{prefix}.placement.node.*", PublishedPlacement, self.on_node_placement)
+        await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
 
     async def on_node_placement(self, delivery: Delivery[PublishedPlacement]) -> None:
         self._previous.on_placement(delivery.message)
@@ -141,7 +141,7 @@ class Collector:
         while True:
             await self._clock.sleep(self._settings.placement_resync_period)
             self._placement.prune(self._clock.now())
-            async for nodes in in_turns(self._placement.nodes_with_gone_pods, NODES_PER_BATCH):
+            async for nodes in in_batches(self._placement.nodes_with_gone_pods, NODES_PER_BATCH):
                 for node in nodes:
                     self._placement.prune_gone(node, self._clock.now())
 
@@ -155,7 +155,7 @@ class Collector:
     async def _work_while_active(self) -> NoReturn:
         while True:
             await self._shards.active.wait()
-            await guarded(self._shards.inactive.wait(), self._work())
+            await run_with_guard(self._shards.inactive.wait(), self._work())
             self._metrics.on_cycle([])
 
     async def _work(self) -> NoReturn:
@@ -184,9 +184,9 @@ class Collector:
                 self._measured_at = self._clock.monotonic()
             self._metrics.rounds.labels(window.name, "ok" if complete else "failed").inc()
             self._metrics.round_duration.labels(window.name).observe(duration)
-            self._health.problem(self._settings.source, self._measurement.problem or None)
-            self._health.problem("clock", self._measurement.clock_warning)
-            self._health.problem("pods", self._measurement.pods_problem or None)
+            self._health.set_problem(self._settings.source, self._measurement.problem or None)
+            self._health.set_problem("clock", self._measurement.clock_warning)
+            self._health.set_problem("pods", self._measurement.pods_problem or None)
             await self._publish_utilization(workloads=shortest)
             # After a failure a long window is measured again soon, not after half an hour.
             period = window.refresh_period
@@ -200,7 +200,7 @@ class Collector:
         cycles, unknown = await self._utilization_publisher.publish(shards or self._shards.owned, workloads=workloads)
         if shards is None:
             self._metrics.on_cycle(cycles)
-            self._health.problem("nodes", unknown_summary(unknown) or None)
+            self._health.set_problem("nodes", unknown_summary(unknown) or None)
 
     def _publish_all_placements(self) -> None:
         self._placement_publisher.publish_all()
@@ -219,7 +219,7 @@ class Collector:
             now = self._clock.monotonic()
             self._placement_publisher.retry(now)
             acquired = self._shards.take_acquired()
-            if acquired and now - self._measured_at <= self._load.life(self._load.shortest):
+            if acquired and now - self._measured_at <= self._load.lifetime(self._load.shortest):
                 await self._publish_utilization(workloads=True, shards=acquired)
             reconnected, connected = self._bus.connected and not connected, self._bus.connected
             if reconnected:

@@ -275,7 +275,7 @@ class Demo:
         until = figures.same_point_after(joined + LEAST_DAY * self.period, self.looked_at, self.period)
         self.picture.seconds = until - self.looked_at
         async with connect(Nats(url=self.cluster.nats_url), "demo") as bus:
-            await bus.listen(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
+            await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
             async with self.screen.showing(self.picture):
                 watch = asyncio.create_task(supervisor.watch())
                 burst = asyncio.create_task(self._burst(until - self.period * 0.4))

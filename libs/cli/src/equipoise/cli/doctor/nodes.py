@@ -61,7 +61,7 @@ async def nodes(around: Surroundings) -> list[Finding]:
         async with around.open_source() as source:
             at = await source.time()
             if settings.source != "prometheus":  # without a memory: what it told before only the collector has
-                unknown = await _untold(source, settings.source, mine, at, load.coverage.node_settling)
+                unknown = await _untold(source, settings.source, mine, at, load.coverage.node_settling_period)
                 told_now = _told_now(settings.source, len(mine), unknown, load)
                 return [*told_now, *_never(source, load, at), *filtered(others, settings)]
             readings = await _read(source, mine, settings, load, at)
@@ -72,7 +72,7 @@ async def nodes(around: Surroundings) -> list[Finding]:
         for resource, found in readings[window.name].items():
             measured.record(window, resource, found, at)
     fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
-    unknown = find_unknown(mine, readings[load.shortest.name], at, load.coverage.node_settling)
+    unknown = find_unknown(mine, readings[load.shortest.name], at, load.coverage.node_settling_period)
     return [
         *(told(each) for each in unknown),
         *coverage(len(mine), [each for each in unknown if each.node not in fresh], load),

@@ -6,7 +6,7 @@ from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
 from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
-from equipoise.runtime.bus.inspection import Identity, StreamSeen, inspecting
+from equipoise.runtime.bus.inspection import Identity, StreamState, inspecting
 from equipoise.runtime.bus.permissions import USERS, Permissions, permissions_of
 
 SETUP = "run `equipoise setup` (in the cluster the Job equipoise-setup, made anew)"
@@ -85,7 +85,7 @@ def differences(should: Permissions, has: Mapping[str, Sequence[str] | None]) ->
     return missing, more
 
 
-def judged_stream(wanted: Stream, seen: StreamSeen | None) -> Finding:
+def judged_stream(wanted: Stream, seen: StreamState | None) -> Finding:
     """A stream as the server has it, against the one that setup makes."""
     where = f"stream {wanted.name}"
     if seen is None:

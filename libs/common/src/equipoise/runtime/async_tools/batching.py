@@ -19,7 +19,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-async def in_turns(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
+async def in_batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
     """The current items in batches; between two of them other tasks run."""
     every = list(items)
     for first in range(0, len(every), size):

@@ -44,7 +44,7 @@ class UtilizationStore:
 
     def __init__(self, load: LoadSettings) -> None:
         self._load = load
-        self._max_ages = [(window.name, load.life(window)) for window in load.windows]
+        self._max_ages = [(window.name, load.lifetime(window)) for window in load.windows]
         self._readings: dict[str, dict[tuple[str, ResourceName], NodeReading]] = {}
         self._pods: Mapping[str, Resources] = {}
         self._pods_at = dict.fromkeys(RESOURCES, 0.0)
@@ -126,7 +126,7 @@ class UtilizationStore:
         )
 
     def _fresh_pods(self, node: MeasuredNode, now: float) -> dict[str, Resources]:
-        max_age = self._load.life(self._load.shortest)
+        max_age = self._load.lifetime(self._load.shortest)
         old = {resource: None for resource, at in self._pods_at.items() if now - at > max_age}
         if len(old) == len(RESOURCES):
             return {}
@@ -146,7 +146,7 @@ class UtilizationStore:
             }
             self._system[node.uid] = (shortest.sampled_at, Resources(**usage))
         at, system = self._system.get(node.uid, (0.0, Resources()))
-        return system if self.queried_at - at <= self._load.life(self._load.longest) else Resources()
+        return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
     def why_unknown(self, uid: str, now: float) -> UnknownUsage | None:
         """Why a node has no fresh load; None when it has. The shortest window's reason comes first."""

@@ -135,7 +135,7 @@ class WorkloadStore:
     ) -> list[WorkloadUtilization]:
         """A message for each of these with a known window."""
         newest = self._round.recent.newest
-        max_ages = {window.name: self._load.life(window) for window in self._load.windows}
+        max_ages = {window.name: self._load.lifetime(window) for window in self._load.windows}
         messages = []
         for workload in workloads:
             mean = newest.means.get(workload)

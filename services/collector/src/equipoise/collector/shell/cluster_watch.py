@@ -57,7 +57,7 @@ class ClusterWatch:
             while True:
                 await self._clock.sleep(CHECK_PERIOD)
                 for plural, reflector in self._reflectors.items():
-                    self._health.problem(f"watch {plural}", reflector.problem and f"{plural}: {reflector.problem}")
+                    self._health.set_problem(f"watch {plural}", reflector.problem and f"{plural}: {reflector.problem}")
 
     async def synced(self) -> None:
         """Returns when nodes and pods were listed. Owners only refine a pod's workload, so they may be missing."""
@@ -69,7 +69,7 @@ class ClusterWatch:
 
     async def _synced(self, reflector: Reflector[Any]) -> bool:
         try:
-            await reflector.synced(SYNC_TIMEOUT)
+            await reflector.wait_synced(SYNC_TIMEOUT)
         except TimeoutError as error:
             log.warning("waiting for the first list", reason=str(error))
             return False

@@ -4,13 +4,13 @@ from typing import Protocol
 
 
 class ProblemReport(Protocol):
-    def problem(self, key: str, text: str | None) -> None: ...
+    def set_problem(self, key: str, text: str | None) -> None: ...
 
 
 class CollectorHealth(ProblemReport, Protocol):
-    """`leading`: this replica holds a shard. `part`: the name that collectors of the same nodes share."""
+    """`leading`: this replica holds a shard. `shard`: the name that collectors of the same nodes share."""
 
     leading: bool | None
-    part: str
+    shard: str
 
     def warmed_up(self) -> None: ...

@@ -26,7 +26,7 @@ from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_thread_if_many, in_turns
+from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_batches, in_thread_if_many
 from equipoise.runtime.process.clock import Clock
 
 
@@ -158,7 +158,7 @@ class Measurement:
         nodes = dict(self._placement.nodes)
         begin = at - window.length
         targets: dict[str, MeasurementTarget] = {}
-        async for batch in in_turns(nodes.items(), NODES_PER_BATCH):
+        async for batch in in_batches(nodes.items(), NODES_PER_BATCH):
             targets |= {name: node_target(node, has_pods=self._had_pods(name, begin)) for name, node in batch}
         statistics = self._settings.statistics if window.length <= self._settings.statistics_window_limit else ()
         found = await measure_nodes(
@@ -178,7 +178,7 @@ class Measurement:
         capacities = self._placement.capacities()
         targets: dict[PodName, MeasurementTarget] = {}
         tracked: dict[PodName, TrackedPod] = {}
-        async for nodes in in_turns(capacities, NODES_PER_BATCH):
+        async for nodes in in_batches(capacities, NODES_PER_BATCH):
             for node in nodes:
                 for pod in self._placement.tracked(node):
                     if (since := pod.placed.running_since) is not None:
@@ -271,10 +271,10 @@ class Measurement:
         """The end of a round: how many of these nodes are expected to have data, and why some have none."""
         now, expected = self.source_now(), 0
         unknown: dict[str, UnknownUsage] = {}
-        async for batch in in_turns(sorted(names), NODES_PER_BATCH):
+        async for batch in in_batches(sorted(names), NODES_PER_BATCH):
             for name in batch:
                 node = self._placement.nodes.get(name)
-                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling):
+                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling_period):
                     continue
                 why = self._utilization.why_unknown(node.metadata.uid, now)
                 if why is None or not unmeasurable(node):
@@ -292,7 +292,7 @@ def criteria_of(load: LoadSettings, window: Window, at: float) -> WindowCriteria
         at=at,
         length=window.length,
         coverage=load.coverage.window,
-        max_age=load.life(window),
+        max_age=load.lifetime(window),
         lookback=max(load.freshness.score, load.shortest.length),
     )
 

@@ -23,8 +23,8 @@ from equipoise.runtime.async_tools.batching import (
     PROFILES_PER_BATCH,
     WORKLOADS_PER_BATCH,
     drain,
+    in_batches,
     in_thread_if_many,
-    in_turns,
 )
 from equipoise.runtime.process.clock import Clock
 
@@ -70,7 +70,7 @@ class ProfileLearning:
             slot = self.next_slot()
             if slot is not None:
                 problem = await self.measure(slot)
-                health.problem("profile", problem or None)
+                health.set_problem("profile", problem or None)
                 interval = min(2 * interval, self._slot) if problem else self._backfill_interval
                 await self._clock.sleep(interval)
                 continue
@@ -102,7 +102,7 @@ class ProfileLearning:
         for name, (workload, node) in self._placement.departed.items():
             targets[name] = on_node.get(node) or MeasurementTarget(since=0.0, capacity=Resources(), node=node)
             owners[name] = workload
-        async for nodes in in_turns(on_node, NODES_PER_BATCH):
+        async for nodes in in_batches(on_node, NODES_PER_BATCH):
             for node in nodes:
                 for pod in self._placement.tracked(node):
                     name = (pod.placed.namespace, pod.placed.name)
@@ -118,7 +118,7 @@ class ProfileLearning:
             return f"{self._source_name}: {resource} of pods in a slot of the 24-hour profile: {why}"
         means, present = await in_thread_if_many(len(owners), _workload_means, found.usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
-        async for workloads in in_turns(means, WORKLOADS_PER_BATCH):
+        async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
             self._workloads.record_slot(ended_at, {workload: means[workload].usage for workload in workloads})
         self._workloads.retain(present)
         self._done.add(number)
@@ -128,7 +128,7 @@ class ProfileLearning:
         """Fill slots that were not measured from the annotations of workloads. Returns how many had a profile."""
         now, max_usage = self._source_now(), largest_capacity(self._placement.capacities().values())
         restored = 0
-        async for workloads in in_turns(annotations, PROFILES_PER_BATCH):
+        async for workloads in in_batches(annotations, PROFILES_PER_BATCH):
             for workload in workloads:
                 profile, why = restored_profile(annotations[workload], now, max_usage)
                 if profile is not None:

@@ -57,12 +57,12 @@ async def restore_profiles(kube: Kube, clock: Clock, receiver: ProfileReceiver, 
                 except KubeError as error:
                     failed[resource] = str(error)
             names = [f"{resource.plural}.{resource.group}" for resource in forbidden]
-            health.problem(PROBLEM, restore_problem(names, list(dict.fromkeys(failed.values()))))
+            health.set_problem(PROBLEM, restore_problem(names, list(dict.fromkeys(failed.values()))))
             remaining = [*forbidden, *failed]
             if remaining:
                 await clock.sleep(RETRY_PERIOD)
     finally:
-        health.problem(PROBLEM, None)
+        health.set_problem(PROBLEM, None)
 
 
 async def _restore_kind(kube: Kube, resource: Resource[Any], receiver: ProfileReceiver) -> None:

@@ -19,7 +19,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_turns
+from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_batches
 from equipoise.runtime.bus import Bus, BusError
 from equipoise.runtime.process.clock import Clock
 
@@ -110,7 +110,7 @@ class PlacementPublisher:
     async def _differing(self, names: Iterable[str]) -> dict[str, NodePlacement]:
         """The placements of our shards that differ from those last published."""
         changed: dict[str, NodePlacement] = {}
-        async for batch in in_turns(names, NODES_PER_BATCH):
+        async for batch in in_batches(names, NODES_PER_BATCH):
             changed |= {
                 name: placement
                 for name in batch
@@ -151,10 +151,10 @@ class UtilizationPublisher:
         unknown: dict[str, UnknownUsage] = {}
         for owned in shards:
             names, order = self._shards.select(owned, self._placement.nodes), owned.next_order()
-            async for batch in in_turns(names, NODES_PER_BATCH):
+            async for batch in in_batches(names, NODES_PER_BATCH):
                 nodes = self._measurement.node_messages(batch, **order)
                 await publish(self._bus, [(subjects.node_utilization(message.node), message) for message in nodes])
-            async for measured in in_turns(self._measurement.workloads if workloads else (), WORKLOADS_PER_BATCH):
+            async for measured in in_batches(self._measurement.workloads if workloads else (), WORKLOADS_PER_BATCH):
                 ours = [workload for workload in measured if self._shards.select(owned, [str(workload)])]
                 usages = self._measurement.workload_messages(ours, **order)
                 await publish(

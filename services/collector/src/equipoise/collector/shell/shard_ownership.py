@@ -112,7 +112,7 @@ class ShardOwnership:
             identity=self._identity,
             worker=worker,
             health=_NoDisplay(),
-            patience=lambda: self._acquire_delay(shard),
+            acquire_delay=lambda: self._acquire_delay(shard),
         )
 
     def _acquire_delay(self, shard: int) -> float:
