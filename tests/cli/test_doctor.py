@@ -14,19 +14,19 @@ from deployment.base import base_documents
 from rich.console import Console
 
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.clocks import judged as judged_clocks
-from equipoise.cli.doctor.extender import Told, entries_of, judged_entry
-from equipoise.cli.doctor.extender import judged as judged_scores
+from equipoise.cli.doctor.checks.clocks import judged as judged_clocks
+from equipoise.cli.doctor.checks.extender import Told, entries_of, judged_entry
+from equipoise.cli.doctor.checks.extender import judged as judged_scores
+from equipoise.cli.doctor.checks.needed_rights import EVICT, NEEDED, Right
+from equipoise.cli.doctor.checks.nodes import TO_DO, Unknown, coverage, longer, told
+from equipoise.cli.doctor.checks.prometheus import Fit, fit_of
+from equipoise.cli.doctor.checks.prometheus import judged as judged_profile
+from equipoise.cli.doctor.checks.rights import is_needed, judged_evictions
+from equipoise.cli.doctor.checks.rights import judged as judged_rights
+from equipoise.cli.doctor.checks.streams import differences, judged_identity, judged_stream
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right
-from equipoise.cli.doctor.nodes import TO_DO, Unknown, coverage, longer, told
-from equipoise.cli.doctor.prometheus import Fit, fit_of
-from equipoise.cli.doctor.prometheus import judged as judged_profile
-from equipoise.cli.doctor.rights import is_needed, judged_evictions
-from equipoise.cli.doctor.rights import judged as judged_rights
 from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.streams import differences, judged_identity, judged_stream
-from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Reason, UnknownUsage
