@@ -24,11 +24,11 @@ from collector.scraped_pages import (
 
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
-from equipoise.collector.decisions.profiles.recording_rules import EVERY, WINDOWS, rule_file
+from equipoise.collector.decisions.profiles.recording_rules import RULE_INTERVAL, WINDOWS, rule_file
 from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Sample
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.shell.rounds import PodsRound, find_intervals, measure_nodes, measure_pods
+from equipoise.collector.shell.rounds import PodRound, find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
@@ -58,7 +58,7 @@ def compressed(rules: dict[str, Any]) -> dict[str, Any]:
     for window in WINDOWS:
         seconds = YOUNG_DAY if window.name == "1d" else WINDOW
         text = text.replace(f"[{window.name}]", f"[{seconds:g}s]")
-        text = text.replace(f"* {EVERY:g} / {window.length:g},", f"* {EVERY_SCRAPE:g} / {seconds:g},")
+        text = text.replace(f"* {RULE_INTERVAL:g} / {window.length:g},", f"* {EVERY_SCRAPE:g} / {seconds:g},")
     made: dict[str, Any] = json.loads(text)
     for group in made["groups"]:
         group["interval"] = f"{EVERY_SCRAPE * 1000:.0f}ms"
@@ -185,7 +185,7 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
 
     cpu = {("shop", "web-0"): pytest.approx(0.5, rel=0.1), ("kube-system", "proxy"): pytest.approx(0.1, rel=0.1)}
 
-    def whole(found: PodsRound) -> bool:
+    def whole(found: PodRound) -> bool:
         # A window of which a fifth is still missing reads a fifth too low.
         known = all(used.memory is not None for used in found.usage.values())
         return known and {name: used.cpu for name, used in found.usage.items()} == cpu
