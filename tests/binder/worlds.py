@@ -24,12 +24,13 @@ from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import Protection
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -130,11 +131,7 @@ class World:
         self.health = Health(configuration_hash="", metrics=metrics)
         return Binder(
             settings=BinderSettings(evict=evict, limits=limits, **more),
-            load=LoadSettings(),
-            thresholds=Thresholds(),
-            namespaces=Namespaces(),
-            protection=protection,
-            namespace=OWN,
+            shared=Shared(protection=protection),
             bus=bus or self.bus,
             kube=kube or self.kube,
             clock=self.clock,
