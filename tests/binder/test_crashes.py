@@ -23,7 +23,7 @@ from equipoise.binder.shell.ledger_store import (
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.bus import Again, Delivery
+from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import (
     PODS,
     Resource,
@@ -106,7 +106,7 @@ async def test_a_crash_at_any_point_changes_no_outcome(
         await world.start(world.binder(evict=evict, limits=limits))
         assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
         assert len(world.evicted) == (expected == Outcome.EVICTED), steps.stopped_at
-        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.propose("web-2")
         assert world.outcomes[-1].outcome == Outcome.REJECTED_LIMIT, steps.stopped_at
         await world.stop()
@@ -152,7 +152,7 @@ async def test_a_crash_at_any_point_of_a_delayed_intent_gives_one_outcome(
         (outcome,) = world.outcomes
         assert outcome.outcome in expected, steps.stopped_at
         assert world.evicted == [], steps.stopped_at
-        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.stop()
     else:
         pytest.fail("the path has more points than the test tries")
@@ -176,14 +176,14 @@ async def test_a_suspended_binder_that_resumes_does_no_harm(evict: bool) -> None
         result = await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
         steps.go.set()
         await world.clock.advance(40)
-        if isinstance(result, Again):
+        if isinstance(result, Redeliver):
             await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
         await world.bus.settled()
         expected = Outcome.EVICTED if evict else Outcome.DRY_RUN
         assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
         assert len(world.evicted) == evict, steps.stopped_at
         assert [entry.outcome for entry in world.ledger.entries] == [expected], steps.stopped_at
-        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.stop()
     else:
         pytest.fail("the path has more points than the test tries")

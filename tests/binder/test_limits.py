@@ -1,14 +1,11 @@
 """Each limit by example; test_laws has the laws that all of them obey."""
 
-import json
 import math
-from pathlib import Path
 
 import msgspec
 import pytest
 from binder.ledgers import an_entry, an_eviction
 from builders import NOW, a_workload
-from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.decisions.limits import (
     EvictionRate,
@@ -22,44 +19,15 @@ from equipoise.binder.decisions.limits import (
     MigratingPerWorkload,
     Preemptions,
     ProposedEviction,
-    UnavailablePerWorkload,
     UnusualRate,
 )
 from equipoise.binder.decisions.limits.rule import amount, replicas_amount
 from equipoise.binder.state.ledger import CLOCK_TOLERANCE, LedgerEntry, LedgerView
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import Namespaces, Protection
-from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
-from equipoise.contracts.kubernetes import objects
-
-CASES = json.loads((Path(__file__).parents[1] / "data" / "migration_limit_cases.json").read_text())
 
 
 def a_view(*entries: LedgerEntry, now: float = NOW, halved: bool = False) -> LedgerView:
     return LedgerView(now=now, entries=entries, migration_timeout=600.0, halved=halved)
-
-
-@pytest.mark.parametrize("case", CASES["most"], ids=lambda case: case["id"])
-def test_the_maximum_of_unavailable_replicas_is_that_of_koordinator(case: dict[str, object]) -> None:
-    """Except that 0% means none, not one."""
-    configured, replicas, expected = case["configured"], case["replicas"], case["max_unavailable"]
-    assert isinstance(replicas, int)
-    if configured == "0%":
-        expected = 0
-    assert configured is None or isinstance(configured, int | str)
-    assert replicas_amount(configured, replicas) == expected
-
-
-@pytest.mark.parametrize("case", CASES["filter"], ids=lambda case: case["id"])
-def test_unavailable_and_migrating_replicas_count_as_in_koordinator(case: dict[str, int]) -> None:
-    """Together; those of other workloads do not count."""
-    mine = [an_entry(f"mine-{number}") for number in range(case["migrating_of_workload"])]
-    others = [
-        an_entry(f"other-{number}", workload=a_workload("db")) for number in range(case["migrating_of_other_workload"])
-    ]
-    limit = UnavailablePerWorkload(max=case["max_unavailable"])
-    eviction = an_eviction(replicas=case["replicas"], unready=case["unavailable_not_migrating"])
-    assert (limit.refusal(eviction, a_view(*mine, *others)) == "") == case["allowed"]
 
 
 @pytest.mark.parametrize(
@@ -86,40 +54,6 @@ def test_unavailable_and_migrating_replicas_count_as_in_koordinator(case: dict[s
 def test_replicas_amount(setting: int | str | None, replicas: int, expected: float) -> None:
     """A tenth, rounded down; two of four to ten; never the last replica; 0 is none."""
     assert replicas_amount(setting, replicas) == expected
-
-
-@pytest.mark.parametrize("case", CASES["expected_replicas"], ids=lambda case: case["id"])
-def test_expected_replicas_as_in_koordinator(case: dict[str, int]) -> None:
-    """A workload may lose a pod when its limits are below its replicas; here they always are."""
-    limits = Limits(
-        migrating_per_workload=MigratingPerWorkload(max=case["max_migrating"]),
-        unavailable_per_workload=UnavailablePerWorkload(max=case["max_unavailable"]),
-    )
-    eviction = an_eviction(replicas=case["replicas"])
-    assert (limits.refusal(eviction, a_view()) is None) == case["allowed"]
-    assert replicas_amount(case["max_unavailable"], case["max_unavailable"]) == case["max_unavailable"] - 1
-
-
-@pytest.mark.parametrize("case", CASES["eviction_cost"], ids=lambda case: case["id"])
-def test_eviction_cost_as_in_koordinator(case: dict[str, int]) -> None:
-    """An ordinary cost protects nothing, the highest one does; none overrides a protection."""
-    annotated = {"annotations": {EVICTION_COST: str(case["eviction_cost"])}}
-    dearest = {"annotations": {EVICTION_COST: "2147483647"}}
-
-    def stays(metadata: dict[str, object]) -> str:
-        pod = a_pod(metadata=metadata)
-        candidate = Candidate(pod=pod, namespace=objects.Namespace(), workload=a_workload(), owners=(a_deployment(),))
-        rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
-        return protection(candidate, rules, NOW)
-
-    assert (stays(annotated) == "") == case["allowed"]
-    assert EVICTION_COST in stays(dearest)
-
-
-def test_every_published_case_runs() -> None:
-    ran = [len(CASES[key]) for key in ("most", "filter", "expected_replicas", "eviction_cost")]
-    assert ran == list(CASES["features"].values())
-    assert sum(ran) == 10
 
 
 def test_evictions_per_cluster_are_a_share_of_its_pods() -> None:

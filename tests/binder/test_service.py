@@ -22,7 +22,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.runtime.bus import Again, Delivery
+from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     LEASES,
@@ -250,7 +250,7 @@ async def test_twenty_concurrent_intents_need_a_bounded_number_of_requests(world
     await world.propose(*(f"web-{number}" for number in range(1, 11)), *(f"db-{number}" for number in range(1, 11)))
     await world.clock.advance(1)
     assert len(world.outcomes) == 20
-    assert world.bus.troubles.errors("worker") == 0
+    assert world.bus.errors.total("worker") == 0
     assert len(world.kube.calls) - before <= 20 * 14
 
 
@@ -262,9 +262,9 @@ async def test_the_last_delivery_publishes_an_outcome(world: World) -> None:
     intent = an_intent("web-1", epoch=LEADER)
     subject = subjects.eviction_intent("shop", "web-1")
     again = await binder.on_eviction_intent(Delivery(subject=subject, message=intent))
-    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, final=True))
+    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, last_attempt=True))
     await world.bus.settled()
-    assert isinstance(again, Again)
+    assert isinstance(again, Redeliver)
     assert last is None
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.FAILED]
     assert world.ledger.entries[0].counted
@@ -284,7 +284,7 @@ async def test_the_last_delivery_publishes_nothing_when_another_binder_reserved(
 
     world.kube.on_call = other_reserves_first
     subject = subjects.eviction_intent("shop", "web-1")
-    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, final=True))
+    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, last_attempt=True))
     await world.bus.settled()
 
     assert last is None

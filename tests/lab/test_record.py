@@ -20,9 +20,9 @@ from aiohttp import web
 from collector.exporter import Exporter, a_job
 from rich.console import Console
 
-from equipoise.cli.certificates import make_certificates
+from equipoise.cli.certificates.files import make_certificates
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, Pod
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, Pod, Toleration
 from equipoise.lab.formats import load_trace
 from equipoise.lab.model.trace import (
     AntiAffinity,
@@ -30,7 +30,6 @@ from equipoise.lab.model.trace import (
     TraceNode,
     TracePod,
     TraceTaint,
-    TraceToleration,
     TraceWorkload,
 )
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
@@ -371,7 +370,7 @@ def test_workloads_are_recorded(recorded: Recorded) -> None:
         web.request_memory_mib,
         web.limit_cpu_milli,
     )
-    assert TraceToleration(key="dedicated", operator="Exists") in web.tolerations
+    assert Toleration(key="dedicated", operator="Exists") in web.tolerations
     assert (200, 200) == (store.request_cpu_milli, store.request_memory_mib)
     assert (1_000, 2_048) == (store.limit_cpu_milli, store.limit_memory_mib)
 
