@@ -8,9 +8,6 @@ from cli.buses import Bus
 
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, start_cluster, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries"]
 
 
 @pytest.fixture(scope="module")

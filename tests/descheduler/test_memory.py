@@ -7,6 +7,7 @@ from builders import NOW, a_workload, an_intent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.binder.decisions.limits import Limits
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
@@ -25,7 +26,17 @@ def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields:
     intent = intent or an_intent()
     told = {
         name: getattr(intent, name)
-        for name in ("pod_uid", "namespace", "pod", "node", "workload", "target", "reason", "relief", "decided_at")
+        for name in (
+            "pod_uid",
+            "namespace",
+            "pod",
+            "node",
+            "workload",
+            "target",
+            "reason",
+            "expected_reduction",
+            "decided_at",
+        )
     }
     return EvictionOutcome(**({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW, **told} | fields))
 
@@ -70,8 +81,9 @@ def test_a_refusal_rests_the_pod_alone() -> None:
 def test_a_full_limit_rests_what_it_is_about() -> None:
     """Until it has room again, and no pod alone: it did nothing wrong."""
 
-    def refused(limit: str, room_at: float | None = NOW + 90) -> CoolDowns:
-        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, room_at=room_at)
+    def refused(limit: str, retry_at: float | None = NOW + 90) -> CoolDowns:
+        scope = Limits().table[limit].scope
+        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, limit_scope=scope, retry_at=retry_at)
         return after_outcome({}, outcome, COOL_DOWN)
 
     workload, namespace = refused("evictionsPerWorkload"), refused("evictionsPerNamespace")
@@ -82,8 +94,8 @@ def test_a_full_limit_rests_what_it_is_about() -> None:
     assert not rests(namespace, NOW, app="db", namespace="bank")
     assert rests(refused("evictionsPerCluster"), NOW, app="db", namespace="bank")
     assert rests(refused("lateReplacements", None), NOW + 599, app="db", namespace="bank")
-    assert not rests(refused("inMigrationPerNode", None), NOW)
-    assert rests(refused("inMigrationPerNode", None), NOW, uid="uid-web-1")
+    assert not rests(refused("migratingPerNode", None), NOW)
+    assert rests(refused("migratingPerNode", None), NOW, uid="uid-web-1")
 
 
 def test_returns_rest_longer_and_longer() -> None:
@@ -128,7 +140,7 @@ def test_an_eviction_stays_under_way_until_its_replacement_is_seen() -> None:
         assert memory.flights
     (landing,) = memory.tidied(lambda _: [an_arrival(name="web-9")], NOW + 1)
     assert (landing.pod, landing.node, landing.target) == ("web-1", "node-a", "node-b")
-    assert (landing.replacement, landing.landed_on) == ("web-9", "node-b")
+    assert (landing.replacement, landing.placed_on) == ("web-9", "node-b")
     assert not memory.flights
 
 
@@ -139,7 +151,7 @@ def test_a_replacement_on_the_source_is_a_return() -> None:
 
     (back,) = memory.tidied(lambda _: [an_arrival(node="node-a")], NOW + 1)
 
-    assert back.landed_on == back.node == "node-a"
+    assert back.placed_on == back.node == "node-a"
     assert "came back to node-a" in rests(memory.cool_downs, NOW + 1_000)
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.example import FOLDER, example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
 from equipoise.lab.formats.folder import About, keys_of, write, write_about, write_curves, write_inventory
@@ -24,7 +25,6 @@ from equipoise.lab.model.trace import (
     TraceNode,
     TracePod,
     TraceTaint,
-    TraceToleration,
     TraceWorkload,
 )
 
@@ -368,7 +368,7 @@ def traces(draw: st.DrawFn) -> Trace:
                 request_memory_mib=AMOUNTS,
                 limit_cpu_milli=st.none() | AMOUNTS,
                 limit_memory_mib=st.none() | AMOUNTS,
-                tolerations=st.lists(st.builds(TraceToleration, key=st.text()), max_size=2).map(tuple),
+                tolerations=st.lists(st.builds(Toleration, key=st.text()), max_size=2).map(tuple),
             ),
             min_size=1,
             max_size=5,

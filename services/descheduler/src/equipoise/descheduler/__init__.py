@@ -2,6 +2,6 @@
 
 Hears:   utilization.node, utilization.workload, utilization.cycle, eviction.outcome, health.binder; watches nodes,
          pods, namespaces, disruption budgets, workloads and, if they may move, volumes
-Says:    eviction.intent, decision.descheduler; the leader answers plan.show
+Says:    eviction.intent, decision.descheduler; the leader answers plan.preview
 Touches: its Lease
 """

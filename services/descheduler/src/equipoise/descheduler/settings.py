@@ -44,7 +44,10 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     """Between evaluations."""
 
     consecutive_abnormalities: Count = 5
-    """Evaluations in a row that must find a node over its mark, each on a newer sample, before a pod may leave it."""
+    """Evaluations in a row that must find a node over its mark, each on a newer sample, before a pod may leave it.
+
+    The count starts anew when the node was last found so 5 minutes ago, and 2.5 intervals ago.
+    """
 
     warm_up: Duration = Duration(120)
     """After taking the lead, time before the first evaluation, in which what was under way is learnt."""

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,
     TraceNode,
     TracePod,
     TraceTaint,
-    TraceToleration,
     TraceWorkload,
 )
 
@@ -38,7 +38,7 @@ KINDS = (
 )
 
 TAINT = TraceTaint(key="dedicated", value="training")
-TOLERATION = TraceToleration(key="dedicated", value="training")
+TOLERATION = Toleration(key="dedicated", value="training")
 
 
 def example_trace(seed: int = 1) -> Trace:

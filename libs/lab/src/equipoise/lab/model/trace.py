@@ -6,24 +6,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.messages.placement import Taint
+
 Array = npt.NDArray[np.float64]
 
 
-class TraceTaint(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps pods away from a node unless they tolerate it."""
+class TraceTaint(Taint, frozen=True, kw_only=True):
+    """A taint of a node; in a trace the effect may be left out."""
 
-    key: str
-    value: str = ""
     effect: str = "NoSchedule"
-
-
-class TraceToleration(msgspec.Struct, frozen=True, kw_only=True):
-    """As in a Pod: an empty key tolerates every key, an empty effect every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +38,7 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     request_memory_mib: int = 0
     limit_cpu_milli: int | None = None
     limit_memory_mib: int | None = None
-    tolerations: tuple[TraceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):

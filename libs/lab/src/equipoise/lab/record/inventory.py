@@ -14,8 +14,8 @@ from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
-from equipoise.lab.model.world import MIB
+from equipoise.lab.model.cluster_usage import MIB
+from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceWorkload
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
 
@@ -122,10 +122,7 @@ def _workload(key: Key, pod: Pod) -> TraceWorkload:
         request_memory_mib=_whole(requests.get("memory", 0.0), MIB),
         limit_cpu_milli=None if cpu_limit is None else _whole(cpu_limit, 1e-3),
         limit_memory_mib=None if memory_limit is None else _whole(memory_limit, MIB),
-        tolerations=tuple(
-            TraceToleration(key=item.key, operator=item.operator, value=item.value, effect=item.effect)
-            for item in pod.spec.tolerations
-        ),
+        tolerations=tuple(pod.spec.tolerations),
     )
 
 

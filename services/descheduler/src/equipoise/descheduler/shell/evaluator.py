@@ -9,10 +9,10 @@ import structlog
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import DescheduleDecision, Landing
+from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.messages import Followed, decision_of, intent_of
 from equipoise.descheduler.decisions.evaluation.preview import Waiting, preview
@@ -63,7 +63,7 @@ class Leader:
         self._asked = self._shown_to = 0
         """Questions for plans so far, and how many of them the last plan answers."""
 
-        self._shown: PlanShown | None = None
+        self._shown: PlanResponse | None = None
 
     async def run(self, epoch: LeaseEpoch) -> None:
         """Until cancelled. Another leader's counts say nothing of what we saw: they begin anew."""
@@ -90,10 +90,10 @@ class Leader:
     async def _plans_shown(self, epoch: LeaseEpoch) -> AsyncIterator[None]:
         """While this replica leads, it and no other tells what would move."""
 
-        async def answer(_: PlanQuestion) -> PlanShown:
+        async def answer(_: PlanRequest) -> PlanResponse:
             return await self._show_plan(epoch)
 
-        endpoint = Endpoint(subject=subjects.PLAN_SHOW, question=PlanQuestion, answer=answer)
+        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, question=PlanRequest, answer=answer)
         try:
             stop = await self._bus.serve("descheduler", [endpoint])
         except BusError as error:
@@ -110,7 +110,7 @@ class Leader:
             except (BusError, TimeoutError) as error:
                 log.warning("plans are still answered here", reason=str(error))
 
-    async def _show_plan(self, epoch: LeaseEpoch) -> PlanShown:
+    async def _show_plan(self, epoch: LeaseEpoch) -> PlanResponse:
         """Many may ask at once: whoever asked before a plan was begun is given that one, so that nobody waits long."""
         self._asked += 1
         mine = self._asked
@@ -121,7 +121,7 @@ class Leader:
                 self._shown_to = asked
             return self._shown
 
-    async def _make_plan(self, epoch: LeaseEpoch) -> PlanShown:
+    async def _make_plan(self, epoch: LeaseEpoch) -> PlanResponse:
         now = self._clock.now()
         looking = self._looking
         watched = looking.watching.watched()
@@ -239,11 +239,11 @@ class Leader:
         else:
             self._health.problem("decisions", None)
 
-    def _follow(self, fleet: Fleet, landings: Sequence[Landing], now: float) -> Followed:
+    def _follow(self, fleet: Fleet, landings: Sequence[ReplacementPlaced], now: float) -> Followed:
         """What has become of earlier moves, and which nodes are left alone for it."""
         reliefs = self._memory.judged(fleet.nodes, self._configured.load.shortest, now)
         for relief in reliefs:
-            self._telemetry.reliefs.labels("better" if relief.better else "no_better").inc()
+            self._telemetry.reliefs.labels("better" if relief.reduced else "no_better").inc()
         resting = resting_nodes(self._memory.cool_downs, now)
         assumed = told(self._memory.assumptions)
         self._telemetry.resting_nodes.set(len(resting))

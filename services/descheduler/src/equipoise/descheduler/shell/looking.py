@@ -7,7 +7,7 @@ from typing import ParamSpec, Protocol, TypeVar
 import structlog
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.messages.descheduling import Landing
+from equipoise.contracts.messages.descheduling import ReplacementPlaced
 from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
 from equipoise.descheduler.decisions.evaluation.snapshot import Changes, Moment, changes
 from equipoise.descheduler.shell.cluster_watch import Watching
@@ -54,7 +54,7 @@ class Looking:
         self._health = health
         self._telemetry = telemetry
 
-    async def tidied(self, watched: Watched, now: float) -> list[Landing]:
+    async def tidied(self, watched: Watched, now: float) -> list[ReplacementPlaced]:
         """Forgets what is over; returns where replacements were seen."""
         longest = self._load.longest
         self.heard.forget(nodes=self.watching.node_names(), before=now - self._load.life(longest))
@@ -65,7 +65,7 @@ class Looking:
         self.memory.assume(found.places, found.nodes, now)
         landings = self.memory.tidied(lambda _: found.arrivals, now)
         for landing in landings:
-            if landing.landed_on == landing.node:
+            if landing.placed_on == landing.node:
                 self._telemetry.returns.inc()
                 log.warning("replacement came back", pod=f"{landing.namespace}/{landing.pod}", node=landing.node)
         return landings

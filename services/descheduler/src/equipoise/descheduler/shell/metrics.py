@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 
 STATES = ("hot", "idle", "between", "sparse", "unknown")
 
@@ -48,7 +48,7 @@ class Telemetry:
             registry=metrics,
         )  # fmt: skip
 
-    def saw(self, strategy: str, verdicts: Sequence[NodeVerdict]) -> None:
+    def saw(self, strategy: str, verdicts: Sequence[NodeClassification]) -> None:
         tally: Tally[str] = Tally(verdict.state for verdict in verdicts)
         for state in STATES:
             self._nodes.labels(strategy, state).set(tally[state])

@@ -8,6 +8,13 @@ TOLERANCE = 0.001
 """Seconds by which an evaluation may come early: a timer is not exact, and a whole interval would be lost."""
 
 
+LIFETIME = 300.0
+"""Seconds that a count outlives the last abnormal evaluation: Koordinator's detectorCacheTimeout."""
+
+LIFETIME_INTERVALS = 2.5
+"""The least lifetime in intervals: one missing evaluation must not end a count, however long the interval."""
+
+
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What one evaluation says of one node."""
 
@@ -19,11 +26,15 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """Abnormal evaluations of a node in a row, and on what the last one stood."""
+    """Abnormal evaluations of a node in a row."""
 
     abnormal: int
     evaluated_at: float
+    """Time of the last evaluation that was counted, and of its sample."""
+
     sampled_at: float
+    abnormal_at: float
+    """Time of the last abnormal evaluation, counted or not."""
 
 
 Counts = Mapping[str, Count]
@@ -33,22 +44,28 @@ Counts = Mapping[str, Count]
 def counted(counts: Counts, readings: Sequence[Reading], *, now: float, interval: float) -> dict[str, Count]:
     """The counts after this evaluation.
 
-    An abnormal reading counts when it comes at least `interval` seconds after the last that counted and stands on a
-    raw sample newer than that one's. A normal one clears. A missing one does neither. Nodes not read are forgotten.
+    An abnormal reading counts when it comes at least `interval` seconds after the last that counted and has a newer raw
+    sample. A normal one clears. A missing one does neither, but a count ends when the last abnormal reading is older
+    than LIFETIME (at least LIFETIME_INTERVALS intervals). Nodes not read are forgotten.
     """
     following: dict[str, Count] = {}
+    oldest = now - max(LIFETIME, LIFETIME_INTERVALS * interval)
     for reading in readings:
         before = counts.get(reading.node)
+        if before is not None and before.abnormal_at < oldest:
+            before = None
         if reading.abnormal is None:
             after = before
         elif not reading.abnormal:
             after = None
         elif before is None:
-            after = Count(abnormal=1, evaluated_at=now, sampled_at=reading.sampled_at)
+            after = Count(abnormal=1, evaluated_at=now, sampled_at=reading.sampled_at, abnormal_at=now)
         elif now - before.evaluated_at < interval - TOLERANCE or reading.sampled_at <= before.sampled_at:
-            after = before
+            after = msgspec.structs.replace(before, abnormal_at=now)
         else:
-            after = Count(abnormal=before.abnormal + 1, evaluated_at=now, sampled_at=reading.sampled_at)
+            after = Count(
+                abnormal=before.abnormal + 1, evaluated_at=now, sampled_at=reading.sampled_at, abnormal_at=now
+            )
         if after is not None:
             following[reading.node] = after
     return following

@@ -7,7 +7,7 @@ import msgspec
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import Relief, RestingNode
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeCooldown
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 
 
@@ -75,12 +75,12 @@ def _of_namespace(name: str) -> str:
 
 def _scope(outcome: EvictionOutcome) -> str:
     """What else the limit that refused stops: the key of its rest, "" when nothing but this pod."""
-    match outcome.limit:
-        case "evictionsPerCluster" | "unusualRate" | "lateReplacements" | "failingReplacements" | "maintenance":
+    match outcome.limit_scope:
+        case "cluster":
             return EVERYTHING
-        case "evictionsPerNamespace":
+        case "namespace":
             return _of_namespace(outcome.namespace)
-        case "evictionsPerWorkload" | "preemptions" if outcome.workload is not None:
+        case "workload" if outcome.workload is not None:
             return str(outcome.workload)
         case _:
             return ""
@@ -107,7 +107,7 @@ def after_outcome(cool_downs: CoolDowns, outcome: EvictionOutcome, settings: Coo
     scope = _scope(outcome)
     if scope:
         before = cool_downs.get(scope)
-        until = outcome.settled_at + settings.refusal if outcome.room_at is None else outcome.room_at
+        until = outcome.settled_at + settings.refusal if outcome.retry_at is None else outcome.retry_at
         why = f"limits.{outcome.limit} has no room"
         return _with(cool_downs, scope, Rest(until=until, why=why, returns=before.returns if before else 0))
     why = f"its last eviction was {outcome.outcome.value}"
@@ -127,10 +127,10 @@ def after_return(
     return _with(_with(cool_downs, str(workload), alone), _pair(workload, node), both)
 
 
-def after_relief(cool_downs: CoolDowns, relief: Relief, settings: CoolDown, now: float) -> dict[str, Rest]:
+def after_relief(cool_downs: CoolDowns, relief: LoadReduction, settings: CoolDown, now: float) -> dict[str, Rest]:
     """The cool-downs once it is known whether a node got better after evictions from it."""
     key = f"{_NODE}{relief.node}"
-    if relief.better:
+    if relief.reduced:
         return {name: rest for name, rest in cool_downs.items() if name != key}
     before = cool_downs.get(key)
     trials = 1 + (before.returns if before is not None else 0)
@@ -141,7 +141,7 @@ def after_relief(cool_downs: CoolDowns, relief: Relief, settings: CoolDown, now:
     return {**cool_downs, key: Rest(until=until, why=why, returns=trials)}
 
 
-def _shortfall(relief: Relief) -> str:
+def _shortfall(relief: LoadReduction) -> str:
     """As people read it: of what was over its mark, what was expected and what came of it."""
     parts = []
     for name in relief.over:
@@ -158,10 +158,10 @@ def resting_node(cool_downs: CoolDowns, node: str, now: float) -> str:
     return rest.why if rest is not None and rest.until > now else ""
 
 
-def resting_nodes(cool_downs: CoolDowns, now: float) -> list[RestingNode]:
+def resting_nodes(cool_downs: CoolDowns, now: float) -> list[NodeCooldown]:
     """All that are left alone at present, in the order of names."""
     return [
-        RestingNode(node=key.removeprefix(_NODE), until=rest.until, why=rest.why)
+        NodeCooldown(node=key.removeprefix(_NODE), until=rest.until, why=rest.why)
         for key, rest in sorted(cool_downs.items())
         if key.startswith(_NODE) and rest.until > now
     ]

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus
-from equipoise.contracts.messages.descheduling import AssumedMove
+from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import FleetNode, MovablePod
@@ -63,7 +63,7 @@ def after_outcome(
         workload=outcome.workload,
         node=outcome.node,
         target=outcome.target,
-        relief=outcome.relief,
+        relief=outcome.expected_reduction,
         since=outcome.settled_at,
         until=until,
     )
@@ -106,10 +106,10 @@ def applied(nodes: Sequence[FleetNode], assumptions: Assumptions) -> list[FleetN
     return [changed[node.name] for node in nodes]
 
 
-def told(assumptions: Assumptions) -> list[AssumedMove]:
+def told(assumptions: Assumptions) -> list[DryRunMove]:
     """For people, the newest first."""
     return [
-        AssumedMove(
+        DryRunMove(
             namespace=each.namespace,
             pod=each.pod,
             workload=each.workload,

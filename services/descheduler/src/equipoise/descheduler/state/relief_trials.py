@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES, known
-from equipoise.contracts.messages.descheduling import NodeVerdict, Relief
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import Fleet, FleetNode
 from equipoise.descheduler.state.pending_moves import Flight
@@ -45,7 +45,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """The resources in which a hot one is over its mark."""
 
     @classmethod
-    def of(cls, fleet: Fleet, verdicts: Sequence[NodeVerdict]) -> "Sources":
+    def of(cls, fleet: Fleet, verdicts: Sequence[NodeClassification]) -> "Sources":
         over = {verdict.node: verdict.over for verdict in verdicts if verdict.over}
         return cls(
             usage={
@@ -74,7 +74,7 @@ def begun(trials: Trials, flight: Flight) -> dict[str, Trial]:
     return {**trials, flight.node: together}
 
 
-def judged(trials: Trials, nodes: Sequence[FleetNode], *, window: str, length: float) -> list[Relief]:
+def judged(trials: Trials, nodes: Sequence[FleetNode], *, window: str, length: float) -> list[LoadReduction]:
     """What can be said by now: of nodes whose sample is a whole window of `length` seconds after the last eviction."""
     found = []
     for node in nodes:
@@ -87,13 +87,13 @@ def judged(trials: Trials, nodes: Sequence[FleetNode], *, window: str, length: f
     return found
 
 
-def open_trials(trials: Trials, reliefs: Sequence[Relief], *, length: float, now: float) -> dict[str, Trial]:
+def open_trials(trials: Trials, reliefs: Sequence[LoadReduction], *, length: float, now: float) -> dict[str, Trial]:
     """Those that are neither judged now nor given up."""
     done = {relief.node for relief in reliefs}
     return {name: trial for name, trial in trials.items() if name not in done and trial.since + PATIENCE * length > now}
 
 
-def _relief(node: str, trial: Trial, after: Resources) -> Relief | None:
+def _relief(node: str, trial: Trial, after: Resources) -> LoadReduction | None:
     """None while a resource that matters is not known."""
     # A node may be over its mark in its number of pods too: that falls with every one that leaves.
     over: list[str] = [
@@ -107,14 +107,14 @@ def _relief(node: str, trial: Trial, after: Resources) -> Relief | None:
         fallen.append(was - left >= ENOUGH * expected)
     if not fallen:
         return None
-    return Relief(
+    return LoadReduction(
         node=node,
         intents=list(trial.intents),
         over=over,
         before=trial.before,
         after=after,
         expected=trial.expected,
-        better=any(fallen),
+        reduced=any(fallen),
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import Window
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import Landing, Relief
+from equipoise.contracts.messages.descheduling import LoadReduction, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state import cool_downs
@@ -104,23 +104,23 @@ class Memory:
         workloads = {flight.workload for flight in self.flights.values() if flight.evicted_at is not None}
         return {workload for workload in workloads if workload is not None}
 
-    def tidied(self, arrivals: Callable[[set[Workload]], Sequence[Arrival]], now: float) -> list[Landing]:
+    def tidied(self, arrivals: Callable[[set[Workload]], Sequence[Arrival]], now: float) -> list[ReplacementPlaced]:
         """Ends the flights that landed or are given up; tells where they landed.
 
         One that came back to where its predecessor had left lets its workload rest.
         """
-        landings: list[Landing] = []
+        landings: list[ReplacementPlaced] = []
         for id, arrival in flights.landed(self.flights, arrivals(self.waiting())).items():
             flight = self.flights[id]
             landings.append(
-                Landing(
+                ReplacementPlaced(
                     intent_id=id,
                     namespace=flight.namespace,
                     pod=flight.pod,
                     node=flight.node,
                     target=flight.target,
                     replacement=arrival.name,
-                    landed_on=arrival.node,
+                    placed_on=arrival.node,
                 )
             )
             if arrival.node == flight.node and flight.workload is not None:
@@ -132,7 +132,7 @@ class Memory:
         self.cool_downs = cool_downs.pruned(self.cool_downs, self._settings.cool_down, now)
         return landings
 
-    def judged(self, nodes: Sequence[FleetNode], window: Window, now: float) -> list[Relief]:
+    def judged(self, nodes: Sequence[FleetNode], window: Window, now: float) -> list[LoadReduction]:
         """What earlier evictions did to the load of their nodes, as far as `window` (the shortest) shows it by now.
 
         Nodes that did not get better, time and again, rest.

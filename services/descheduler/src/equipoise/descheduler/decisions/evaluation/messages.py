@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from equipoise.contracts.messages.descheduling import (
-    AssumedMove,
     DescheduleDecision,
-    Landing,
-    NodeVerdict,
+    DryRunMove,
+    LoadReduction,
+    NodeClassification,
+    NodeCooldown,
     ProposedMove,
-    Relief,
-    RestingNode,
+    ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -28,10 +28,10 @@ REPORTED_ASSUMPTIONS = 50
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
     """What has become of earlier moves."""
 
-    landings: Sequence[Landing] = ()
-    reliefs: Sequence[Relief] = ()
-    resting: Sequence[RestingNode] = ()
-    assumed: Sequence[AssumedMove] = ()
+    landings: Sequence[ReplacementPlaced] = ()
+    reliefs: Sequence[LoadReduction] = ()
+    resting: Sequence[NodeCooldown] = ()
+    assumed: Sequence[DryRunMove] = ()
 
 
 NOTHING_FOLLOWED = Followed()
@@ -51,7 +51,7 @@ def intent_of(move: Move, *, strategy: str, now: float, life: float, epoch: Leas
         sampled_at=move.sampled_at,
         decided_at=now,
         expires_at=now + life,
-        relief=move.pod.usage,
+        expected_reduction=move.pod.usage,
         target=move.target,
         epoch=epoch,
     )
@@ -60,7 +60,7 @@ def intent_of(move: Move, *, strategy: str, now: float, life: float, epoch: Leas
 def decision_of(
     strategy: str,
     *,
-    verdicts: Sequence[NodeVerdict],
+    verdicts: Sequence[NodeClassification],
     counts: Counts,
     plan: Plan,
     published: Sequence[EvictionIntent],
@@ -82,10 +82,10 @@ def decision_of(
         refused=list(plan.refused),
         why="" if published else plan.why or "the bus did not take the intents",
         moves=[_kept(intent) for intent in published],
-        assumed=list(followed.assumed[:REPORTED_ASSUMPTIONS]),
-        landings=list(followed.landings),
-        reliefs=list(followed.reliefs),
-        resting=list(followed.resting[:REPORTED_NODES]),
+        dry_run_moves=list(followed.assumed[:REPORTED_ASSUMPTIONS]),
+        replacements=list(followed.landings),
+        load_reductions=list(followed.reliefs),
+        cooldowns=list(followed.resting[:REPORTED_NODES]),
     )
 
 
@@ -99,7 +99,7 @@ def _kept(intent: EvictionIntent) -> ProposedMove:
         node=intent.node,
         target=intent.target,
         reason=intent.reason,
-        relief=intent.relief,
+        expected_reduction=intent.expected_reduction,
         sampled_at=intent.sampled_at,
         expires_at=intent.expires_at,
     )

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load.correction import load_of, plus
-from equipoise.contracts.messages.descheduling import NodeVerdict, RefusedMove
+from equipoise.contracts.messages.descheduling import NodeClassification, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import Configured, Look, Moment, blindness_of
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
@@ -33,7 +33,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 def preview(
     moment: Moment, configured: Configured, strategies: Sequence[Strategy], waiting: Waiting, *, unwatched: str
-) -> PlanShown:
+) -> PlanResponse:
     """The plan of this moment. Who leads, and what binders do at present, is for the caller to add.
 
     A pod is planned by the first strategy that wants it, as at an evaluation, and the same limits hold.
@@ -64,14 +64,14 @@ def preview(
         refused += plan.refused
         if not wanted:
             why[name] = "no node is over its mark" if not hot and not blind else plan.why
-    return PlanShown(
+    return PlanResponse(
         moves=moves[:MOST],
         nodes=nodes[:MOST],
         refused=refused[:MOST],
         why=why,
-        under_way=under_way,
-        assumed=told(moment.assumptions)[:MOST],
-        resting=resting_nodes(moment.cool_downs, moment.now)[:MOST],
+        pending=under_way,
+        dry_run_moves=told(moment.assumptions)[:MOST],
+        cooldowns=resting_nodes(moment.cool_downs, moment.now)[:MOST],
         considered=len(fleet.nodes),
         interval=float(waiting.interval),
         leader=LeaseEpoch(lease_uid="", transitions=0, holder=""),
@@ -88,7 +88,7 @@ def _planned(strategy: str, move: Move, *, later: bool) -> PlannedMove:
         node=move.pod.node,
         target=move.target,
         reason=move.reason,
-        relief=move.pod.usage,
+        expected_reduction=move.pod.usage,
         sampled_at=move.sampled_at,
         later=later,
     )
@@ -98,7 +98,7 @@ def _nodes(
     strategy: str,
     window: str,
     fleet: Fleet,
-    verdicts: Sequence[NodeVerdict],
+    verdicts: Sequence[NodeClassification],
     moves: Sequence[Move],
     waiting: Waiting,
 ) -> list[PlannedNode]:
@@ -142,9 +142,9 @@ def _highest(load: Resources) -> float:
     return max(load.cpu or 0.0, load.memory or 0.0)
 
 
-def _under_way(moment: Moment) -> list[MoveUnderWay]:
+def _under_way(moment: Moment) -> list[PendingMove]:
     return [
-        MoveUnderWay(
+        PendingMove(
             namespace=flight.namespace,
             pod=flight.pod,
             workload=flight.workload,

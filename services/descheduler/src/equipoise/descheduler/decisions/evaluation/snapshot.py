@@ -11,7 +11,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import skew_of
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.annotation_check import misread_annotations
 from equipoise.descheduler.decisions.evaluation.cluster_builder import (
@@ -74,7 +74,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """What a strategy says of every node."""
 
-    verdicts: Sequence[NodeVerdict]
+    verdicts: Sequence[NodeClassification]
     readings: Sequence[Reading]
 
 

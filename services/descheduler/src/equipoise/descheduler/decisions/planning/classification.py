@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -92,7 +92,7 @@ def within(load: Array, marks: Mapping[Resource, float]) -> Flags:
 
 def verdict(
     node: FleetNode, place: int, seen: Present, classes: Classes, windows: Sequence[str], texts: "Texts"
-) -> NodeVerdict:
+) -> NodeClassification:
     """What is said of one node. `load` is that of the first window; `why` tells what made it hot, or is unknown."""
     over: list[Resource] = []
     state: State = "idle" if classes.idle[place] else "between"
@@ -106,7 +106,7 @@ def verdict(
     elif classes.missing[place].any():
         state = "unknown"
         why = f"no {' and '.join(sorted(_names(classes.missing[place])))} usage over {', '.join(windows)}"
-    return NodeVerdict(
+    return NodeClassification(
         node=node.name,
         state=state,
         load=node.load(windows[0]),

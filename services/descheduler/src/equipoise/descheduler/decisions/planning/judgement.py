@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from equipoise.contracts.configuration.settings import Marks
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import (
     Classes,
     Present,
@@ -46,7 +46,7 @@ class Judgement:
         self.classes: Classes = classified(self.seen, levels, self.production)
         self.texts = Texts(seen=self.seen, levels=levels, production=self.production)
 
-    def verdicts(self) -> list[NodeVerdict]:
+    def verdicts(self) -> list[NodeClassification]:
         """Every node, in its order."""
         return [
             verdict(node, place, self.seen, self.classes, self.windows, self.texts)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -22,7 +22,7 @@ class Strategy(Protocol):
         """Names of the windows that decide; the first one predicts."""
         ...
 
-    def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
+    def verdicts(self, fleet: Fleet) -> list[NodeClassification]:
         """What each node is; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
         ...
 
@@ -42,7 +42,7 @@ def name_of(strategy: Strategy) -> str:
     return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))
 
 
-def readings(strategy: Strategy, fleet: Fleet, verdicts: Sequence[NodeVerdict]) -> list[Reading]:
+def readings(strategy: Strategy, fleet: Fleet, verdicts: Sequence[NodeClassification]) -> list[Reading]:
     """The verdicts as they count."""
     windows = strategy.windows_of(fleet)
     samples = {node.name: node.oldest_sample(windows) for node in fleet.nodes}

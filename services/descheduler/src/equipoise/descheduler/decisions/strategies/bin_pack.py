@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import LEAST_GAP, Marks, Section, Thresholds
 from equipoise.contracts.load.correction import known
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import present, within
 from equipoise.descheduler.decisions.planning.draft import Draft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array
@@ -53,7 +53,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         if not shares_of(self.below):
             raise ValueError("below must have a mark for one resource at least (example: cpu: 20)")
 
-    def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
+    def verdicts(self, fleet: Fleet) -> list[NodeClassification]:
         """Every node of the pool as sparse, between or unknown."""
         nodes = self._pool(fleet)
         windows = self.windows_of(fleet)
@@ -117,8 +117,8 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
 
     def _verdict(
         self, node: FleetNode, windows: Sequence[str], load: Array, requested: Array, sparse: bool, told: bool
-    ) -> NodeVerdict:
-        between = NodeVerdict(
+    ) -> NodeClassification:
+        between = NodeClassification(
             node=node.name, state="between", load=node.load(windows[0]), sampled_at=node.oldest_sample(windows)
         )
         if node.unknown or not told:

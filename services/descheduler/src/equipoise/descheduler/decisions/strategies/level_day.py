@@ -21,7 +21,7 @@ from equipoise.contracts.configuration.settings import Percent, Section, Share
 from equipoise.contracts.fit import neighbour_refusal, room_refusal, standing_refusal
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.day_gain_table import Chain, DayTable, Single
 from equipoise.descheduler.decisions.planning.draft import Draft, name_of_pod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
@@ -88,7 +88,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         """The windows that decide."""
         return self.windows or (fleet.windows[0],)
 
-    def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
+    def verdicts(self, fleet: Fleet) -> list[NodeClassification]:
         """Every node of the pool as hot, idle, between or unknown, with its load over the first window."""
         picture = _Picture(self, fleet, Projection(fleet, self.windows_of(fleet)[0]))
         return [picture.verdict(place) for place, node in enumerate(fleet.nodes) if self.takes(node)]
@@ -164,15 +164,17 @@ class _Picture:
         places = np.flatnonzero(self.table.known & (self.above > self._strategy.tolerance))
         return [int(place) for place in sorted(places, key=lambda place: (-self.above[place], place))]
 
-    def verdict(self, place: int) -> NodeVerdict:
+    def verdict(self, place: int) -> NodeClassification:
         node = self.fleet.nodes[place]
         load = node.load(self.window)
         if node.unknown or not self.table.known[place]:
-            return NodeVerdict(node=node.name, state="unknown", load=load, why=node.unknown or "its day is not known")
+            return NodeClassification(
+                node=node.name, state="unknown", load=load, why=node.unknown or "its day is not known"
+            )
         if self.above[place] > self._strategy.tolerance:
-            return NodeVerdict(node=node.name, state="hot", load=load, why=self.text(place))
+            return NodeClassification(node=node.name, state="hot", load=load, why=self.text(place))
         idle = self._below[place] > self._strategy.tolerance
-        return NodeVerdict(node=node.name, state="idle" if idle else "between", load=load)
+        return NodeClassification(node=node.name, state="idle" if idle else "between", load=load)
 
     def text(self, place: int) -> str:
         """`its day is 12.3 points above the fleet's, most in cpu at 14:00 UTC: 78.1% where the fleet has 51.0%`."""

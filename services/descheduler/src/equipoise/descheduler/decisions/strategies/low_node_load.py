@@ -10,7 +10,7 @@ measurement never moves.
 from collections.abc import Collection, Sequence
 
 from equipoise.contracts.configuration.settings import Namespaces, Percent, Section, Thresholds
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.draft import Draft
 from equipoise.descheduler.decisions.planning.hot_node_planner import Cooling, NodeOrder
 from equipoise.descheduler.decisions.planning.judgement import SCOPES, Judgement
@@ -75,7 +75,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         if len(set(names)) < len(names):
             raise ValueError("pools must not have a name twice")
 
-    def verdicts(self, fleet: Fleet) -> list[NodeVerdict]:
+    def verdicts(self, fleet: Fleet) -> list[NodeClassification]:
         """Every node that it looks at as hot, idle, between or unknown, with its load over the first window."""
         return [entry for pool in self.members(fleet) for entry in self._judged(fleet, pool).verdicts()]
 
