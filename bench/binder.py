@@ -115,7 +115,7 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
             done.set()
 
     await binder.attach()
-    await bus.listen("equipoise.eviction.outcome.*.*", EvictionOutcome, hear)
+    await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, hear)
     async with bus:
         for number in range(intents):
             intent = an_intent(number, clock.now())

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from equipoise.runtime.bus import Receipt
-from equipoise.runtime.kubernetes.client import EvictionAnswer, Resource
+from equipoise.runtime.kubernetes.client import EvictionResult, Resource
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -58,7 +58,7 @@ class SteppingKube:
     async def replace(self, resource: Resource[Any], value: Any) -> Any:
         return await self._steps.around(f"replace {resource.plural}", lambda: self._kube.replace(resource, value))
 
-    async def evict(self, namespace: str, name: str, **how: Any) -> EvictionAnswer:
+    async def evict(self, namespace: str, name: str, **how: Any) -> EvictionResult:
         return await self._steps.around("evict", lambda: self._kube.evict(namespace, name, **how))
 
     def server_time(self, now: float) -> float:

@@ -20,7 +20,7 @@ from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerW
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.bus import Again, Delivery
+from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import BUDGETS, PODS, Resource, scale_of
 
 STEPS = 60
@@ -98,7 +98,7 @@ async def test_death_at_every_point(
         await world.start(world.binder(evict=evict, limits=limits))
         assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
         assert len(world.evicted) == (expected == Outcome.EVICTED), steps.stopped_at
-        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.propose("web-2")
         assert world.outcomes[-1].outcome == Outcome.REJECTED_LIMIT, steps.stopped_at
         await world.stop()
@@ -151,7 +151,7 @@ async def test_death_at_every_point_of_what_is_put_off(
         (outcome,) = world.outcomes
         assert outcome.outcome in expected, steps.stopped_at
         assert world.evicted == [], steps.stopped_at
-        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.stop()
     else:
         pytest.fail("the way is longer than the test goes")
@@ -175,14 +175,14 @@ async def test_sleep_at_every_point(evict: bool) -> None:
         answer = await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
         steps.go.set()
         await world.clock.advance(40)
-        if isinstance(answer, Again):
+        if isinstance(answer, Redeliver):
             await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
         await world.bus.settled()
         expected = Outcome.EVICTED if evict else Outcome.DRY_RUN
         assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
         assert len(world.evicted) == evict, steps.stopped_at
         assert [entry.outcome for entry in world.ledger.entries] == [expected], steps.stopped_at
-        assert world.bus.troubles.errors("worker") == 0, steps.stopped_at
+        assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.stop()
     else:
         pytest.fail("the way is longer than the test goes")
@@ -298,7 +298,7 @@ async def test_the_last_delivery_leaves_the_outcome_to_who_reserved_meanwhile(wo
 
     world.kube.on_call = other_reserves_first
     subject = subjects.eviction_intent("shop", "web-1")
-    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, final=True))
+    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, last_attempt=True))
     await world.bus.settled()
 
     assert last is None

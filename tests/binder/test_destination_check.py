@@ -6,7 +6,7 @@ from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
 from equipoise.binder.state.cluster_state import NodeState, node_state
-from equipoise.contracts.configuration.settings import LoadSettings, Marks, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.placement import NodePlacement, Taint
 from equipoise.contracts.messages.resources import Resources
@@ -28,7 +28,7 @@ def refusal(*nodes: NodeState, intended: str = "node-b", relief: Resources = REL
         relief,
         nodes,
         load=LoadSettings(),
-        thresholds=Thresholds(high=Marks(cpu=65)),
+        thresholds=Thresholds(high=ResourceThresholds(cpu=65)),
         now=NOW,
         skew=0.0,
     )

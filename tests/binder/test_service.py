@@ -18,7 +18,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.runtime.bus import Again, Delivery
+from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CONFIG_MAPS,
@@ -585,7 +585,7 @@ async def test_twenty_at_once_are_quick_and_never_raise(world: World) -> None:
     await world.propose(*(f"web-{number}" for number in range(1, 11)), *(f"db-{number}" for number in range(1, 11)))
     await world.clock.advance(1)
     assert len(world.outcomes) == 20
-    assert world.bus.troubles.errors("worker") == 0
+    assert world.bus.errors.total("worker") == 0
     assert len(world.kube.calls) - before <= 20 * 14
 
 
@@ -629,9 +629,9 @@ async def test_the_last_delivery_of_an_intent_has_an_outcome(world: World) -> No
     intent = an_intent("web-1", epoch=LEADER)
     subject = subjects.eviction_intent("shop", "web-1")
     again = await binder.on_eviction_intent(Delivery(subject=subject, message=intent))
-    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, final=True))
+    last = await binder.on_eviction_intent(Delivery(subject=subject, message=intent, last_attempt=True))
     await world.bus.settled()
-    assert isinstance(again, Again)
+    assert isinstance(again, Redeliver)
     assert last is None
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.FAILED]
     assert world.ledger.entries[0].counted

@@ -42,7 +42,7 @@ from equipoise.runtime.kubernetes.client import (
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
-from equipoise.testbed.memory.kube import Eviction, MemoryKube
+from equipoise.testbed.memory.kube import MemoryKube, RecordedEviction
 
 OWN = "equipoise-system"
 LEADER = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")
@@ -98,7 +98,7 @@ class World:
                 self.kube.put(PODS, a_pod(f"{owner}-{number}", owner=owner))
         await create_ledger(self.kube, OWN, self.clock)
         await self.say_fleet()
-        await self.bus.follow("equipoise.eviction.outcome.>", EvictionOutcome, self._hear)
+        await self.bus.subscribe_latest("equipoise.eviction.outcome.>", EvictionOutcome, self._hear)
 
     async def _hear(self, delivery: Delivery[EvictionOutcome]) -> None:
         self.outcomes.append(delivery.message)
@@ -183,7 +183,7 @@ class World:
         return self.outcomes[0].outcome.value
 
     @property
-    def evicted(self) -> list[Eviction]:
+    def evicted(self) -> list[RecordedEviction]:
         """What really happened."""
         return [eviction for eviction in self.kube.evictions if eviction.status == 201 and not eviction.dry_run]
 

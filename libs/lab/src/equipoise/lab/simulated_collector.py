@@ -10,7 +10,7 @@ import numpy as np
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.daily_profile import LEAST_SLOTS
+from equipoise.contracts.load.daily_profile import MIN_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -269,7 +269,7 @@ class SimulatedCollector:
         profiles = self._profiles
         begins = [now - (hour + 1) * _HOUR for hour in range(_HOURS)]
         unknown = [self._slot(begin) for begin in begins if begin < since]
-        if len(unknown) > _HOURS - LEAST_SLOTS:
+        if len(unknown) > _HOURS - MIN_SLOTS:
             return {}
         if unknown:
             profiles = profiles.copy()

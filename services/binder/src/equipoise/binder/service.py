@@ -25,7 +25,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.runtime.bus import Again, Bus, BusError, Delivery
+from equipoise.runtime.bus import Bus, BusError, Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
@@ -95,9 +95,9 @@ class Binder:
 
     async def attach(self) -> None:
         """Subscribes to the cluster's state; `run` opens the work queue, once the latest messages are known."""
-        await self._bus.follow("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.follow("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.follow("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
+        await self._bus.subscribe_latest("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await self._bus.subscribe_latest("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -122,26 +122,26 @@ class Binder:
         self._ledger.outages.message_received(self._clock.monotonic())
         self._cluster.update_placement(delivery.message)
 
-    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Again | None:
+    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         """None acknowledges the intent: its outcome is published, or another binder publishes it."""
         intent, started_at = delivery.message, self._clock.monotonic()
         try:
             result = await self._process(intent)
-            if isinstance(result, Retry) and delivery.final:
+            if isinstance(result, Retry) and delivery.last_attempt:
                 detail = f"delivered too often without a result: {result.why}"
                 result = Finish(outcome=Outcome.FAILED, detail=detail, recorded=True)
             if isinstance(result, Finish):
-                await self._report(intent, result, final=delivery.final)
+                await self._report(intent, result, final=delivery.last_attempt)
                 self._duration.observe(self._clock.monotonic() - started_at)
                 return None
         except (HandledByAnotherBinder, BusError) as error:
             result = retry(intent, str(error))
-            if delivery.final and isinstance(error, HandledByAnotherBinder):
+            if delivery.last_attempt and isinstance(error, HandledByAnotherBinder):
                 # One outcome is kept per intent: "failed" from here would replace the other binder's eviction.
                 return None
         pod = f"{intent.namespace}/{intent.pod}"
         log.warning("intent delayed", intent=intent.id, pod=pod, why=result.why, after=result.after)
-        return Again(after=result.after)
+        return Redeliver(after=result.after)
 
     async def _process(self, intent: EvictionIntent) -> Finish | Retry:
         """Decides, evicts and records the outcome; the API server may not respond. Raises HandledByAnotherBinder."""
