@@ -39,10 +39,10 @@ from equipoise.contracts.kubernetes.objects import (
     ResourceRequirements,
 )
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.runtime.async_tools.batching import in_turns
-from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.async_tools.batching import in_batches
+from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.processes.guard import Guard
 from equipoise.testbed.processes.ports import PortBlock
@@ -89,14 +89,14 @@ def a_pod(number: int, nodes: int, since: datetime) -> Pod:
 def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> Fleet:
     since = datetime.fromtimestamp(now - 90_000, UTC)
     fleet = Fleet(
-        windows=[window.length for window in load.windows], start_limit=load.start_limit, memory=90_000.0,
+        windows=[window.length for window in load.windows], start_limit=load.pod_start_timeout, memory=90_000.0,
         owner_of=lambda _: None, selector={},
     )  # fmt: skip
-    sharing = Sharing()
+    sharing = Interner()
     for number in range(nodes):
         fleet.on_node(None, a_node(number, since))
     for number in range(nodes * pods):
-        fleet.on_pod(None, sharing.shared(trimmed(a_pod(number, nodes, since))), now)
+        fleet.on_pod(None, sharing.intern(trimmed(a_pod(number, nodes, since))), now)
     fleet.news.clear()
     return fleet
 
@@ -143,11 +143,11 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
         messages: list[NodeUtilization] = []
         workloads: list[WorkloadUtilization] = []
         size = 0
-        async for some in in_turns(fleet.nodes, NODES_AT_ONCE):
+        async for some in in_batches(fleet.nodes, NODES_AT_ONCE):
             made = measuring.node_messages(some, epoch=1, sequence=1)
             size += sum(len(msgspec.json.encode(message)) for message in made)
             messages += made
-        async for seen in in_turns(measuring.workloads, WORKLOADS_AT_ONCE):
+        async for seen in in_batches(measuring.workloads, WORKLOADS_AT_ONCE):
             told = measuring.workload_messages(seen, epoch=1, sequence=1)
             size += sum(len(msgspec.json.encode(message)) for message in told)
             workloads += told
@@ -187,7 +187,7 @@ def main() -> None:
     arguments.add_argument("--pods", type=int, default=30, help="per node")
     arguments.add_argument("--spacing", type=int, default=60, help="seconds between samples")
     asked = arguments.parse_args()
-    collect_rarely()
+    reduce_gc_frequency()
     ports = PortBlock()
     port = ports.take()
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name, Guard() as guard:

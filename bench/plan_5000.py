@@ -47,11 +47,11 @@ from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.pod_lifetimes import PodStays
-from equipoise.runtime.bus import Delivery, NoAnswer
+from equipoise.runtime.bus import Delivery, NoResponders
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
-from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -206,7 +206,7 @@ def a_cluster(nodes: int, hot: int, asked: tuple[float, float], chance: random.R
     usual = some_apps(max(2, (nodes - hot) * PODS_PER_NODE // REPLICAS), USUAL_CPU, asked, chance)
     held = placed(heavy, hot, chance, mixed=False) + placed(usual, nodes - hot, chance, mixed=True)
     chance.shuffle(held)
-    sharing = Sharing()
+    sharing = Interner()
     cluster = Cluster(nodes=[], pods=[], deployments=[], replica_sets=[], utilization=[], workloads=[])
     for number, apps in enumerate(held):
         node = a_node(f"node-{number:05}", an_id(chance))
@@ -216,8 +216,8 @@ def a_cluster(nodes: int, hot: int, asked: tuple[float, float], chance: random.R
             # The last ones of a node that is full ask for what is left.
             memory = min(app.asked, free / (len(apps) - len(pods)) * 1.5)
             free -= memory
-            pods.append(sharing.shared(as_received(a_pod(node.metadata.name, app.name, memory, chance))))
-        cluster.nodes.append(sharing.shared(as_received(node)))
+            pods.append(sharing.intern(as_received(a_pod(node.metadata.name, app.name, memory, chance))))
+        cluster.nodes.append(sharing.intern(as_received(node)))
         cluster.pods.extend(pods)
         cluster.utilization.append(as_received(measured(node, pods, apps)))
     for app in (*heavy, *usual):
@@ -475,7 +475,7 @@ async def leading(bus: MemoryBus, running: asyncio.Task[None]) -> None:
                 running.result()
             try:
                 await ask(bus)
-            except NoAnswer:
+            except NoResponders:
                 await asyncio.sleep(0.2)
             else:
                 return
@@ -547,17 +547,17 @@ async def evaluated(bus: MemoryBus, clock: BenchClock, strategies: int) -> int:
 
     They are answered as in a dry run, so that the next one has moves to assume.
     """
-    before = len(bus.said(EvictionIntent, INTENTS))
+    before = len(bus.published(EvictionIntent, INTENTS))
     waiting = asyncio.Semaphore(0)
 
     async def on_decision(_: Delivery[DescheduleDecision]) -> None:
         waiting.release()
 
-    await bus.listen(subjects.decision("descheduler", "*"), DescheduleDecision, on_decision)
+    await bus.subscribe(subjects.decision("descheduler", "*"), DescheduleDecision, on_decision)
     clock.let_pass()
     for _ in range(strategies):
         await waiting.acquire()
-    new = bus.said(EvictionIntent, INTENTS)[before:]
+    new = bus.published(EvictionIntent, INTENTS)[before:]
     for intent in new:
         await bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), dry_run(intent))
     return len(new)
@@ -598,7 +598,7 @@ def main() -> int:
             code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  ourselves
         return code
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    collect_rarely()
+    reduce_gc_frequency()
     if given.part == "service":
         asyncio.run(serve(given.nodes, given.hot))
     elif given.part == "full":

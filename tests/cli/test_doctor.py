@@ -14,19 +14,19 @@ from deployment.base import base_documents
 from rich.console import Console
 
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.clocks import judged as judged_clocks
-from equipoise.cli.doctor.extender import Told, entries_of, judged_entry
-from equipoise.cli.doctor.extender import judged as judged_scores
+from equipoise.cli.doctor.checks.clocks import judged as judged_clocks
+from equipoise.cli.doctor.checks.extender import Told, entries_of, judged_entry
+from equipoise.cli.doctor.checks.extender import judged as judged_scores
+from equipoise.cli.doctor.checks.needed_rights import EVICT, NEEDED, Right
+from equipoise.cli.doctor.checks.nodes import TO_DO, Unknown, coverage, longer, told
+from equipoise.cli.doctor.checks.prometheus import Fit, fit_of
+from equipoise.cli.doctor.checks.prometheus import judged as judged_profile
+from equipoise.cli.doctor.checks.rights import is_needed, judged_evictions
+from equipoise.cli.doctor.checks.rights import judged as judged_rights
+from equipoise.cli.doctor.checks.streams import differences, judged_identity, judged_stream
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right
-from equipoise.cli.doctor.nodes import TO_DO, Unknown, coverage, longer, told
-from equipoise.cli.doctor.prometheus import Fit, fit_of
-from equipoise.cli.doctor.prometheus import judged as judged_profile
-from equipoise.cli.doctor.rights import is_needed, judged_evictions
-from equipoise.cli.doctor.rights import judged as judged_rights
 from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.streams import differences, judged_identity, judged_stream
-from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
 from equipoise.collector.decisions.query import Ask, Sample, SourceError
 from equipoise.collector.decisions.sample_validation import Reading, Reason
@@ -42,7 +42,7 @@ from equipoise.contracts.bus.subjects import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed
-from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
+from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
 from equipoise.runtime.configuration.sections import Shared
@@ -81,9 +81,9 @@ INTENT = next(stream for stream in STREAMS if stream.work_queue)
 UTILIZATION = STREAMS[0]
 
 
-def as_made(stream: Any, **fields: Any) -> StreamSeen:
+def as_made(stream: Any, **fields: Any) -> StreamState:
     made: dict[str, Any] = {"subjects": stream.subjects, "max_age": stream.max_age or 0.0, "differences": {}}
-    return StreamSeen(**(made | ({"waiting": 0, "workers": 1} if stream.work_queue else {}) | fields))
+    return StreamState(**(made | ({"waiting": 0, "workers": 1} if stream.work_queue else {}) | fields))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def as_made(stream: Any, **fields: Any) -> StreamSeen:
         (INTENT, as_made(INTENT, waiting=3, workers=2), "ok", ""),
     ],
 )
-def test_a_stream_is_held_to_what_setup_makes(stream: Any, seen: StreamSeen | None, state: str, word: str) -> None:
+def test_a_stream_is_held_to_what_setup_makes(stream: Any, seen: StreamState | None, state: str, word: str) -> None:
     """Missing, of other subjects, of another life, made otherwise, or with nobody who works."""
     found = judged_stream(stream, seen)
     assert (found.state, bool(found.to_do)) == (state, state != "ok")

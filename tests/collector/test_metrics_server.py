@@ -221,8 +221,8 @@ async def test_the_collector_tells_what_can_be_known() -> None:
         await bus.settled()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    told = bus.said(NodeUtilization, "equipoise.utilization.node.*")[-1]
-    cycle = bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+    told = bus.published(NodeUtilization, "equipoise.utilization.node.*")[-1]
+    cycle = bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
     assert {"5m": Resources(cpu=2.0, memory=8 * GIB)} == {name: used.mean for name, used in told.windows.items()}
     assert {"uid-web-0": Resources(cpu=0.5, memory=2 * GIB)} == told.pods

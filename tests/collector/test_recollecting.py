@@ -30,7 +30,7 @@ class World:
         self.standing.update(standing)
         return len(standing)
 
-    def problem(self, key: str, text: str | None) -> None:
+    def set_problem(self, key: str, text: str | None) -> None:
         self.problems.pop(key, None)
         if text is not None:
             self.problems[key] = text

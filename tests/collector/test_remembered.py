@@ -7,7 +7,7 @@ import pytest
 from builders import GIB, NOW, a_workload_utilization
 
 from equipoise.collector.decisions.restored_profile import BELIEVED_AHEAD, LIFE, largest, remembered_day, unread
-from equipoise.contracts.kubernetes.annotations import USAGE, workload_usage, written
+from equipoise.contracts.kubernetes.annotations import USAGE, as_annotations, workload_usage
 from equipoise.contracts.messages.resources import Resources
 
 CEILING = Resources(cpu=10.0, memory=64 * GIB)
@@ -19,7 +19,7 @@ def standing(sampled_at: float = NOW, **fields: Any) -> Mapping[str, str]:
     """As the annotator writes it."""
     usage = workload_usage(a_workload_utilization(sampled_at=sampled_at, **({"profile": DAY} | fields)))
     assert usage is not None
-    return written(usage)
+    return as_annotations(usage)
 
 
 def test_a_day_is_read_as_it_was_written() -> None:

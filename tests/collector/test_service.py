@@ -21,7 +21,7 @@ from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import workload_usage, written
+from equipoise.contracts.kubernetes.annotations import as_annotations, workload_usage
 from equipoise.contracts.kubernetes.objects import (
     Condition,
     Lease,
@@ -76,11 +76,11 @@ def a_pod(name: str, node: str, *, uid: str = "", age: float = 90_000) -> Pod:
 @dataclass
 class FakeHealth:
     leading: bool | None = None
-    part: str = ""
+    shard: str = ""
     problems: dict[str, str] = field(default_factory=dict)
     warm: bool = False
 
-    def problem(self, key: str, text: str | None) -> None:
+    def set_problem(self, key: str, text: str | None) -> None:
         if text is None:
             self.problems.pop(key, None)
         else:
@@ -108,16 +108,16 @@ class World:
 
     def nodes(self) -> dict[str, NodeUtilization]:
         """The last word on each node."""
-        return {message.node: message for message in self.bus.said(NodeUtilization, NODE_USAGES)}
+        return {message.node: message for message in self.bus.published(NodeUtilization, NODE_USAGES)}
 
     def placements(self) -> dict[str, NodePlacement]:
-        return {message.node: message for message in self.bus.said(NodePlacement, PLACEMENTS)}
+        return {message.node: message for message in self.bus.published(NodePlacement, PLACEMENTS)}
 
     def cycle(self) -> UtilizationCycle:
-        return self.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+        return self.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
     def workloads(self) -> dict[str, WorkloadUtilization]:
-        said = self.bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+        said = self.bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")
         return {message.workload.name: message for message in said}
 
 
@@ -417,7 +417,7 @@ async def test_a_node_made_anew_is_another_node(world: World) -> None:
     await world.advance(30)
     told = [
         message
-        for message in world.bus.said(NodeUtilization, NODE_USAGES)
+        for message in world.bus.published(NodeUtilization, NODE_USAGES)
         if message.node == "a" and message.uid == "new"
     ]
 
@@ -454,17 +454,17 @@ async def test_another_clock_is_measured(world: World, skew: float, fresh: int, 
 async def test_placements_are_told_at_once_and_together(world: World) -> None:
     """Changes within the gathering time are one message; nothing is said when nothing changed."""
     assert {"a", "b"} == world.placements().keys()
-    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    before = len(world.bus.published(NodePlacement, PLACEMENTS))
     for number in range(5):
         world.kube.put(PODS, a_pod(f"new-{number}", "a", age=-1))
     world.kube.put(NODES, a_node("a"))
     await world.advance(0.06)
-    assert before + 1 == len(world.bus.said(NodePlacement, PLACEMENTS))
+    assert before + 1 == len(world.bus.published(NodePlacement, PLACEMENTS))
     assert 6 == len(world.placements()["a"].pods)
 
     world.kube.put(NODES, a_node("a"))
     await world.advance(1)
-    assert before + 1 == len(world.bus.said(NodePlacement, PLACEMENTS))
+    assert before + 1 == len(world.bus.published(NodePlacement, PLACEMENTS))
 
 
 async def test_placements_are_repeated(world: World) -> None:
@@ -489,9 +489,9 @@ async def test_a_deleted_node_is_told(world: World) -> None:
     """Readers forget it; it is repeated like every placement, for the one who missed it."""
     world.kube.remove(NODES, "b")
     await world.advance(1)
-    once = [said for said in world.bus.said(NodePlacement, PLACEMENTS) if said.removed]
+    once = [said for said in world.bus.published(NodePlacement, PLACEMENTS) if said.removed]
     await world.advance(301)
-    again = [said for said in world.bus.said(NodePlacement, PLACEMENTS) if said.removed]
+    again = [said for said in world.bus.published(NodePlacement, PLACEMENTS) if said.removed]
 
     assert world.placements()["b"].removed
     assert (1, 2) == (len(once), len(again))
@@ -515,11 +515,11 @@ async def test_placements_are_told_at_once_after_minutes_without_the_bus(world: 
     world.bus.disconnect()
     world.kube.put(PODS, a_pod("late", "a", age=-1))
     await world.advance(600)
-    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    before = len(world.bus.published(NodePlacement, PLACEMENTS))
     await world.bus.reconnect()
     await world.advance(3)
 
-    assert {"a", "b"} == {said.node for said in world.bus.said(NodePlacement, PLACEMENTS)[before:]}
+    assert {"a", "b"} == {said.node for said in world.bus.published(NodePlacement, PLACEMENTS)[before:]}
     assert "late" in {pod.name for pod in world.placements()["a"].pods}
 
 
@@ -648,7 +648,7 @@ async def one_collects(world: World, settings: CollectorSettings) -> None:
 
 
 def epochs(world: World) -> set[int]:
-    return {message.epoch for message in world.bus.said(NodeUtilization, NODE_USAGES)}
+    return {message.epoch for message in world.bus.published(NodeUtilization, NODE_USAGES)}
 
 
 async def test_a_workloads_day_is_learnt() -> None:
@@ -720,7 +720,7 @@ def a_remembering_deployment(cpu: float = 2.0, sampled_at: float = NOW - 3_600) 
     day: dict[str, list[float | None]] = {"cpu": [cpu] * 24, "memory": [GIB] * 24}
     usage = workload_usage(a_workload_utilization(sampled_at=sampled_at, profile=day))
     assert usage is not None
-    return WorkloadObject(metadata=ObjectMeta(name="web", namespace="shop", annotations=written(usage)))
+    return WorkloadObject(metadata=ObjectMeta(name="web", namespace="shop", annotations=as_annotations(usage)))
 
 
 def deploy(world: World, revision: str) -> None:

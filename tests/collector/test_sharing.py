@@ -83,7 +83,7 @@ class Fleet:
         """Time passes; who lives says so every ten seconds, and the watches show that they live."""
         while seconds > 0:
             for identity in self.running.keys() - self.cut_off:
-                part = self.health[identity].part
+                part = self.health[identity].shard
                 beat = Heartbeat(
                     service="collector", id=identity, version="", ready=identity not in self.not_ready, shard=part,
                     at=self.clock.now(),
@@ -104,11 +104,11 @@ class Fleet:
         return {lease.metadata.name: lease.spec.holder_identity for lease in self.kube.stored(LEASES)}
 
     def nodes(self) -> list[NodeUtilization]:
-        return self.bus.said(NodeUtilization, "equipoise.utilization.node.*")
+        return self.bus.published(NodeUtilization, "equipoise.utilization.node.*")
 
     def cycles(self) -> dict[str, UtilizationCycle]:
         """The last word of each shard."""
-        said = self.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")
+        said = self.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")
         return {cycle.shard: cycle for cycle in said}
 
 
@@ -131,12 +131,12 @@ class Line:
             raise BusError("cut off")
         return await self._fleet.bus.publish_many(messages)
 
-    async def listen(self, subject: str, kind: Any, handler: Any) -> None:
+    async def subscribe(self, subject: str, kind: Any, handler: Any) -> None:
         async def hear(delivery: Any) -> None:
             if self.connected:
                 await handler(delivery)
 
-        await self._fleet.bus.listen(subject, kind, hear)
+        await self._fleet.bus.subscribe(subject, kind, hear)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ async def test_each_shard_ends_its_round_with_a_cycle_of_its_own(fleet: Fleet) -
     for shard in range(SHARDS):
         assert cycles[f"all-{shard}"].expected == sum(shard_of(name, SHARDS) == shard for name in fleet.usage)
     assert sum(cycle.fresh for cycle in cycles.values()) == COUNT
-    workloads = fleet.bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+    workloads = fleet.bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")
     assert {(message.workload.name, message.replicas) for message in workloads} == {("db", COUNT)}
     assert len({message.epoch for message in workloads[-3:]}) == 1
 
@@ -190,14 +190,14 @@ async def test_what_a_lost_replica_held_is_taken_over_within_thirty_seconds(flee
     await shared(fleet)
     lost = {name for name, holder in fleet.holders.items() if holder == "two"}
     before = {message.node: message for message in fleet.nodes()}
-    placed = fleet.bus.said(NodePlacement, "equipoise.placement.node.*")
+    placed = fleet.bus.published(NodePlacement, "equipoise.placement.node.*")
     await fleet.die("two")
     begun, fleet_begun = len(fleet.nodes()), len(placed)
     await fleet.advance(30)
     assert set(fleet.holders.values()) == {"one"}
     told = {message.node: message for message in fleet.nodes()[begun:]}
     assert told.keys() == set(fleet.usage)
-    again = {said.node for said in fleet.bus.said(NodePlacement, "equipoise.placement.node.*")[fleet_begun:]}
+    again = {said.node for said in fleet.bus.published(NodePlacement, "equipoise.placement.node.*")[fleet_begun:]}
     for name in fleet.usage:
         if f"equipoise-collector-{shard_of(name, SHARDS)}" in lost:
             assert told[name].epoch > before[name].epoch
@@ -361,9 +361,9 @@ async def test_who_takes_over_says_nothing_before_it_has_measured(fleet: Fleet) 
     await fleet.advance(30)
     fleet.sources["two"].takes = 3.0
     await fleet.die("one")
-    begun = len(fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*"))
+    begun = len(fleet.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*"))
     await fleet.advance(60)
-    cycles = fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[begun:]
+    cycles = fleet.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[begun:]
     assert cycles
     assert {cycle.fresh for cycle in cycles} == {COUNT}
 
@@ -432,7 +432,7 @@ async def test_a_rolling_update_to_another_division_silences_no_shard(fleet: Fle
     await fleet.die("one")
     await fleet.advance(LOAD.freshness.score + 60)
     believed: dict[str, UtilizationCycle] = {}
-    for cycle in fleet.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*"):
+    for cycle in fleet.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*"):
         held = believed.get(cycle.shard)
         if held is None or (cycle.epoch, cycle.sequence) >= (held.epoch, held.sequence):
             believed[cycle.shard] = cycle
@@ -452,6 +452,6 @@ async def test_a_node_that_another_division_told_of_later_is_spoken_of_louder(fl
         fleet.kube.put(PODS, a_pod(f"new-{number}", f"node-{number}"))
     await fleet.advance(330)
     loudest = {name: max(said.epoch for said in fleet.nodes() if said.node == name) for name in fleet.usage}
-    placed = {said.node: said.epoch for said in fleet.bus.said(NodePlacement, "equipoise.placement.node.*")}
+    placed = {said.node: said.epoch for said in fleet.bus.published(NodePlacement, "equipoise.placement.node.*")}
     assert {message.node: message.epoch for message in fleet.nodes()} == loudest
     assert placed == loudest

@@ -28,7 +28,7 @@ LOAD = LoadSettings(
         Window(name="1d", length=Duration(600), refresh_period=Duration(30)),
     ),
     freshness=Freshness(eviction=Duration(10), score=Duration(20)),
-    coverage=Coverage(node_settling=Duration(SETTLING)),
+    coverage=Coverage(node_settling_period=Duration(SETTLING)),
 )
 LONG_AGO = 1_000_000.0
 GROWN = [f"grown-{number}" for number in range(13)]

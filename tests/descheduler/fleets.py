@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from builders import GIB, NOW, a_workload
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.load.correction import amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS
@@ -16,7 +16,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod, Move
 from equipoise.descheduler.state.daily_usage import Days
 
-THRESHOLDS = Thresholds(high=Marks(cpu=65, memory=80), low=Marks(cpu=45, memory=60))
+THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=65, memory=80), low=ResourceThresholds(cpu=45, memory=60))
 UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)
 WINDOWS = ("5m", "15m", "1h", "1d")
 

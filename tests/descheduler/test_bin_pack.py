@@ -7,7 +7,7 @@ import pytest
 from builders import GIB, a_workload
 from descheduler.fleets import UNLIMITED, a_fleet, a_loaded_node, a_node, a_pod, names
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode
 from equipoise.descheduler.decisions.planning.selection import Selector
 from equipoise.descheduler.decisions.strategies import name_of, readings
@@ -107,7 +107,9 @@ def test_targets_stay_clear_of_their_marks() -> None:
 
     assert not moves(fleet)
     assert moves(fleet, BinPack(headroom=5)) == [("empty-0", "full")]
-    prod = Thresholds(high=Marks(cpu=65), low=Marks(cpu=45), prod_high=Marks(cpu=60))
+    prod = Thresholds(
+        high=ResourceThresholds(cpu=65), low=ResourceThresholds(cpu=45), prod_high=ResourceThresholds(cpu=60)
+    )
     assert not moves(msgspec.structs.replace(fleet, thresholds=prod), BinPack(headroom=5))
 
 
@@ -165,7 +167,7 @@ def test_sparse_for_long_enough() -> None:
 def test_below_needs_a_mark() -> None:
     """Without one every node would be sparse."""
     with pytest.raises(ValueError, match="below must have a mark"):
-        BinPack(below=Marks())
+        BinPack(below=ResourceThresholds())
 
 
 def test_requests_limit_what_fits() -> None:

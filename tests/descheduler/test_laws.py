@@ -6,7 +6,7 @@ from descheduler.fleets import THRESHOLDS, a_fleet, a_loaded_node, a_node, a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import refusal
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
@@ -21,10 +21,10 @@ from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
 
 COUNTED = Thresholds(
-    high=Marks(cpu=65, memory=80, pods=4),
-    low=Marks(cpu=45, memory=60),
-    prod_high=Marks(cpu=30, pods=3),
-    prod_low=Marks(cpu=20),
+    high=ResourceThresholds(cpu=65, memory=80, pods=4),
+    low=ResourceThresholds(cpu=45, memory=60),
+    prod_high=ResourceThresholds(cpu=30, pods=3),
+    prod_low=ResourceThresholds(cpu=20),
 )
 
 POOLED = LowNodeLoad(
@@ -33,8 +33,8 @@ POOLED = LowNodeLoad(
         NodePool(
             name="first",
             node_selector=Selector(match_labels={"kubernetes.io/hostname": "node-0"}),
-            high=Marks(cpu=70),
-            prod_high=Marks(),
+            high=ResourceThresholds(cpu=70),
+            prod_high=ResourceThresholds(),
         ),
         NodePool(
             name="middle",
@@ -43,7 +43,12 @@ POOLED = LowNodeLoad(
                     Requirement(key="kubernetes.io/hostname", operator="In", values=("node-0", "node-1", "node-2")),
                 )
             ),
-            deviation=Deviation(high=Marks(cpu=5), low=Marks(cpu=5), prod_high=Marks(cpu=8), prod_low=Marks(cpu=8)),
+            deviation=Deviation(
+                high=ResourceThresholds(cpu=5),
+                low=ResourceThresholds(cpu=5),
+                prod_high=ResourceThresholds(cpu=8),
+                prod_low=ResourceThresholds(cpu=8),
+            ),
         ),
     ),
 )
@@ -58,7 +63,7 @@ VARIANTS: list[AnyStrategy] = [
     LevelDay(tolerance=0, least_gain=0, present=0.5, reach=0),
     LevelDay(make_room=False, windows=("1h", "5m")),
     BinPack(),
-    BinPack(below=Marks(cpu=60), headroom=5),
+    BinPack(below=ResourceThresholds(cpu=60), headroom=5),
 ]
 
 

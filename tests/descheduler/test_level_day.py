@@ -11,10 +11,10 @@ from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import SLOTS, Day
+from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.selection import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -32,7 +32,7 @@ class World:
     """Pods by the day they have, put on nodes; usage at the moment is the mean of the day."""
 
     def __init__(self) -> None:
-        self.days: dict[Workload, Day] = {}
+        self.days: dict[Workload, HourlyUsage] = {}
         self._pods: dict[str, list[MovablePod]] = {}
         self._memory: dict[str, float] = {}
 
@@ -257,7 +257,9 @@ def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
             shape = chance.choice([BY_DAY, BY_NIGHT, np.full(SLOTS, 0.6)])
             world.pod(f"{number}-{place}", f"node-{number}", chance.uniform(0, 3) * shape)
     strategy = LevelDay(present=0.0, least_gain=1.0)
-    fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    fleet = world.fleet(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=high, memory=95), low=ResourceThresholds(cpu=10, memory=20))
+    )
     plan = strategy.plan(fleet, names(fleet))
     days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
     mean = np.mean(list(days.values()), axis=0)
@@ -280,7 +282,9 @@ def test_a_target_that_would_be_too_high_in_some_hour_is_none(high: float, reach
     for number in range(3):
         world.pod(f"hot-{number}", "hot", 3.0 * BY_DAY + 1.0 * BY_NIGHT)
     world.pod("at-night", "idle by day", 4.5 * BY_NIGHT)
-    fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    fleet = world.fleet(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=high, memory=95), low=ResourceThresholds(cpu=10, memory=20))
+    )
     plan = LevelDay(reach=reach, make_room=False).plan(fleet, {"hot"})
 
     assert bool(plan.moves) is goes

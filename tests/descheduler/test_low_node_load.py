@@ -18,7 +18,7 @@ from descheduler.fleets import (
     spread,
 )
 
-from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
+from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
 from equipoise.contracts.messages.placement import Taint
@@ -95,7 +95,7 @@ def test_deviation_sees_empty_nodes_beside_many_warm_ones() -> None:
     """Nodes below the mean's mark become sources as far as it takes to fill those that are idle."""
     warm = [a_loaded_node(f"warm-{i}", 0.48) for i in range(9)]
     fleet = a_fleet(*warm, a_loaded_node("empty", 0.02))
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
     assert moves(fleet, strategy)
     assert not moves(a_fleet(*warm, a_loaded_node("near", 0.40)), strategy)
@@ -103,7 +103,7 @@ def test_deviation_sees_empty_nodes_beside_many_warm_ones() -> None:
 
 def test_idle_nodes_that_have_no_room_cost_the_others_no_crumbs() -> None:
     """A mark that is lowered for idle nodes opens their way; elsewhere a pod goes only if it takes the margin off."""
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
     def fleet_of(piece: float, room: float) -> Fleet:
         """The mark of 53 % lies at 46 %: so much is missing on the empty node. `piece`: cores of 5 in each pod."""
@@ -138,7 +138,7 @@ def test_a_node_over_a_mark_that_was_not_lowered_gives_to_any() -> None:
 
 def test_deviation_fills_nodes_that_are_not_idle_as_long_as_the_source_stays_hotter() -> None:
     """Else a very hot node gives crumbs while pods that would cool it stay, where no node is idle any more."""
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
     def fleet_of(memory: float) -> Fleet:
         """The target mark is 46 %; each pod takes 20 points off its node, and brings 10 to another, at 40 %."""
@@ -153,7 +153,7 @@ def test_deviation_fills_nodes_that_are_not_idle_as_long_as_the_source_stays_hot
 
 def test_deviation_does_not_swap_hot_and_idle() -> None:
     """A move that would leave its target hotter than its source was levels nothing, though no mark forbids it."""
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
     def fleet_of(big: float) -> Fleet:
         warm = [a_node(f"warm-{i}", [a_pod(f"big-{i}", cpu=big), a_pod(f"rest-{i}", cpu=4.8 - big)]) for i in range(9)]
@@ -178,7 +178,9 @@ def test_deviation_leaves_a_sleeping_fleet_alone() -> None:
 
 def marked(*nodes: FleetNode, **fields: Any) -> Fleet:
     """A fleet with these marks and no others."""
-    return a_fleet(*nodes, thresholds=Thresholds(**({"high": Marks(), "low": Marks()} | fields)))
+    return a_fleet(
+        *nodes, thresholds=Thresholds(**({"high": ResourceThresholds(), "low": ResourceThresholds()} | fields))
+    )
 
 
 def test_a_mark_for_one_resource_alone_stands_as_written() -> None:
@@ -188,19 +190,22 @@ def test_a_mark_for_one_resource_alone_stands_as_written() -> None:
     """
     busy, full = a_loaded_node("busy", 0.7, memory=0.1), a_loaded_node("full", 0.1, memory=0.95)
 
-    assert states(marked(busy, full, high=Marks(cpu=65))) == {"busy": "hot", "full": "idle"}
-    assert states(marked(busy, full, low=Marks(cpu=45))) == {"busy": "between", "full": "idle"}
-    assert states(marked(busy, full, high=Marks(memory=90), low=Marks(cpu=45))) == {"busy": "between", "full": "hot"}
-    assert moves(marked(busy, full, high=Marks(cpu=65)))[0] == ("busy-0", "full")
+    assert states(marked(busy, full, high=ResourceThresholds(cpu=65))) == {"busy": "hot", "full": "idle"}
+    assert states(marked(busy, full, low=ResourceThresholds(cpu=45))) == {"busy": "between", "full": "idle"}
+    assert states(marked(busy, full, high=ResourceThresholds(memory=90), low=ResourceThresholds(cpu=45))) == {
+        "busy": "between",
+        "full": "hot",
+    }
+    assert moves(marked(busy, full, high=ResourceThresholds(cpu=65)))[0] == ("busy-0", "full")
 
 
 def test_a_resource_without_a_mark_may_be_unknown() -> None:
     """What is not looked at need not be known."""
     node = a_loaded_node("a", 0.7, usage={"5m": Resources(cpu=7.0)})
 
-    assert states(marked(node, high=Marks(cpu=65))) == {"a": "hot"}
-    assert states(marked(node, high=Marks(cpu=75))) == {"a": "idle"}
-    assert states(marked(node, high=Marks(cpu=75, memory=80))) == {"a": "unknown"}
+    assert states(marked(node, high=ResourceThresholds(cpu=65))) == {"a": "hot"}
+    assert states(marked(node, high=ResourceThresholds(cpu=75))) == {"a": "idle"}
+    assert states(marked(node, high=ResourceThresholds(cpu=75, memory=80))) == {"a": "unknown"}
 
 
 def test_too_many_pods() -> None:
@@ -208,7 +213,12 @@ def test_too_many_pods() -> None:
     fit = FitNode(name="full", allocatable={"cpu": 10.0, "memory": 64 * GIB, "pods": 20.0})
     pods = [a_pod(f"p{i}", cpu=0.01) for i in range(12)]
     full = a_node("full", pods, fit=msgspec.structs.replace(fit, pods=[pod.fit for pod in pods]))
-    fleet = marked(full, a_loaded_node("idle", 0.1), high=Marks(cpu=65, pods=50), low=Marks(cpu=45, pods=30))
+    fleet = marked(
+        full,
+        a_loaded_node("idle", 0.1),
+        high=ResourceThresholds(cpu=65, pods=50),
+        low=ResourceThresholds(cpu=45, pods=30),
+    )
 
     plan = LowNodeLoad(margin=0).plan(fleet, names(fleet))
 
@@ -216,7 +226,7 @@ def test_too_many_pods() -> None:
     assert len(plan.moves) == 2
     assert plan.moves[0].reason == "node is overutilized, pods usage(60.00%)>threshold(50.00%)"
     leaving = msgspec.structs.replace(full, going=2)
-    assert states(marked(leaving, high=Marks(pods=50)))["full"] == "idle"
+    assert states(marked(leaving, high=ResourceThresholds(pods=50)))["full"] == "idle"
 
 
 def test_production_has_marks_of_its_own() -> None:
@@ -228,7 +238,8 @@ def test_production_has_marks_of_its_own() -> None:
     cool = a_node("cool", [a_pod(f"b-{i}", cpu=1.0, priority=5_500) for i in range(3)])
     fleet = marked(
         crowded, productive, cool,
-        high=Marks(cpu=80), low=Marks(cpu=50), prod_high=Marks(cpu=35), prod_low=Marks(cpu=20),
+        high=ResourceThresholds(cpu=80), low=ResourceThresholds(cpu=50),
+        prod_high=ResourceThresholds(cpu=35), prod_low=ResourceThresholds(cpu=20),
     )  # fmt: skip
 
     plan = LowNodeLoad(margin=0).plan(fleet, names(fleet))
@@ -242,7 +253,12 @@ def test_production_is_no_reason_to_fill_a_node_beyond_its_target_mark() -> None
     """With a deviation a node may be filled further by one that stays hotter: by all that runs there, not by a part."""
     productive = a_loaded_node("productive", 0.60)
     batch = a_node("batch", [a_pod(f"batch-{i}", cpu=0.59, priority=5_500) for i in range(10)])
-    spread = Deviation(high=Marks(cpu=30), low=Marks(cpu=30), prod_high=Marks(cpu=10), prod_low=Marks(cpu=10))
+    spread = Deviation(
+        high=ResourceThresholds(cpu=30),
+        low=ResourceThresholds(cpu=30),
+        prod_high=ResourceThresholds(cpu=10),
+        prod_low=ResourceThresholds(cpu=10),
+    )
     strategy = LowNodeLoad(deviation=spread, number_of_nodes=-1)
 
     assert states(a_fleet(productive, batch), strategy)["productive"] == "hot"
@@ -253,9 +269,9 @@ def test_production_is_no_reason_to_fill_a_node_beyond_its_target_mark() -> None
 def test_a_high_mark_of_production_makes_no_node_idle() -> None:
     """A cluster that is busy as a whole is left alone with it as it is without."""
     busy = [a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.5)]
-    marks = {"high": Marks(cpu=65), "low": Marks(cpu=45)}
+    marks = {"high": ResourceThresholds(cpu=65), "low": ResourceThresholds(cpu=45)}
 
-    for fleet in (marked(*busy, **marks), marked(*busy, **marks, prod_high=Marks(cpu=64))):
+    for fleet in (marked(*busy, **marks), marked(*busy, **marks, prod_high=ResourceThresholds(cpu=64))):
         assert not moves(fleet, LowNodeLoad(target_mark=100))
         assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(fleet)
 
@@ -266,7 +282,15 @@ def test_unknown_production_is_no_room_for_production() -> None:
 
     def targets(**pod: Any) -> list[tuple[str, str]]:
         hot = a_node("hot", [a_pod(f"p{i}", cpu=1.0, **pod) for i in range(8)])
-        return moves(marked(hot, unmeasured, high=Marks(cpu=75), low=Marks(cpu=50), prod_high=Marks(cpu=70)))
+        return moves(
+            marked(
+                hot,
+                unmeasured,
+                high=ResourceThresholds(cpu=75),
+                low=ResourceThresholds(cpu=50),
+                prod_high=ResourceThresholds(cpu=70),
+            )
+        )
 
     assert targets() == []
     assert [target for _, target in targets(priority=5_500)] == ["cool"]
@@ -279,11 +303,11 @@ def test_nodes_of_a_pool_are_kept_by_its_marks() -> None:
         fit = msgspec.structs.replace(node.fit, labels={**node.fit.labels, **labels})
         return msgspec.structs.replace(node, fit=fit)
 
-    gpu = NodePool(name="gpu", node_selector=Selector(match_labels={"pool": "gpu"}), high=Marks(cpu=50))
+    gpu = NodePool(name="gpu", node_selector=Selector(match_labels={"pool": "gpu"}), high=ResourceThresholds(cpu=50))
     every = NodePool(
         name="labelled",
         node_selector=Selector(match_expressions=(Requirement(key="pool", operator="Exists"),)),
-        deviation=Deviation(high=Marks(cpu=5), low=Marks(cpu=5)),
+        deviation=Deviation(high=ResourceThresholds(cpu=5), low=ResourceThresholds(cpu=5)),
     )
     strategy = LowNodeLoad(pools=(gpu, every))
     fleet = a_fleet(
@@ -306,7 +330,9 @@ def test_nodes_of_a_pool_are_kept_by_its_marks() -> None:
     assert {target for _, target in moves(fleet, strategy)} == {"blue-b"}
     assert "0 idle nodes in pool gpu, more than 0 are needed (numberOfNodes)" in refusals(fleet, strategy)
     off = msgspec.structs.replace(every, deviation="off")
-    levelled = LowNodeLoad(deviation=Deviation(high=Marks(cpu=5), low=Marks(cpu=5)), pools=(off,))
+    levelled = LowNodeLoad(
+        deviation=Deviation(high=ResourceThresholds(cpu=5), low=ResourceThresholds(cpu=5)), pools=(off,)
+    )
     assert states(fleet, levelled)["blue-a"] == "idle"
 
 

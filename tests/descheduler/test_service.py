@@ -33,7 +33,7 @@ from equipoise.descheduler.shell import looking
 from equipoise.descheduler.state.cluster import Fleet, Plan
 from equipoise.descheduler.state.cool_downs import CoolDown
 from equipoise.descheduler.state.latest_messages import Heard
-from equipoise.runtime.bus import NoAnswer
+from equipoise.runtime.bus import NoResponders
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
 
@@ -488,7 +488,7 @@ async def test_only_the_leader_shows_plans(cluster: Cluster) -> None:
             await cluster.pass_time(60)
             assert (await shown(cluster)).leader.holder == "descheduler-1"
             await first.aclose()
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoResponders):
                 await shown(cluster)
             await cluster.pass_time(60)
             assert (await shown(cluster)).leader.holder == "descheduler-2"

@@ -151,9 +151,9 @@ def document(
         "load": {
             "windows": [{"name": "5m", "length": f"{WINDOW:g}s", "refreshPeriod": "1s"}],
             "freshness": {"eviction": f"{FRESHNESS:g}s", "score": f"{FRESHNESS + SCORE_LAG:g}s"},
-            "coverage": {"nodeSettling": "1s"},
+            "coverage": {"nodeSettlingPeriod": "1s"},
         },
         # Pods that come back are no sign of an autoscaler here.
-        "protection": {"replicasSettling": "1s"},
+        "protection": {"replicasSettlingPeriod": "1s"},
         service: {"health": health, **sections[service], **own},
     }

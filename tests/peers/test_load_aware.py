@@ -11,7 +11,7 @@ from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from peers.cases import Case, Inputs, peer_cases
 from scorer.fleets import a_demand, evenly, node_loads
 
-from equipoise.contracts.configuration.settings import LoadSettings, Marks
+from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.demand import Estimate, expected_usage
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -34,8 +34,8 @@ def amount(given: dict[str, float]) -> Resources:
     return Resources(cpu=given["cpu_m"] / 1_000 if "cpu_m" in given else None, memory=given.get("memory_b"))
 
 
-def marks(given: dict[str, float]) -> Marks:
-    return Marks(cpu=given.get("cpu"), memory=given.get("memory"))
+def marks(given: dict[str, float]) -> ResourceThresholds:
+    return ResourceThresholds(cpu=given.get("cpu"), memory=given.get("memory"))
 
 
 def a_pod(given: Inputs) -> PodDemand:

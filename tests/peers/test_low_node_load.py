@@ -9,7 +9,7 @@ from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
 from kube_objects import a_replica_set, owned_by
 from peers.cases import Case, Inputs, peer_cases
 
-from equipoise.contracts.configuration.settings import Marks, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import Namespaces, Protection, ResourceThresholds, Thresholds
 from equipoise.contracts.eviction.protection import MIRROR, Candidate, Rules, of_daemon_set, protection, static
 from equipoise.contracts.fit import FitNode, FitPod, fit_pod
 from equipoise.contracts.kubernetes import objects
@@ -35,9 +35,9 @@ UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory"
 # Reading a case
 
 
-def marks(given: dict[str, float]) -> Marks:
+def marks(given: dict[str, float]) -> ResourceThresholds:
     """Of the resources that are measured; others are only requested."""
-    return Marks(**{UNITS[name]: value for name, value in given.items() if name in UNITS})
+    return ResourceThresholds(**{UNITS[name]: value for name, value in given.items() if name in UNITS})
 
 
 def resources(given: dict[str, float]) -> Resources:
@@ -180,7 +180,7 @@ def test_koordinator_low_node_load(case: Case) -> None:
 def low_node_utilization(inputs: Inputs) -> tuple[LowNodeLoad, Thresholds]:
     low, high = marks(inputs["thresholds"]), marks(inputs["target_thresholds"])
     if inputs["use_deviation"]:
-        nothing = Thresholds(high=Marks(), low=Marks())
+        nothing = Thresholds(high=ResourceThresholds(), low=ResourceThresholds())
         return LowNodeLoad(margin=0, deviation=Deviation(high=high, low=low, floor=0), number_of_nodes=0), nothing
     return LowNodeLoad(margin=0, number_of_nodes=inputs["number_of_nodes"]), Thresholds(high=high, low=low)
 
@@ -212,8 +212,10 @@ def test_a_pod_without_a_measurement_is_not_evicted(case: Case) -> None:
         pods = [a_case_pod(pod, Resources()) for pod in inputs["pods"] if pod["node"] == node["name"]]
         cores = node["allocatable"]["cpu_m"] / 1000 * inputs["node_fraction"][node["name"]]
         nodes.append(a_case_node(node, pods, Resources(cpu=cores, memory=0.0)))
-    span = Deviation(high=Marks(cpu=inputs["target"]), low=Marks(cpu=inputs["threshold"]), floor=0)
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(), low=Marks()))
+    span = Deviation(
+        high=ResourceThresholds(cpu=inputs["target"]), low=ResourceThresholds(cpu=inputs["threshold"]), floor=0
+    )
+    fleet = a_fleet(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
     strategy = LowNodeLoad(margin=0, deviation=span)
 
     assert {entry.node: entry.state for entry in strategy.verdicts(fleet)}["n1"] == "hot"
@@ -225,7 +227,7 @@ def test_high_node_utilization(case: Case) -> None:
     """A node is emptied whole or not at all; without a high threshold only requests limit the targets."""
     inputs = case.inputs
     strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
-    fleet = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
+    fleet = a_case_fleet(inputs, Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
 
     moves = plan_of(strategy, fleet)
 
@@ -285,7 +287,9 @@ def test_loads_in_percent(case: Case) -> None:
 
 def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
     """The order in which hot nodes are evaluated as sources; all of them are hot."""
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(cpu=0, memory=0, pods=0), low=Marks()))
+    fleet = a_fleet(
+        *nodes, thresholds=Thresholds(high=ResourceThresholds(cpu=0, memory=0, pods=0), low=ResourceThresholds())
+    )
     closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in fleet.nodes]
     fleet = msgspec.structs.replace(fleet, nodes=closed)
     strategy = msgspec.structs.replace(strategy, number_of_nodes=-1)
@@ -306,7 +310,7 @@ def emptiest_first(nodes: list[FleetNode]) -> list[str]:
     """The order in which nodes are evaluated to be emptied; all of them are below the thresholds."""
     closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in nodes]
     fleet = a_fleet(*closed)
-    plan = BinPack(below=Marks(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
+    plan = BinPack(below=ResourceThresholds(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
     return [entry.node for entry in plan.refused]
 
 
@@ -402,18 +406,20 @@ def a_case_like_pod(usage: dict[str, float]) -> MovablePod:
 def test_thresholds_around_the_mean(case: Case) -> None:
     """Nodes beyond them are hot or idle."""
     inputs = case.inputs
-    span = Deviation(high=Marks(cpu=inputs["high_span"]), low=Marks(cpu=inputs["low_span"]), floor=0)
+    span = Deviation(
+        high=ResourceThresholds(cpu=inputs["high_span"]), low=ResourceThresholds(cpu=inputs["low_span"]), floor=0
+    )
     nodes = [
         a_node(name, usage=dict.fromkeys(WINDOWS, Resources(cpu=percent / 10, memory=0.0)))
         for name, percent in inputs["percent"].items()
     ]
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(), low=Marks()))
+    fleet = a_fleet(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
     states = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).verdicts(fleet)}
     anyone = np.ones(len(nodes), dtype=np.bool_)
     known = Known(
         load=amounts(nodes, "5m", projected=False) / bases(nodes), base=bases(nodes), source=anyone, target=anyone
     )
-    levels = deviating(known, span.high, span.low, 0.0, fixed(Marks(), Marks(), 0.0))
+    levels = deviating(known, span.high, span.low, 0.0, fixed(ResourceThresholds(), ResourceThresholds(), 0.0))
 
     case.check(
         average=100 * levels.aim["cpu"],
@@ -431,7 +437,12 @@ def test_a_node_idle_in_production_is_filled_up_to_its_target_threshold() -> Non
     """Koordinator fills it up to `prodHigh`, whatever else it runs; here its whole load has a limit as well."""
     batch = a_node("batch", [a_pod(f"batch-{i}", cpu=1.3, priority=5_500) for i in range(5)])
     productive = a_node("productive", [a_pod(f"web-{i}", cpu=1.0) for i in range(6)])
-    thresholds = Thresholds(high=Marks(cpu=80), low=Marks(cpu=40), prod_high=Marks(cpu=40), prod_low=Marks(cpu=20))
+    thresholds = Thresholds(
+        high=ResourceThresholds(cpu=80),
+        low=ResourceThresholds(cpu=40),
+        prod_high=ResourceThresholds(cpu=40),
+        prod_low=ResourceThresholds(cpu=20),
+    )
     fleet = a_fleet(productive, batch, thresholds=thresholds)
 
     def evicted(target_mark: float) -> int:

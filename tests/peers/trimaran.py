@@ -8,7 +8,7 @@ from peers.cases import Inputs
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.load.demand import MEASURED_FIRST, Link
+from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
@@ -28,7 +28,7 @@ def a_node(
     deviation: Resources = NOTHING,
     pods: Sequence[PlacedPod] = (),
     sampled_at: float = NOW,
-    chain: tuple[Link, ...] = MEASURED_FIRST,
+    chain: tuple[EstimateSource, ...] = MEASURED_FIRST,
 ) -> NodeLoads:
     """One node, as the scorer would see it; every window shows the same."""
     value = WindowUsage(sampled_at=sampled_at, mean=mean, deviation=deviation)
@@ -88,7 +88,7 @@ def quantities(amounts: Inputs) -> dict[str, str]:
     return {units[name][0]: f"{amount}{units[name][1]}" for name, amount in amounts.items() if amount}
 
 
-def demand_for(pod: objects.Pod, chain: tuple[Link, ...] = MEASURED_FIRST) -> Demand:
+def demand_for(pod: objects.Pod, chain: tuple[EstimateSource, ...] = MEASURED_FIRST) -> Demand:
     return expected_demand(pod_demand(pod), None, windows=WINDOWS, chain=chain)
 
 

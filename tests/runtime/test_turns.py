@@ -2,7 +2,7 @@
 
 import asyncio
 
-from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.batching import in_batches
 
 
 async def test_others_run_between_two_parts() -> None:
@@ -16,7 +16,7 @@ async def test_others_run_between_two_parts() -> None:
             await asyncio.sleep(0)
 
     running = asyncio.create_task(other())
-    async for part in in_turns(items, 2):
+    async for part in in_batches(items, 2):
         seen.append(part)
     await running
 

@@ -8,7 +8,7 @@ import pytest
 from builders import a_workload_utilization
 from scorer.fleets import a_demand, evenly, node_loads
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.demand import expected_usage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, Weights
@@ -33,7 +33,7 @@ def test_measured_siblings_come_before_the_estimate() -> None:
 @pytest.mark.parametrize(("percent", "refused"), [(65.4, False), (65.5, True), (66.0, True)])
 def test_percent_are_rounded_before_they_are_compared(percent: float, refused: bool) -> None:
     """Half a percent above the threshold still passes, as in Koordinator."""
-    policy = LoadAware(usage_thresholds=Marks(cpu=65))
+    policy = LoadAware(usage_thresholds=ResourceThresholds(cpu=65))
 
     assert bool(policy.refuse(node_loads(evenly([percent])), POD)) == refused
 
@@ -42,11 +42,11 @@ def test_without_thresholds_of_its_own_the_shared_ones_count() -> None:
     """One place for thresholds: what the filter lets in is what the descheduler leaves alone."""
     assert LoadAware().refuse(node_loads(evenly([99.0])), POD) is None
     with pytest.raises(ValueError, match="must not name pods"):
-        LoadAware(usage_thresholds=Marks(pods=50))
+        LoadAware(usage_thresholds=ResourceThresholds(pods=50))
 
 
-@pytest.mark.parametrize("thresholds", [Marks(cpu=0, memory=0), Marks()])
-def test_thresholds_of_nothing_refuse_nobody(thresholds: Marks) -> None:
+@pytest.mark.parametrize("thresholds", [ResourceThresholds(cpu=0, memory=0), ResourceThresholds()])
+def test_thresholds_of_nothing_refuse_nobody(thresholds: ResourceThresholds) -> None:
     """0 is off (as Koordinator ships it), and so is one that is left out."""
     assert LoadAware(usage_thresholds=thresholds).refuse(node_loads(evenly([99.0])), POD) == {}
 
@@ -54,7 +54,9 @@ def test_thresholds_of_nothing_refuse_nobody(thresholds: Marks) -> None:
 def test_a_production_pod_is_filtered_by_what_production_uses() -> None:
     """Then no other threshold counts; other pods are filtered by all of the node's usage."""
     policy = LoadAware(
-        usage_thresholds=Marks(cpu=65), prod_usage_thresholds=Marks(cpu=40), prod_usage_include_system=True
+        usage_thresholds=ResourceThresholds(cpu=65),
+        prod_usage_thresholds=ResourceThresholds(cpu=40),
+        prod_usage_include_system=True,
     )
     nodes = node_loads(
         evenly([70, 70, 30]), statistics={"production": evenly([35, 45, 35]), "system": evenly([4, 0, 10])}
@@ -82,7 +84,7 @@ def test_a_production_pod_is_scored_by_what_production_uses() -> None:
 
 def test_another_statistic_for_the_filter() -> None:
     """Aggregated thresholds take the place of the others, and need not be those of the score."""
-    policy = LoadAware(aggregated=Aggregated(usage_thresholds=Marks(cpu=50), statistic="max", window="1h"))
+    policy = LoadAware(aggregated=Aggregated(usage_thresholds=ResourceThresholds(cpu=50), statistic="max", window="1h"))
     nodes = node_loads(evenly([70, 30]), statistics={"max": evenly([40, 60])})
 
     assert policy.windows == ("5m", "1h")
@@ -119,7 +121,7 @@ def test_pods_of_daemonsets_are_never_refused() -> None:
 
 def test_the_reason_says_what_would_be_and_what_may_be() -> None:
     """With the pod, and the first resource that is above."""
-    policy = LoadAware(usage_thresholds=Marks(cpu=65, memory=95))
+    policy = LoadAware(usage_thresholds=ResourceThresholds(cpu=65, memory=95))
     assert policy.refuse(node_loads(evenly([60.0])), a_demand(40.0)) == {"node-0": "cpu load would be 100%, above 65%"}
 
 
@@ -129,7 +131,7 @@ def test_an_unknown_resource_has_nothing_left() -> None:
     load[0, :, 1] = np.nan
 
     assert LoadAware().score(node_loads(load), POD) == pytest.approx([40.0])
-    assert not LoadAware(usage_thresholds=Marks(cpu=65, memory=95)).refuse(node_loads(load), POD)
+    assert not LoadAware(usage_thresholds=ResourceThresholds(cpu=65, memory=95)).refuse(node_loads(load), POD)
 
 
 def test_a_window_that_nobody_configured_is_unknown() -> None:

@@ -37,8 +37,8 @@ from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.runtime.async_tools.batching import in_turns
-from equipoise.runtime.async_tools.cancel import guarded
+from equipoise.runtime.async_tools.batching import in_batches
+from equipoise.runtime.async_tools.cancel import run_with_guard
 from equipoise.runtime.bus import Bus, BusError, Delivery
 from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.kubernetes.leader_election import lead
@@ -64,9 +64,9 @@ class Health(Protocol):
     """Where the collector shows how it fares."""
 
     leading: bool | None
-    part: str
+    shard: str
 
-    def problem(self, key: str, text: str | None) -> None: ...
+    def set_problem(self, key: str, text: str | None) -> None: ...
 
     def warmed_up(self) -> None: ...
 
@@ -104,11 +104,11 @@ class Collector:
         self._bus = bus
         self._clock = clock
         self._health = health
-        health.part = settings.shard
+        health.shard = settings.shard
         self._telemetry = Telemetry(metrics)
         self._fleet = Fleet(
             windows=[window.length for window in load.windows],
-            start_limit=load.start_limit,
+            start_limit=load.pod_start_timeout,
             memory=settings.profile.day * 25 / 24,
             owner_of=self._owner_of,
             selector=settings.node_selector,
@@ -141,9 +141,9 @@ class Collector:
     async def attach(self) -> None:
         """Subscribe. Returns when it is known what other collectors have told."""
         prefix = subjects.PREFIX
-        await self._bus.follow(f"{prefix}.placement.node.*", ToldPlacement, self.on_node_placement)
-        await self._bus.follow(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.listen(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
+        await self._bus.subscribe_latest(f"{prefix}.placement.node.*", ToldPlacement, self.on_node_placement)
+        await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
 
     async def run(self) -> None:
         """Watches, and speaks while it leads; until cancelled."""
@@ -196,14 +196,14 @@ class Collector:
             self._look_at_line(self._clock.monotonic())
             await self._clock.sleep(LOOK_PERIOD)
             for plural, reflector in self._reflectors.items():
-                self._health.problem(f"watch {plural}", reflector.problem and f"{plural}: {reflector.problem}")
+                self._health.set_problem(f"watch {plural}", reflector.problem and f"{plural}: {reflector.problem}")
 
     async def _forget_for_ever(self) -> NoReturn:
         """On standbys too: they watch as long."""
         while True:
             await self._clock.sleep(self._settings.placement_period)
             self._fleet.forget(self._clock.now())
-            async for nodes in in_turns(self._fleet.left_from, NODES_AT_ONCE):
+            async for nodes in in_batches(self._fleet.left_from, NODES_AT_ONCE):
                 for node in nodes:
                     self._fleet.forget_gone(node, self._clock.now())
 
@@ -253,7 +253,7 @@ class Collector:
             identity=self._identity,
             worker=worker,
             health=_Unshown(),
-            patience=lambda: self._patience(shard),
+            acquire_delay=lambda: self._patience(shard),
         )
 
     def _patience(self, shard: int) -> float:
@@ -267,7 +267,7 @@ class Collector:
 
     async def _synced(self, reflector: Reflector[Any]) -> bool:
         try:
-            await reflector.synced(SYNC_TIMEOUT)
+            await reflector.wait_synced(SYNC_TIMEOUT)
         except TimeoutError as error:
             log.warning("waiting for the first list", reason=str(error))
             return False
@@ -284,7 +284,7 @@ class Collector:
     async def _work_for_ever(self) -> NoReturn:
         while True:
             await self._voices.speaking.wait()
-            await guarded(self._voices.silent.wait(), self._work())
+            await run_with_guard(self._voices.silent.wait(), self._work())
             self._telemetry.on_cycle([])
 
     async def _work(self) -> NoReturn:
@@ -318,7 +318,7 @@ class Collector:
             names = frozenset(self._fleet.news)
             self._fleet.news.clear()
             changed: dict[str, NodePlacement] = {}
-            async for some in in_turns(names, NODES_AT_ONCE):
+            async for some in in_batches(names, NODES_AT_ONCE):
                 changed |= {
                     name: placement
                     for name in some
@@ -372,7 +372,7 @@ class Collector:
                 self._news.set()
             taken = [voice for voice in self._voices if voice.shard in self._new]
             self._new.clear()
-            if taken and now - self._measured_at <= self._load.life(self._load.shortest):
+            if taken and now - self._measured_at <= self._load.lifetime(self._load.shortest):
                 await self._tell_utilization(taken, workloads=True)
             came_back, connected = self._bus.connected and not connected, self._bus.connected
             if came_back:
@@ -393,9 +393,9 @@ class Collector:
                 self._measured_at = self._clock.monotonic()
             self._telemetry.rounds.labels(window.name, "ok" if whole else "failed").inc()
             self._telemetry.round_seconds.labels(window.name).observe(took)
-            self._health.problem(self._settings.source, self._measuring.problem or None)
-            self._health.problem("clock", self._measuring.clock_warning)
-            self._health.problem("pods", self._measuring.no_pods or None)
+            self._health.set_problem(self._settings.source, self._measuring.problem or None)
+            self._health.set_problem("clock", self._measuring.clock_warning)
+            self._health.set_problem("pods", self._measuring.no_pods or None)
             await self._tell_utilization(self._voices, workloads=window == self._load.shortest)
             # A long window must not wait for half an hour because the source was away for a moment.
             period = window.refresh_period if whole else min(window.refresh_period, self._load.shortest.refresh_period)
@@ -409,7 +409,7 @@ class Collector:
             slot = self._measuring.days.next_slot()
             if slot is not None:
                 problem = await self._measuring.days.measure(slot)
-                self._health.problem("profile", problem or None)
+                self._health.set_problem("profile", problem or None)
                 pause = min(2 * pause, length) if problem else float(self._settings.profile.pause)
                 await self._clock.sleep(pause)
                 continue
@@ -423,10 +423,10 @@ class Collector:
         for voice in voices:
             names = self._voices.mine(voice, self._fleet.nodes)
             order = {"epoch": voice.epoch, "sequence": voice.next()}
-            async for some in in_turns(names, NODES_AT_ONCE):
+            async for some in in_batches(names, NODES_AT_ONCE):
                 nodes = self._measuring.node_messages(some, **order)
                 await self._say([(subjects.node_utilization(message.node), message) for message in nodes])
-            async for seen in in_turns(self._measuring.workloads if workloads else (), WORKLOADS_AT_ONCE):
+            async for seen in in_batches(self._measuring.workloads if workloads else (), WORKLOADS_AT_ONCE):
                 mine = [workload for workload in seen if self._voices.mine(voice, [str(workload)])]
                 usages = self._measuring.workload_messages(mine, **order)
                 await self._say([(subjects.workload_utilization(message.workload), message) for message in usages])
@@ -438,7 +438,7 @@ class Collector:
             await self._say([(subjects.utilization_cycle(voice.name), msgspec.structs.replace(cycle, **order))])
         if voices is self._voices:
             self._telemetry.on_cycle(told)
-            self._health.problem("nodes", summed_up(unknown) or None)
+            self._health.set_problem("nodes", summed_up(unknown) or None)
         await self._dissolve()
 
     async def _dissolve(self) -> None:

@@ -77,7 +77,7 @@ def _taken_port(pod: FitPod, node: FitNode) -> int | None:
     return next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
 
 
-def standing_refusal(pod: FitPod, node: FitNode) -> str:
+def constraint_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when nothing that stays as it is keeps the pod off: cordon, taints, labels, volumes; else what does."""
     if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
         return "node is cordoned"
@@ -91,7 +91,7 @@ def standing_refusal(pod: FitPod, node: FitNode) -> str:
     return ""
 
 
-def room_refusal(pod: FitPod, node: FitNode) -> str:
+def capacity_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when the pods that are there leave it room and ports, else what is missing."""
     port = _taken_port(pod, node)
     if port is not None:
@@ -101,4 +101,4 @@ def room_refusal(pod: FitPod, node: FitNode) -> str:
 
 def node_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when the node, looked at alone, takes the pod; else why not."""
-    return standing_refusal(pod, node) or room_refusal(pod, node)
+    return constraint_refusal(pod, node) or capacity_refusal(pod, node)

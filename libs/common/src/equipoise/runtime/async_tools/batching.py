@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_turns(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
+async def in_batches(items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
     """The items of this moment in parts; between two of them others have their turn."""
     every = list(items)
     for first in range(0, len(every), size):

@@ -18,7 +18,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import Stay, compensated, is_fresh, plus, usable_window
+from equipoise.contracts.load.correction import PodLifetime, corrected, is_fresh, plus, usable_window
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -225,13 +225,13 @@ class Levelling:
             return FleetNode(name=name, base=placement.allocatable, unknown="its newest sample is too old", fit=fit)
         stays = self._stays(placement, heard)
         usage = {
-            window.name: compensated(
+            window.name: corrected(
                 value.mean,
                 stays,
                 sampled_at=value.sampled_at,
                 length=window.length,
                 mode=self._load.compensation,
-                start_limit=self._load.start_limit,
+                pod_start_timeout=self._load.pod_start_timeout,
             )
             for window in self._load.windows
             if (value := usable_window(heard, window, self._load, now)) is not None
@@ -254,11 +254,11 @@ class Levelling:
             fit=fit,
         )
 
-    def _stays(self, placement: NodePlacement, heard: NodeUtilization) -> list[Stay]:
+    def _stays(self, placement: NodePlacement, heard: NodeUtilization) -> list[PodLifetime]:
         """Pods that the longest window holds in part only: the others change nothing."""
         horizon = heard.sampled_at - self._load.longest.length
         present = [
-            Stay(
+            PodLifetime(
                 placed_at=pod.placed_at,
                 running_since=pod.running_since,
                 gone_at=math.inf if pod.terminating else None,
@@ -268,7 +268,7 @@ class Levelling:
             if pod.terminating or (pod.running_since or math.inf) > horizon
         ]
         gone = [
-            Stay(
+            PodLifetime(
                 placed_at=pod.running_since,
                 running_since=pod.running_since,
                 gone_at=pod.gone_at,

@@ -44,7 +44,7 @@ class Utilization:
 
     def __init__(self, load: LoadSettings) -> None:
         self._load = load
-        self._lives = [(window.name, load.life(window)) for window in load.windows]
+        self._lives = [(window.name, load.lifetime(window)) for window in load.windows]
         self._readings: dict[str, dict[tuple[str, Resource], Reading]] = {}
         self._pods: Mapping[str, Resources] = {}
         self._pods_at = dict.fromkeys(RESOURCES, 0.0)
@@ -127,7 +127,7 @@ class Utilization:
         )
 
     def _fresh_pods(self, node: MeasuredNode, now: float) -> dict[str, Resources]:
-        life = self._load.life(self._load.shortest)
+        life = self._load.lifetime(self._load.shortest)
         old = {resource: None for resource, at in self._pods_at.items() if now - at > life}
         if len(old) == len(RESOURCES):
             return {}
@@ -143,7 +143,7 @@ class Utilization:
             }
             self._systems[node.uid] = (shortest.sampled_at, Resources(**rest))
         at, system = self._systems.get(node.uid, (0.0, Resources()))
-        return system if self.queried_at - at <= self._load.life(self._load.longest) else Resources()
+        return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
     def doubt(self, uid: str, now: float) -> Doubt | None:
         """Why a node has no fresh load, as its shortest window says it; None when it has."""

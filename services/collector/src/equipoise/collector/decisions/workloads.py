@@ -140,7 +140,7 @@ class Workloads:
     ) -> list[WorkloadUtilization]:
         """A message for each of these that is known now."""
         newest = self._heard.recent.newest
-        lives = {window.name: self._load.life(window) for window in self._load.windows}
+        lives = {window.name: self._load.lifetime(window) for window in self._load.windows}
         told = []
         for workload in workloads:
             folded = newest.folds.get(workload)

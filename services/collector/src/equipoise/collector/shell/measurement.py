@@ -22,7 +22,7 @@ from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.process.clock import Clock
 
 
@@ -147,7 +147,7 @@ class Measuring:
         nodes = dict(self._fleet.nodes)
         begun = at - window.length
         known: dict[str, Known] = {}
-        async for some in in_turns(nodes.items(), NODES_AT_ONCE):
+        async for some in in_batches(nodes.items(), NODES_AT_ONCE):
             known |= {name: known_node(node, busy=self._busy(name, begun)) for name, node in some}
         statistics = self._settings.statistics if window.length <= self._settings.statistics_limit else ()
         found = await measure_nodes(
@@ -167,7 +167,7 @@ class Measuring:
         ceilings = self._fleet.capacities()
         known: dict[PodName, Known] = {}
         tracked: dict[PodName, Tracked] = {}
-        async for nodes in in_turns(ceilings, NODES_AT_ONCE):
+        async for nodes in in_batches(ceilings, NODES_AT_ONCE):
             for node in nodes:
                 for pod in self._fleet.tracked(node):
                     if (since := pod.placed.running_since) is not None:
@@ -258,10 +258,10 @@ class Measuring:
         """The end of a round: how many of these nodes should have data, and why which of them have none."""
         now, expected = self.source_now(), 0
         unknown: dict[str, Doubt] = {}
-        async for some in in_turns(sorted(names), NODES_AT_ONCE):
+        async for some in in_batches(sorted(names), NODES_AT_ONCE):
             for name in some:
                 node = self._fleet.nodes.get(name)
-                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling):
+                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling_period):
                     continue
                 doubt = self._utilization.doubt(node.metadata.uid, now)
                 if doubt is None or not unmeasurable(node):
@@ -279,7 +279,7 @@ def criteria_of(load: LoadSettings, window: Window, at: float) -> Criteria:
         at=at,
         length=window.length,
         coverage=load.coverage.window,
-        life=load.life(window),
+        life=load.lifetime(window),
         reach=max(load.freshness.score, load.shortest.length),
     )
 

@@ -17,7 +17,7 @@ from equipoise.collector.state.placement import Fleet, PodName
 from equipoise.contracts.kubernetes.annotations import USAGE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.batching import in_batches
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class Days:
         for name, (workload, node) in self._fleet.left.items():
             known[name] = places.get(node) or Known(since=0.0, ceiling=Resources(), node=node)
             owners[name] = workload
-        async for nodes in in_turns(places, NODES_AT_ONCE):
+        async for nodes in in_batches(places, NODES_AT_ONCE):
             for node in nodes:
                 for pod in self._fleet.tracked(node):
                     name = (pod.placed.namespace, pod.placed.name)
@@ -91,7 +91,7 @@ class Days:
             return f"{self._source_name}: {resource} of pods in a slot of the day: {why}"
         folds, present = await aside(len(owners), _folded, found.usage, owners, ended_at)
         await aside(len(known), emptied, known, owners)
-        async for workloads in in_turns(folds, WORKLOADS_AT_ONCE):
+        async for workloads in in_batches(folds, WORKLOADS_AT_ONCE):
             self._workloads.record_slot(ended_at, {workload: folds[workload].usage for workload in workloads})
         self._workloads.forget(present)
         self._done.add(round(ended_at / self._slot))
@@ -100,7 +100,7 @@ class Days:
     async def remember(self, standing: Mapping[Workload, Mapping[str, str]]) -> int:
         """The annotations of workloads: their days stand in where nothing was measured. How many had one?"""
         now, ceiling, remembered = self._now(), largest(self._fleet.capacities().values()), 0
-        async for workloads in in_turns(standing, PROFILES_AT_ONCE):
+        async for workloads in in_batches(standing, PROFILES_AT_ONCE):
             for workload in workloads:
                 day, why = remembered_day(standing[workload], now, ceiling)
                 if day is not None:

@@ -43,7 +43,7 @@ class Memory(Protocol):
 class Health(Protocol):
     """Where it is told what was not read."""
 
-    def problem(self, key: str, text: str | None) -> None: ...
+    def set_problem(self, key: str, text: str | None) -> None: ...
 
 
 async def recollect(kube: Kube, clock: Clock, memory: Memory, health: Health) -> None:
@@ -62,12 +62,12 @@ async def recollect(kube: Kube, clock: Clock, memory: Memory, health: Health) ->
                 except KubeError as error:
                     failed[resource] = str(error)
             names = [f"{resource.plural}.{resource.group}" for resource in forbidden]
-            health.problem(PROBLEM, unread(names, list(dict.fromkeys(failed.values()))))
+            health.set_problem(PROBLEM, unread(names, list(dict.fromkeys(failed.values()))))
             waiting = [*forbidden, *failed]
             if waiting:
                 await clock.sleep(AGAIN_PERIOD)
     finally:
-        health.problem(PROBLEM, None)
+        health.set_problem(PROBLEM, None)
 
 
 async def _read(kube: Kube, resource: Resource[Any], memory: Memory) -> None:

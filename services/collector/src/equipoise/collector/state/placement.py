@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import Stay, share_measured
+from equipoise.contracts.load.correction import PodLifetime, share_measured
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 
@@ -214,7 +214,9 @@ class Fleet:
             del self._gone[node]
 
     def _shows(self, pod: GonePod, now: float) -> bool:
-        stay = Stay(placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage)
+        stay = PodLifetime(
+            placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage
+        )
         return any(share_measured(stay, now, length) >= NEGLIGIBLE for length in self._windows)
 
     def placement(self, name: str) -> NodePlacement | None:

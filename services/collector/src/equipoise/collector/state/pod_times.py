@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.objects import (
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
-from equipoise.contracts.load.pod_priority import quality
+from equipoise.contracts.load.pod_priority import qos_of
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
@@ -107,7 +107,7 @@ def placed(pod: Pod, before: PlacedPod | None, now: float, start_limit: float) -
         else _running_since(pod, now, start_limit),
         terminating=meta.deletion_timestamp is not None,
         preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
-        qos=quality(status.qos_class),
+        qos=qos_of(status.qos_class),
         priority=pod.spec.priority,
         requests=_requests(pod),
         limits=_limits(pod),

@@ -62,7 +62,7 @@ class Watching:
     async def synced(self, timeout: float) -> None:
         """Returns once everything was listed; TimeoutError says what was not."""
         for reflector in self._all:
-            await reflector.synced(timeout)
+            await reflector.wait_synced(timeout)
 
     @property
     def problem(self) -> str:

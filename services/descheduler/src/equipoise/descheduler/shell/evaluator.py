@@ -25,7 +25,7 @@ from equipoise.descheduler.state.cluster import Fleet, Move, Plan
 from equipoise.descheduler.state.cool_downs import resting_nodes
 from equipoise.descheduler.state.dry_run_moves import told
 from equipoise.descheduler.state.relief_trials import Sources
-from equipoise.runtime.bus import Bus, BusError, Endpoint, Refused
+from equipoise.runtime.bus import AlreadyQueued, Bus, BusError, Endpoint
 from equipoise.runtime.process.clock import Clock
 
 STOP_TIMEOUT = 1.0
@@ -80,7 +80,7 @@ class Leader:
         finally:
             # Who does not evaluate any more knows nothing of them.
             for key in ("blind", "resting"):
-                self._health.problem(key, None)
+                self._health.set_problem(key, None)
             self._telemetry.resting_nodes.set(0)
             self._telemetry.assumed_moves.set(0)
 
@@ -93,14 +93,14 @@ class Leader:
         async def answer(_: PlanRequest) -> PlanResponse:
             return await self._show_plan(epoch)
 
-        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, question=PlanRequest, answer=answer)
+        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=answer)
         try:
             stop = await self._bus.serve("descheduler", [endpoint])
         except BusError as error:
-            self._health.problem("plans", f"plans cannot be asked for: {error}")
+            self._health.set_problem("plans", f"plans cannot be asked for: {error}")
             yield
             return
-        self._health.problem("plans", None)
+        self._health.set_problem("plans", None)
         try:
             yield
         finally:
@@ -153,7 +153,7 @@ class Leader:
         fleet = look.fleet
         followed = self._follow(fleet, landings, now)
         blind = blindness_of(fleet, moment, self._configured.load, unwatched=self._looking.watching.problem)
-        self._health.problem("blind", blind or None)
+        self._health.set_problem("blind", blind or None)
         taken: set[str] = set()
         for strategy in self._settings.strategies:
             name = name_of(strategy)
@@ -221,13 +221,13 @@ class Leader:
         subject = subjects.eviction_intent(intent.namespace, intent.pod)
         try:
             await self._bus.publish(subject, intent, message_id=intent.id)
-        except Refused:
+        except AlreadyQueued:
             log.debug("intent waiting already", pod=f"{intent.namespace}/{intent.pod}")
             return False
         except BusError as error:
-            self._health.problem("intents", f"intents are not taken: {error}")
+            self._health.set_problem("intents", f"intents are not taken: {error}")
             return False
-        self._health.problem("intents", None)
+        self._health.set_problem("intents", None)
         return True
 
     async def _tell(self, decision: DescheduleDecision) -> None:
@@ -235,9 +235,9 @@ class Leader:
         try:
             await self._bus.publish(subjects.decision("descheduler", decision.strategy), decision)
         except BusError as error:
-            self._health.problem("decisions", f"decisions are not kept: {error}")
+            self._health.set_problem("decisions", f"decisions are not kept: {error}")
         else:
-            self._health.problem("decisions", None)
+            self._health.set_problem("decisions", None)
 
     def _follow(self, fleet: Fleet, landings: Sequence[ReplacementPlaced], now: float) -> Followed:
         """What has become of earlier moves, and which nodes are left alone for it."""
@@ -250,5 +250,5 @@ class Leader:
         self._telemetry.assumed_moves.set(len(assumed))
         named = "; ".join(f"{each.node} for {each.until - now:.0f} s: {each.why}" for each in resting[:NAMED_NODES])
         more = f"; and {len(resting) - NAMED_NODES} more" if len(resting) > NAMED_NODES else ""
-        self._health.problem("resting", f"nodes are left alone: {named}{more}" if resting else None)
+        self._health.set_problem("resting", f"nodes are left alone: {named}{more}" if resting else None)
         return Followed(landings=landings, reliefs=reliefs, resting=resting, assumed=assumed)

@@ -29,7 +29,7 @@ class Health(Protocol):
 
     leading: bool | None
 
-    def problem(self, key: str, text: str | None) -> None: ...
+    def set_problem(self, key: str, text: str | None) -> None: ...
 
     def warmed_up(self) -> None: ...
 
@@ -57,11 +57,11 @@ class Looking:
     async def tidied(self, watched: Watched, now: float) -> list[ReplacementPlaced]:
         """Forgets what is over; returns where replacements were seen."""
         longest = self._load.longest
-        self.heard.forget(nodes=self.watching.node_names(), before=now - self._load.life(longest))
+        self.heard.forget(nodes=self.watching.node_names(), before=now - self._load.lifetime(longest))
         # A sample may be as old as it lives, and looks back over its window from there.
-        self.watching.stays.forget(before=now - longest.length - self._load.life(longest))
+        self.watching.stays.forget(before=now - longest.length - self._load.lifetime(longest))
         found: Changes = await self.think(changes, watched, self.memory.waiting(), self.memory.assumptions)
-        self._health.problem("annotations", found.misread or None)
+        self._health.set_problem("annotations", found.misread or None)
         self.memory.assume(found.places, found.nodes, now)
         landings = self.memory.tidied(lambda _: found.arrivals, now)
         for landing in landings:

@@ -109,7 +109,7 @@ class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
 
     def pod_count(self) -> int:
         """Its pods once the moves under way are done: those that came or are expected, less those that leave."""
-        return self.fit.staying - self.going
+        return self.fit.active_pods - self.going
 
     def production_usages(self) -> Sequence[Resources]:
         """What each of its production pods uses."""

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts
-from equipoise.contracts.load.daily_profile import SLOTS, Day, beyond_pods
+from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage, system_usage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
-WorkloadDays = Mapping[Workload, Day]
+WorkloadDays = Mapping[Workload, HourlyUsage]
 """One replica's day; a workload without one is absent."""
 
 Part = tuple[str, Workload | None]
@@ -38,20 +38,22 @@ NodeParts = Callable[[Sequence[str]], Sequence[Working | None]]
 class Days:
     """Days by pod and by node, worked out when somebody asks: not every strategy does."""
 
-    def __init__(self, workloads: WorkloadDays, working: NodeParts, known: Mapping[str, Day] | None = None) -> None:
+    def __init__(
+        self, workloads: WorkloadDays, working: NodeParts, known: Mapping[str, HourlyUsage] | None = None
+    ) -> None:
         """`known`: days of nodes that were worked out before."""
         self._workloads = workloads
         self._working = working
-        self._nodes: dict[str, Day] = dict(known or {})
+        self._nodes: dict[str, HourlyUsage] = dict(known or {})
 
-    def of_pod(self, workload: Workload | None, usage: Resources) -> Day | None:
+    def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
         """resources × slots, or resources × 1 for what has no day and is taken to go on as it is; None when unknown."""
         day = self._workloads.get(workload) if workload is not None else None
         if day is None:
             day = np.array(amounts(usage))[:, np.newaxis]
         return None if np.isnan(day).any() else day
 
-    def of_nodes(self, names: Sequence[str]) -> Day:
+    def of_nodes(self, names: Sequence[str]) -> HourlyUsage:
         """nodes × resources × slots; NaN where it is not known."""
         missing = [name for name in names if name not in self._nodes]
         if missing:
@@ -63,19 +65,19 @@ class Days:
         return Days(self._workloads, working, {name: day for name, day in self._nodes.items() if name not in nodes})
 
 
-def node_days(workloads: WorkloadDays, nodes: Sequence[Working | None]) -> Day:
+def node_days(workloads: WorkloadDays, nodes: Sequence[Working | None]) -> HourlyUsage:
     """nodes × resources × slots: what each node uses beyond its pods all day, and the days of all that work on it.
 
     A part of unknown usage adds nothing: what it uses counts as beyond the pods.
     """
     flat = np.full((len(nodes), len(RESOURCES)), np.nan)
     rows: dict[Workload | None, int] = {None: -1}
-    whole: list[Day] = []
+    whole: list[HourlyUsage] = []
     which: list[int] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
     for place, working in enumerate(nodes):
         if working is not None:
-            flat[place] = beyond_pods(working.heard)
+            flat[place] = system_usage(working.heard)
             for uid, workload in working.parts:
                 row = rows.get(workload)
                 if row is None:
@@ -95,7 +97,7 @@ def node_days(workloads: WorkloadDays, nodes: Sequence[Working | None]) -> Day:
     return total
 
 
-def _sums(days: Day, which: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Day:
+def _sums(days: HourlyUsage, which: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> HourlyUsage:
     """nodes × resources × slots: of the days (workloads × …) those of a node lie one after another in `which`."""
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))

@@ -21,7 +21,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.kubernetes.owners import controller_of, workload_of
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.pod_priority import quality
+from equipoise.contracts.load.pod_priority import qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import Measures
@@ -211,7 +211,7 @@ class Picture:
             for pod in pods
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.uid not in self._moving.by_uid
-            and tier_of(pod.metadata.labels, pod.spec.priority, quality(pod.status.qos_class)) == "prod"
+            and tier_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
         ]
         return staying + [flight.relief for flight in self._moving.to.get(node, ())]
 
@@ -249,7 +249,7 @@ class Picture:
             workload=workload,
             usage=usage,
             priority=pod.spec.priority,
-            qos=quality(pod.status.qos_class),
+            qos=qos_of(pod.status.qos_class),
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,

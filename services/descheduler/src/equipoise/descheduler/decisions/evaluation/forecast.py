@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import Day, workload_day
+from equipoise.contracts.load.daily_profile import HourlyUsage, workload_profile
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.cluster_builder import Picture
@@ -14,15 +14,15 @@ from equipoise.descheduler.state.daily_usage import NodeParts, Part, Working
 from equipoise.descheduler.state.dry_run_moves import Assumptions
 
 
-class ProfileDays(Mapping[Workload, Day]):
+class ProfileDays(Mapping[Workload, HourlyUsage]):
     """Worked out when somebody asks: a cluster has thousands of workloads, and most strategies ask for none."""
 
     def __init__(self, said: Mapping[Workload, WorkloadUtilization]) -> None:
         self._said = said
-        self._days: dict[Workload | None, Day | None] = {}
+        self._days: dict[Workload | None, HourlyUsage | None] = {}
 
-    def __getitem__(self, workload: Workload) -> Day:
-        day: Day | None = self.get(workload)
+    def __getitem__(self, workload: Workload) -> HourlyUsage:
+        day: HourlyUsage | None = self.get(workload)
         if day is None:
             raise KeyError(workload)
         return day
@@ -32,7 +32,7 @@ class ProfileDays(Mapping[Workload, Day]):
         try:
             day = self._days[workload]
         except KeyError:
-            day = self._days[workload] = workload_day(self._said.get(workload)) if workload is not None else None
+            day = self._days[workload] = workload_profile(self._said.get(workload)) if workload is not None else None
         return default if day is None else day
 
     def __iter__(self) -> Iterator[Workload]:

@@ -10,15 +10,15 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import (
-    Stay,
+    PodLifetime,
     age_of,
-    compensated,
+    corrected,
     is_fresh,
     known,
     share_measured,
     usable_window,
 )
-from equipoise.contracts.load.demand import expected_usage, fresh
+from equipoise.contracts.load.demand import expected_usage, fresh_windows
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.state.lazy import LaterEach
@@ -66,7 +66,7 @@ class Measures:
     def recent(self, now: float) -> set[str]:
         """UIDs of the pods that some window may not hold as a whole."""
         longest = self._settings.longest
-        return self._stays.recent(now - longest.length - self._settings.life(longest))
+        return self._stays.recent(now - longest.length - self._settings.lifetime(longest))
 
     def of_node(
         self, node: Node, changing: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
@@ -103,20 +103,20 @@ class Measures:
 
     def _stays_within(
         self, begin: float, pods: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
-    ) -> list[Stay]:
+    ) -> list[PodLifetime]:
         """Of the pods that did not run since before `begin`, or are leaving: a mean since then shows the others."""
         changing = (pod for pod in pods if not self._stays.settled(pod, begin))
         present = (self._stay(pod, workload_of(pod), requests_of(pod), now) for pod in changing)
         return [stay for stay in present if stay is not None]
 
-    def _compensated(self, window: Window, value: WindowUsage, stays: Sequence[Stay]) -> Resources:
-        return compensated(
+    def _compensated(self, window: Window, value: WindowUsage, stays: Sequence[PodLifetime]) -> Resources:
+        return corrected(
             value.mean,
             stays,
             sampled_at=value.sampled_at,
             length=window.length,
             mode=self._settings.compensation,
-            start_limit=self._settings.start_limit,
+            pod_start_timeout=self._settings.pod_start_timeout,
         )
 
     def _unknown(self, node: Node, heard: NodeUtilization | None, now: float) -> str:
@@ -129,19 +129,21 @@ class Measures:
             return f"its newest sample is {age_of(heard.sampled_at, now):.1f} s old"
         return ""
 
-    def _stay(self, pod: Pod, workload: Workload | None, amounts: Amounts, now: float) -> Stay | None:
+    def _stay(self, pod: Pod, workload: Workload | None, amounts: Amounts, now: float) -> PodLifetime | None:
         workload = workload or workload_from_pod(pod)
         usage, _ = expected_usage(
             requests=Resources(cpu=amounts.get("cpu"), memory=amounts.get("memory")),
             limits=Resources(),
-            workload=fresh(self._workloads.get(workload), self._settings, now) if workload is not None else None,
+            workload=fresh_windows(self._workloads.get(workload), self._settings, now)
+            if workload is not None
+            else None,
             window=self._settings.shortest.name,
         )
         return self._stays.stay(pod, usage)
 
-    def _gone(self, node: str) -> list[Stay]:
+    def _gone(self, node: str) -> list[PodLifetime]:
         return [
-            Stay(
+            PodLifetime(
                 placed_at=departure.times.placed_at,
                 running_since=departure.times.running_since,
                 gone_at=departure.gone_at,
@@ -156,7 +158,7 @@ class Measures:
         if stay is None or not _whole(usage):
             return Resources()
         window: Window = self._settings.shortest
-        share = share_measured(stay, sampled_at, window.length, start_limit=self._settings.start_limit)
+        share = share_measured(stay, sampled_at, window.length, pod_start_timeout=self._settings.pod_start_timeout)
         return usage if share >= self._settings.coverage.window else Resources()
 
 

@@ -125,7 +125,7 @@ class Look:
 
     def _fleet(self, picture: Picture, days: Days, assumed: Assumptions) -> Fleet:
         configured, moment = self._configured, self._moment
-        nodes = picture.nodes(settling=configured.load.coverage.node_settling)
+        nodes = picture.nodes(settling=configured.load.coverage.node_settling_period)
         return Fleet(
             now=moment.now,
             nodes=assumptions.applied(nodes, assumed),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import (
     Classes,
@@ -82,5 +82,5 @@ class Judgement:
         )
 
 
-def _any(*marks: Marks) -> bool:
+def _any(*marks: ResourceThresholds) -> bool:
     return any(getattr(one, resource) is not None for one in marks for resource in MEASURED)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from equipoise.contracts.configuration.settings import Marks, Section, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Section, Thresholds
 from equipoise.descheduler.decisions.planning.selection import Selector
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.state.cluster import FleetNode, Resource
@@ -34,10 +34,10 @@ class NodePool(Section, frozen=True, kw_only=True):
     node_selector: Selector
     """A node belongs to the first pool that takes it; one that none takes is kept by the strategy's own settings."""
 
-    high: Marks | None = None
-    low: Marks | None = None
-    prod_high: Marks | None = None
-    prod_low: Marks | None = None
+    high: ResourceThresholds | None = None
+    low: ResourceThresholds | None = None
+    prod_high: ResourceThresholds | None = None
+    prod_low: ResourceThresholds | None = None
 
     deviation: Deviation | Literal["off"] | None = None
     """off: these nodes are kept by fixed marks though the strategy has a deviation."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.fit import Census, FitNode, Neighbours, neighbour_refusal, neighbours, node_refusal
+from equipoise.contracts.fit import FitNode, Neighbours, PodIndex, neighbour_refusal, neighbours, node_refusal
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -45,7 +45,7 @@ class Projection:
             self.production = np.full(self.base.shape, np.nan)
             self.production_whole = np.zeros(len(fleet.nodes), dtype=np.bool_)
         self.fits = [node.fit for node in fleet.nodes]
-        self._census: Census | None = None
+        self._census: PodIndex | None = None
         self._room: Array | None = None
 
     def load(self, node: FleetNode) -> dict[Resource, float]:
@@ -83,7 +83,7 @@ class Projection:
     def around(self, pod: MovablePod) -> Neighbours:
         """What the other pods mean to this one: gathered once, asked for every target."""
         if self._census is None:
-            self._census = Census(self.fits)
+            self._census = PodIndex(self.fits)
         return neighbours(pod.fit, self.fits, self._census)
 
     def refusal(self, pod: MovablePod, target: FleetNode, around: Neighbours) -> str:

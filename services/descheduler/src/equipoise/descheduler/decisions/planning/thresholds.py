@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks, Percent, Section, too_close
+from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, too_close
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
 from equipoise.descheduler.state.cluster import Resource
 
@@ -16,16 +16,16 @@ class Deviation(Section, frozen=True, kw_only=True):
     A mark without a distance stays where the thresholds have it.
     """
 
-    high: Marks = Marks(cpu=8)
+    high: ResourceThresholds = ResourceThresholds(cpu=8)
     """So far above the mean a node is too hot."""
 
-    low: Marks = Marks(cpu=8)
+    low: ResourceThresholds = ResourceThresholds(cpu=8)
     """So far below the mean a node is idle."""
 
-    prod_high: Marks = Marks()
+    prod_high: ResourceThresholds = ResourceThresholds()
     """As `high`, for what production pods use, around the mean of that."""
 
-    prod_low: Marks = Marks()
+    prod_low: ResourceThresholds = ResourceThresholds()
 
     floor: Percent = 10.0
     """No node below this load is too hot, however idle the others are."""
@@ -38,7 +38,7 @@ class Deviation(Section, frozen=True, kw_only=True):
             raise ValueError(fault)
 
 
-def _below(distances: Marks) -> Marks:
+def _below(distances: ResourceThresholds) -> ResourceThresholds:
     """Distances below the mean as marks beside those above it: only to be compared."""
     return msgspec.structs.replace(
         distances, **{name: None if (value := getattr(distances, name)) is None else -value for name in MEASURED}
@@ -87,12 +87,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Pods may come to it."""
 
 
-def shares_of(marks: Marks) -> dict[Resource, float]:
+def shares_of(marks: ResourceThresholds) -> dict[Resource, float]:
     """Percent as shares (0..1), of the resources that have a mark."""
     return {name: value / 100 for name in MEASURED if (value := getattr(marks, name)) is not None}
 
 
-def fixed(high: Marks, low: Marks, margin: float) -> Levels:
+def fixed(high: ResourceThresholds, low: ResourceThresholds, margin: float) -> Levels:
     """The marks as they are; hot nodes should come `margin` (0..1) below theirs."""
     hot = shares_of(high)
     return Levels(
@@ -117,7 +117,9 @@ def capping_level(load: Array, base: Array, missing: float) -> float:
     return float(levels[enough[0] if len(enough) else -1])
 
 
-def deviating(known: Known, above: Marks, below: Marks, floor: float, levels: Levels) -> Levels:
+def deviating(
+    known: Known, above: ResourceThresholds, below: ResourceThresholds, floor: float, levels: Levels
+) -> Levels:
     """`levels`, with marks around the mean of the known loads where there is a distance. `floor`: 0..1.
 
     The idle nodes can only be filled with what the others give. Where the nodes over mean + high do not have enough,

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from equipoise.contracts.configuration.settings import LEAST_GAP, Marks, Section, Thresholds
+from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThresholds, Section, Thresholds
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import present, within
@@ -38,10 +38,10 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
     node_selector: Selector = Selector()
     """The pool: other nodes are neither emptied nor filled."""
 
-    below: Marks = Marks(cpu=20, memory=20)
+    below: ResourceThresholds = ResourceThresholds(cpu=20, memory=20)
     """A node at or below it in each of these resources, used and requested, is sparse: worth emptying."""
 
-    headroom: Annotated[float, Meta(ge=LEAST_GAP, le=100)] = 10.0
+    headroom: Annotated[float, Meta(ge=MIN_GAP, le=100)] = 10.0
     """Points that a filled node stays below the high marks of `thresholds`, of production too."""
 
     number_of_nodes: IdleNodes = 0
@@ -109,7 +109,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
     def _levels(self, thresholds: Thresholds) -> tuple[Levels, Levels | None]:
         """Up to where nodes are filled: as a whole, and by production pods if there is a mark for them."""
 
-        def below(marks: Marks) -> Levels:
+        def below(marks: ResourceThresholds) -> Levels:
             ceiling = {name: max(0.0, mark - self.headroom / 100) for name, mark in shares_of(marks).items()}
             return Levels(hot={}, ceiling=ceiling, idle={}, aim={})
 

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section, Share
-from equipoise.contracts.fit import neighbour_refusal, room_refusal, standing_refusal
+from equipoise.contracts.fit import capacity_refusal, constraint_refusal, neighbour_refusal
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
@@ -339,7 +339,7 @@ class _Planning:
         if self._refuses(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
             return False
         pod = self._table.pods[row]
-        if room_refusal(pod.fit, self._draft.projection.fits[target]) or (
+        if capacity_refusal(pod.fit, self._draft.projection.fits[target]) or (
             target in self._left and self._as_it_is().refusal(pod, self._nodes[target], self._as_it_is().around(pod))
         ):
             self._table.shut(row, target)
@@ -366,7 +366,7 @@ class _Planning:
             self._table.shut(row, target)
             return True
         around = projection.around(pod)
-        if not standing_refusal(pod.fit, projection.fits[target]) and not neighbour_refusal(
+        if not constraint_refusal(pod.fit, projection.fits[target]) and not neighbour_refusal(
             projection.fits[target], around
         ):
             return False
@@ -381,7 +381,7 @@ class _Planning:
         fit = pod.fit
         key = tuple(map(repr, (fit.tolerations, fit.node_selector, fit.node_affinity, fit.volume_nodes)))
         if key not in self._standing:
-            told = [bool(standing_refusal(fit, node)) for node in self._draft.projection.fits]
+            told = [bool(constraint_refusal(fit, node)) for node in self._draft.projection.fits]
             self._standing[key] = np.array(told, dtype=np.bool_)
         return self._standing[key].copy()
 
