@@ -1,7 +1,7 @@
 """The targets of the demo, and that they are missed without the descheduler or without scores; by `make chaos`.
 
-`make test` holds a smaller cluster to the same targets (`tests/e2e/deployed`), and shows the negative controls in virtual
-time (`tests/lab/test_negative_controls.py`).
+`make test` holds a smaller cluster to the same targets (`tests/e2e/deployed`) and shows the negative controls in
+virtual time (`tests/lab/test_negative_controls.py`).
 """
 
 import asyncio
