@@ -83,7 +83,7 @@ DEFECTS = (
         patches=(
             Patch(
                 file=f"{LIBRARIES}/contracts/load/correction.py",
-                before="return -FUTURE_TOLERANCE <= age <= lifetime and abs(skew) <= skew_limit",
+                before="return -FUTURE_TOLERANCE <= age <= max_age and abs(skew) <= skew_limit",
                 after="return True",
             ),
         ),
