@@ -128,7 +128,7 @@ def document(
             "prometheus": {"url": prometheus, "timeout": 3},
             "profile": {"enabled": False},
             "leaderElection": False,
-            "placementPeriod": "2s",
+            "placementResyncPeriod": "2s",
         },
         "descheduler": {
             "leaderElection": {"leaseDuration": 3, "renewDeadline": 2, "retryPeriod": 0.4},
