@@ -95,7 +95,7 @@ DEFECTS = (
         name="NaN read as 0",
         patches=(
             Patch(
-                file=f"{COLLECTOR}/sources/samples.py",
+                file=f"{COLLECTOR}/sources/prometheus/samples.py",
                 before='"-Inf": -math.inf}.get(value, math.nan)',
                 after='"-Inf": -math.inf}.get(value, 0.0)',
             ),
