@@ -14,12 +14,13 @@ from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPer
 from equipoise.binder.decisions.limits.evictions_per_namespace import EvictionsPerNamespace
 from equipoise.binder.decisions.limits.migrating_per_node import MigratingPerNode
 from equipoise.binder.decisions.limits.rate import EvictionRate
+from equipoise.binder.decisions.limits.unusual_rate import UnusualRate
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -28,6 +29,7 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.bus import Delivery
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, PODS, STATEFUL_SETS
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
@@ -42,6 +44,7 @@ UNHURRIED = Limits(
     migrating_per_node=MigratingPerNode(max="unlimited"),
     evictions_per_namespace=EvictionsPerNamespace(max="unlimited"),
     evictions_per_cluster=EvictionsPerCluster(max="unlimited", max_count="unlimited"),
+    unusual_rate=UnusualRate(max="unlimited"),
     rate=EvictionRate(max="unlimited"),
     startup_grace_period=Duration(0),
 )
@@ -102,8 +105,7 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
     await create_ledger(kube, OWN, clock)
     await say_fleet(bus, nodes, clock.now())
     binder = Binder(
-        settings=BinderSettings(evict=True, limits=UNHURRIED), load=LoadSettings(), thresholds=Thresholds(),
-        namespaces=Namespaces(), protection=Protection(), namespace=OWN, bus=bus, kube=kube, clock=clock,
+        settings=BinderSettings(evict=True, limits=UNHURRIED), shared=Shared(), bus=bus, kube=kube, clock=clock,
         health=Health(configuration_hash="", metrics=metrics), metrics=metrics, identity="binder",
     )  # fmt: skip
     outcomes: list[EvictionOutcome] = []

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.collector.sources.samples import number
+from equipoise.collector.sources.prometheus.samples import number
 from equipoise.lab.model.trace import Array
 from equipoise.lab.record.owners import NO_WORKLOAD
 from equipoise.lab.record.queries import Series

@@ -11,7 +11,7 @@ import msgspec
 
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.sources.samples import moment, result
+from equipoise.collector.sources.prometheus.samples import result_of, time_of
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.clock import Clock
@@ -45,18 +45,20 @@ class Prometheus:
     async def time(self) -> float:
         """Prometheus' time, in Unix seconds. Without retries, so a wrong address is reported at once."""
         kinds = ("scalar", "vector")
-        return await self._request("query", {"query": "time()"}, lambda document: moment(result(document, *kinds)), ())
+        return await self._request(
+            "query", {"query": "time()"}, lambda document: time_of(result_of(document, *kinds)), ()
+        )
 
     async def vector(self, text: str, at: float) -> list[Series]:
         """Result of an instant query, without values."""
         parameters = {"query": text, "time": f"{at:.3f}"}
-        return await self._request("query", parameters, lambda document: _series(result(document, "vector")))
+        return await self._request("query", parameters, lambda document: _series(result_of(document, "vector")))
 
     async def matrix(self, text: str, start: float, end: float, step: float) -> list[Series]:
         """Result of a range query, including `start` and, if a step falls on it, `end`."""
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         parameters = {"query": text, **times}
-        return await self._request("query_range", parameters, lambda document: _series(result(document, "matrix")))
+        return await self._request("query_range", parameters, lambda document: _series(result_of(document, "matrix")))
 
     async def _request(
         self, path: str, parameters: Mapping[str, str], read: Callable[[Any], T], pauses: Sequence[float] = PAUSES
@@ -92,8 +94,8 @@ class Prometheus:
         chunks, size = [], 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
-            if size > self._settings.body_limit:
-                raise QueryTooLarge(f"Prometheus' response is larger than {self._settings.body_limit} bytes")
+            if size > self._settings.max_body_bytes:
+                raise QueryTooLarge(f"Prometheus' response is larger than {self._settings.max_body_bytes} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from equipoise.collector.sources.profiles.kubelet import POD_CPU, POD_MEMORY
-from equipoise.collector.sources.queries import milliseconds, selector
+from equipoise.collector.decisions.profiles.kubelet import POD_CPU, POD_MEMORY
+from equipoise.collector.decisions.profiles.promql import milliseconds, selector
 
 Resource = Literal["cpu", "memory"]
 

@@ -3,7 +3,7 @@
 import math
 from statistics import median
 
-from equipoise.collector.sources.samples import number
+from equipoise.collector.sources.prometheus.samples import number
 from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys

@@ -1,7 +1,10 @@
-"""Pods folded by workload: what one replica uses."""
+"""The mean usage of a workload's replicas, in the shortest window and in longer ones.
 
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+Most of what a source is queried for are pods, so they are queried in the shortest window only. The mean of a longer
+window is made of means of the shortest one that adjoin each other, weighted by the time that each covers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +21,7 @@ class MeasuredPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Newest raw sample of its node."""
 
 
-class Fold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ReplicaMean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The pods of one workload in one window."""
 
     usage: Resources
@@ -29,14 +32,17 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The oldest of the pods' newest samples."""
 
 
-def fold(pods: Iterable[MeasuredPod]) -> dict[Workload, Fold]:
-    """Mean usage per measured replica; a resource that no replica was measured in is unknown."""
+ReplicaMeans = Mapping[Workload, ReplicaMean]
+
+
+def replica_means(pods: Iterable[MeasuredPod]) -> dict[Workload, ReplicaMean]:
+    """Mean usage per measured replica; a resource that is known of no replica is unknown."""
     groups: dict[Workload, list[MeasuredPod]] = {}
     for pod in pods:
         groups.setdefault(pod.workload, []).append(pod)
     return {
-        workload: Fold(
-            usage=mean_of([pod.usage for pod in group]),
+        workload: ReplicaMean(
+            usage=weighted_mean([(1.0, pod.usage) for pod in group]),
             replicas=len(group),
             sampled_at=min(pod.sampled_at for pod in group),
         )
@@ -44,8 +50,71 @@ def fold(pods: Iterable[MeasuredPod]) -> dict[Workload, Fold]:
     }
 
 
-def mean_of(amounts: Sequence[Resources]) -> Resources:
-    """Per resource the mean of those that are known."""
-    cpu = [amount.cpu for amount in amounts if amount.cpu is not None]
-    memory = [amount.memory for amount in amounts if amount.memory is not None]
-    return Resources(cpu=fmean(cpu) if cpu else None, memory=fmean(memory) if memory else None)
+def weighted_mean(parts: Sequence[tuple[float, Resources]], min_weight: float = 0.0) -> Resources:
+    """Per resource the mean of the known values; unknown when their weights sum to less than `min_weight`."""
+
+    def mean(values: Iterable[tuple[float, float | None]]) -> float | None:
+        known = [(weight, value) for weight, value in values if value is not None]
+        total = sum(weight for weight, _ in known)
+        return sum(weight * value for weight, value in known) / total if known and total >= min_weight else None
+
+    return Resources(
+        cpu=mean((weight, usage.cpu) for weight, usage in parts),
+        memory=mean((weight, usage.memory) for weight, usage in parts),
+    )
+
+
+class ShortestWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The means of the shortest window that ended at `at`."""
+
+    at: float
+    means: ReplicaMeans
+
+
+class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest means of the shortest window, and older ones at least its length apart."""
+
+    length: float
+    """Of the shortest window; seconds."""
+
+    horizon: float
+    """Length of the longest window that is made of them; seconds."""
+
+    newest: ShortestWindow = ShortestWindow(at=0.0, means={})
+    kept: tuple[ShortestWindow, ...] = ()
+    """Newest first."""
+
+    def add(self, at: float, means: ReplicaMeans) -> "RecentMeans":
+        """With the means of the shortest window that ended at `at`."""
+        newest = ShortestWindow(at=at, means=means)
+        apart = not self.kept or at - self.kept[0].at >= self.length
+        kept = (newest, *self.kept) if apart else self.kept
+        return msgspec.structs.replace(
+            self, newest=newest, kept=tuple(window for window in kept if window.at > at - self.horizon)
+        )
+
+    def means(self, length: float, coverage: float) -> dict[Workload, Resources]:
+        """Usage per replica over the `length` seconds before the newest round, of the workloads in that round.
+
+        A resource measured in less than `coverage` (0..1) of that time is unknown. A workload with neither resource
+        is left out.
+        """
+        parts = list(self._parts(length))
+        found = {}
+        for workload in self.newest.means:
+            usages = [(seconds, mean.usage) for seconds, means in parts if (mean := means.get(workload)) is not None]
+            usage = weighted_mean(usages, coverage * length)
+            if usage != Resources():
+                found[workload] = usage
+        return found
+
+    def _parts(self, length: float) -> list[tuple[float, ReplicaMeans]]:
+        """Newest first: seconds of the window that only this part covers, and its means."""
+        parts = []
+        begin, end = self.newest.at - length, self.newest.at
+        for window in (self.newest, *self.kept):
+            since, end = max(begin, window.at - self.length), min(end, window.at)
+            if end > since:
+                parts.append((end - since, window.means))
+                end = since
+        return parts
