@@ -17,6 +17,7 @@ from equipoise.binder.state.cluster_state import ClusterState, PreemptedPod
 from equipoise.binder.state.outages import Outages
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
@@ -162,7 +163,7 @@ async def test_a_workload_that_was_scaled_lately_stays(world: World, placed: flo
 @pytest.mark.parametrize("since", range(5, 400, 5))
 def test_a_replaced_pod_is_no_scaling(since: int) -> None:
     """So long after an eviction: the old pod took 30 s to end, its replacement was there after one."""
-    picture, evicted_at = ClusterState(), NOW - since
+    picture, evicted_at = ClusterState(LoadSettings()), NOW - since
     pods = [a_placed_pod(f"web-{number}") for number in range(1, 10)]
     pods.append(a_placed_pod("new", placed_at=evicted_at + 1, running_since=evicted_at + 2))
     gone = GonePod(

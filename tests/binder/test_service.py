@@ -209,10 +209,18 @@ async def test_stale_expired_and_unborn_samples(world: World) -> None:
     "fields",
     [{"fresh": 2}, {"problem": "down"}, {"skew": 11.0}, {"expected": 0, "fresh": 0}, {"queried_at": NOW - 200}],
 )
-async def test_blind(world: World, fields: dict[str, Any]) -> None:
-    """When too little of the fleet is measured nothing moves."""
+async def test_nothing_is_evicted_while_too_few_nodes_are_measured(world: World, fields: dict[str, Any]) -> None:
+    """By what the collector reports."""
     await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(sequence=2, **fields))
     assert await world.outcome_of("web-1") == "rejected_stale"
+
+
+async def test_nothing_is_evicted_while_the_binder_itself_knows_too_few_loads(world: World) -> None:
+    """The collector counts samples of up to 180 s; an eviction needs younger ones, and the bus may lose them."""
+    late = a_node_utilization("node-c", cpu=1.0, sampled_at=NOW - 150, sequence=2)
+    await world.bus.publish(subjects.node_utilization("node-c"), late)
+    assert await world.outcome_of("web-1") == "rejected_stale"
+    assert "the load of 2 of 3 nodes is known, 80% needed" in world.outcomes[0].detail
 
 
 async def test_nothing_moves_while_many_nodes_are_away(world: World) -> None:
@@ -230,6 +238,7 @@ async def test_no_target_that_stays_below_its_mark(world: World) -> None:
     await world.bus.publish(
         subjects.node_utilization("node-c"), a_node_utilization("node-c", cpu=1.0, sampled_at=NOW - 200, sequence=2)
     )
+    await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(expected=2, fresh=2, sequence=2))
     assert await world.outcome_of("web-1") == "rejected_fit"
     assert "node-b" in world.outcomes[0].detail
 
@@ -247,6 +256,8 @@ async def test_unfit_targets(world: World, fields: dict[str, Any]) -> None:
     """A node that came back a moment ago, is new, cordoned or gone is no target."""
     for node in ("node-b", "node-c"):
         await world.bus.publish(subjects.node_placement(node), a_placement(node, sequence=2, **fields))
+    expected = 1 if "removed" in fields else 3
+    await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(expected=expected, fresh=expected, sequence=2))
     assert await world.outcome_of("web-1") == "rejected_fit"
 
 

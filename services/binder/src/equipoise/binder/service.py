@@ -63,7 +63,7 @@ class Binder:
         self._health = health
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
-        self._cluster = ClusterState()
+        self._cluster = ClusterState(load)
         self._validation = Validation(
             kube=kube,
             clock=clock,
