@@ -1,4 +1,4 @@
-"""A bus and an API server that stop a binder at any chosen point of its way."""
+"""A bus and an API server that stop a binder at a chosen request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 class Steps:
-    """Counts the points before and after each request; stands still at the chosen one until `go`."""
+    """Counts the points before and after each request; stops at the chosen one until `go` is set."""
 
     def __init__(self, stop_at: int) -> None:
         self._stop_at = stop_at
@@ -26,9 +26,9 @@ class Steps:
 
     async def around(self, what: str, request: Callable[[], Awaitable[A]]) -> A:
         await self._step(f"before {what}")
-        answer = await request()
+        result = await request()
         await self._step(f"after {what}")
-        return answer
+        return result
 
     async def _step(self, where: str) -> None:
         if not self.armed:

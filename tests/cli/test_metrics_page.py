@@ -7,9 +7,8 @@ from typing import get_args, get_type_hints
 import pytest
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.collector.sources import SOURCES
-from equipoise.collector.sources.profiles import PROFILES
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.settings import SOURCES, CollectorSettings, PrometheusSettings
 from equipoise.runtime.configuration import validate_document
 
 ROOT = Path(__file__).parents[2]

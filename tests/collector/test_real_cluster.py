@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings, PrometheusSettings
-from equipoise.collector.sources import SOURCES
+from equipoise.collector.sources import open_source
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.annotations import SLOTS, as_annotations, workload_usage
@@ -58,13 +58,13 @@ async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
     await cluster.apply([namespace("equipoise-system"), web])
     settings = CollectorSettings(
         prometheus=PrometheusSettings(url=cluster.prometheus_url),
-        profile=ProfileSettings(day=Duration(96), pause=Duration(0.2)),
+        profile=ProfileSettings(day=Duration(96), backfill_interval=Duration(0.2)),
     )
     connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
     async with connect_kube(connection, "collector", clock) as kube, MemoryBus(clock) as opened:
         collector = Collector(
             settings=settings, load=LOAD, namespace="equipoise-system", identity="one",
-            source=SOURCES["prometheus"](settings, LOAD, clock, kube), kube=kube, bus=opened, clock=clock,
+            source=open_source(settings, LOAD, clock, kube), kube=kube, bus=opened, clock=clock,
             health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
         await collector.attach()

@@ -413,7 +413,7 @@ def asking(answer: Any, *, weight: int = 1, resolution: int = 10) -> tuple[Exten
         questions.append(rows.tolist())
         return answer
 
-    return Extender(ask=ask, weight=weight, resolution=resolution), questions
+    return Extender(scores=ask, weight=weight, resolution=resolution), questions
 
 
 def test_a_pod_that_fits_nowhere_has_no_node() -> None:

@@ -1,6 +1,6 @@
 """Koordinator's limits of migrations: unavailable and migrating replicas of a workload, eviction cost."""
 
-from binder.ledgers import a_move, an_entry
+from binder.ledgers import an_entry, an_eviction
 from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod
 from peers.cases import Case, peer_cases
@@ -33,16 +33,16 @@ def test_unavailable_and_migrating_replicas_count_together(case: Case) -> None:
     """Those of other workloads do not."""
     inputs = case.inputs
     limit = UnavailablePerWorkload(max=inputs["max_unavailable"])
-    move = a_move(replicas=inputs["replicas"], unready=inputs["unavailable_not_migrating"])
+    eviction = an_eviction(replicas=inputs["replicas"], unready=inputs["unavailable_not_migrating"])
     mine = [f"mine-{number}" for number in range(inputs["migrating_of_workload"])]
 
-    refused = limit.refusal(move, a_view(*mine, others=inputs["migrating_of_other_workload"]))
+    refused = limit.refusal(eviction, a_view(*mine, others=inputs["migrating_of_other_workload"]))
 
     case.check(allowed=not refused)
 
 
 @peer_cases("migration.expected_replicas")
-def test_limits_below_the_replicas_allow_a_move(case: Case) -> None:
+def test_limits_below_the_replicas_allow_an_eviction(case: Case) -> None:
     """A workload may move when its limits are below its replicas."""
     inputs = case.inputs
     limits = Limits(
@@ -50,7 +50,7 @@ def test_limits_below_the_replicas_allow_a_move(case: Case) -> None:
         unavailable_per_workload=UnavailablePerWorkload(max=inputs["max_unavailable"]),
     )
 
-    case.check(allowed=limits.refusal(a_move(replicas=inputs["replicas"]), a_view()) is None)
+    case.check(allowed=limits.refusal(an_eviction(replicas=inputs["replicas"]), a_view()) is None)
 
 
 @peer_cases("migration.eviction_cost")

@@ -1,8 +1,9 @@
 """Long work lets everything else run."""
 
 import asyncio
+import threading
 
-from equipoise.runtime.async_tools.batching import in_batches
+from equipoise.runtime.async_tools.batching import THREAD_THRESHOLD, drain, in_batches, in_thread_if_many
 
 
 async def test_others_run_between_two_parts() -> None:
@@ -21,3 +22,20 @@ async def test_others_run_between_two_parts() -> None:
     await running
 
     assert seen == [[1, 2], "other", [3, 4], "other", [5]]
+
+
+async def test_many_items_are_processed_in_a_thread() -> None:
+    """Few items are processed at once."""
+    here = threading.get_ident()
+
+    assert await in_thread_if_many(THREAD_THRESHOLD, threading.get_ident) == here
+    assert await in_thread_if_many(THREAD_THRESHOLD + 1, threading.get_ident) != here
+
+
+def test_drained_mappings_are_empty() -> None:
+    """All of them."""
+    first, last = {1: "one"}, {2: "two", 3: "three"}
+
+    drain(first, {}, last)
+
+    assert ({}, {}) == (first, last)

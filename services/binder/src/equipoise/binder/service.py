@@ -19,13 +19,13 @@ from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, Redeliver
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
@@ -43,11 +43,7 @@ class Binder:
         self,
         *,
         settings: BinderSettings,
-        load: LoadSettings,
-        thresholds: Thresholds,
-        namespaces: Namespaces,
-        protection: Protection,
-        namespace: str,
+        shared: Shared,
         bus: Bus,
         kube: Kube,
         clock: Clock,
@@ -63,26 +59,22 @@ class Binder:
         self._health = health
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
-        self._cluster = ClusterState(load)
+        namespace = shared.kubernetes.namespace
+        self._cluster = ClusterState(shared.load)
         self._validation = Validation(
             kube=kube,
             clock=clock,
             cluster=self._cluster,
-            rules=Rules(protection=protection, namespaces=namespaces, own_namespace=namespace),
-            load=load,
-            thresholds=thresholds,
+            rules=Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=namespace),
+            load=shared.load,
+            thresholds=shared.thresholds,
         )
         self._ledger = LedgerWriter(
-            kube,
-            clock,
-            settings.limits,
-            namespace,
-            dry_run=self._dry_run,
-            preempted=lambda: self._cluster.preempted,
+            kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
         self._ledger_watch = LedgerWatch(self._ledger, clock, health, evictions=DRY_RUN if self._dry_run else REAL)
         self._client = EvictionClient(
-            kube=kube, clock=clock, health=health, sample_lifetime=load.freshness.eviction, random=random
+            kube=kube, clock=clock, health=health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
         self._reporter = OutcomeReporter(
             bus=bus, kube=kube, now=lambda: self._ledger.latest, identity=identity, metrics=metrics

@@ -273,7 +273,9 @@ class Scorer:
         picture.forget(now)
         self._health.set_problem("coverage", picture.doubt(now) or None)
         unmeasured = ", ".join(picture.fleet.unmeasured())
-        text = f"the policy looks at {unmeasured}, which no node has: see collector.statistics and statisticsLimit"
+        text = (
+            f"the policy looks at {unmeasured}, which no node has: see collector.statistics and statisticsWindowLimit"
+        )
         self._health.set_problem("statistics", text if unmeasured else None)
         known = picture.fleet.fresh_count(now)
         self._metrics.nodes.labels("known").set(known)

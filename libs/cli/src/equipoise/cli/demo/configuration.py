@@ -70,7 +70,7 @@ def equipoise_document(
         "collector": {
             "health": f"127.0.0.1:{ports['collector']}",
             "prometheus": {"url": prometheus_url},
-            "placementGathering": "10s",
+            "placementBatchPeriod": "10s",
             "profile": {"enabled": False},
         },
         "annotator": {"health": f"127.0.0.1:{ports['annotator']}"},

@@ -11,7 +11,7 @@ import msgspec
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.binder.settings import BinderSettings
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources import SOURCES, MetricSource
+from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -55,7 +55,7 @@ class Surroundings:
         settings, load = settings or self.configured.collector, load or self.configured.shared.load
         # Only one source asks the API server: without one the others can be looked at all the same.
         kube: Any = self.api() if settings.source == "metrics-server" else self.kube
-        source = SOURCES[settings.source](settings, load, self.clock, kube)
+        source = open_source(settings, load, self.clock, kube)
         polling = asyncio.create_task(source.run(), name="poll the source")
         try:
             yield source

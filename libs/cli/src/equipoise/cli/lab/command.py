@@ -13,7 +13,7 @@ from equipoise.cli.exit_codes import InvalidInput
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
-    from equipoise.lab.results import Foresight, Scenario
+    from equipoise.lab.results import ForecastSource, Scenario
 
 SCENARIOS = ("given", "churn", "fresh")
 FORESIGHTS = ("profile", "past", "6h")
@@ -50,8 +50,8 @@ descheduler_option = click.option(
 weight_option = click.option(
     "--weight", type=click.IntRange(1), default=5, show_default=True, help="Of the extender's entry."
 )
-foresight_option = click.option(
-    "--foresight",
+forecast_option = click.option(
+    "--forecast",
     type=click.Choice(FORESIGHTS),
     default="profile",
     show_default=True,
@@ -78,7 +78,7 @@ def lab() -> None:
 @descheduler_option
 @arrivals_option
 @weight_option
-@foresight_option
+@forecast_option
 @configuration_option
 @processes_option
 @click.option("--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Where the report goes.")
@@ -92,7 +92,7 @@ def compare(
     descheduler: str,
     arrivals: int,
     weight: int,
-    foresight: "Foresight",
+    forecast: "ForecastSource",
     configuration: Path | None,
     processes: int,
     out: Path | None,
@@ -100,18 +100,18 @@ def compare(
 ) -> None:
     """Replay a trace under the stock scheduler and under each policy, and compare how level its nodes were."""
     from equipoise.cli.lab.compare import run_compare
-    from equipoise.lab.compare import Question
+    from equipoise.lab.compare import ComparisonRequest
 
-    question = Question(
+    request = ComparisonRequest(
         weight=weight,
-        foresight=foresight,
+        forecast=forecast,
         arrivals=tuple(range(1, arrivals + 1)),
         descheduler=_both(descheduler),
     )
-    question = _narrowed(question, scenarios=scenarios, policies=policies)
+    request = _narrowed(request, scenarios=scenarios, policies=policies)
     trace = _trace(folder, nodes, seed)
     run_compare(
-        trace, question, _settings(configuration), processes=processes, out=out, as_json=output == "json",
+        trace, request, _settings(configuration), processes=processes, out=out, as_json=output == "json",
         command=_command(),
     )  # fmt: skip
 
@@ -164,11 +164,11 @@ def whatif(
 ) -> None:
     """What each policy would have made of the cluster that `lab record` recorded."""
     from equipoise.cli.lab.compare import run_compare
-    from equipoise.lab.compare import Question
+    from equipoise.lab.compare import ComparisonRequest
 
-    question = Question(scenarios=("given", "churn"), descheduler=_both(descheduler))
+    request = ComparisonRequest(scenarios=("given", "churn"), descheduler=_both(descheduler))
     run_compare(
-        _trace(folder, 0, 1), question, _settings(configuration), processes=processes, out=out or folder / "report",
+        _trace(folder, 0, 1), request, _settings(configuration), processes=processes, out=out or folder / "report",
         as_json=output == "json", command=_command(),
     )  # fmt: skip
 
@@ -234,11 +234,11 @@ def _both(descheduler: str) -> tuple[bool, ...]:
     return {"without": (False,), "with": (True,), "both": (False, True)}[descheduler]
 
 
-def _narrowed(question: Any, **chosen: tuple[str, ...]) -> Any:
-    """The question with what was chosen; what was not stays as it is."""
+def _narrowed(request: Any, **chosen: tuple[str, ...]) -> Any:
+    """The request with what was chosen; what was not stays as it is."""
     import msgspec
 
-    return msgspec.structs.replace(question, **{name: values for name, values in chosen.items() if values})
+    return msgspec.structs.replace(request, **{name: values for name, values in chosen.items() if values})
 
 
 def _assignment(text: str) -> tuple[str, list[str]]:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
-from equipoise.lab.compare import Question, beside_stock, compare, plans
+from equipoise.lab.compare import ComparisonRequest, compare, plans, with_baseline
 from equipoise.lab.model.levelness import given_levels
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Settings
@@ -21,7 +21,7 @@ _PIPE_COLUMNS = 150
 
 def run_compare(
     trace: Trace,
-    question: Question,
+    request: ComparisonRequest,
     settings: Settings,
     *,
     processes: int,
@@ -31,7 +31,7 @@ def run_compare(
 ) -> None:
     """Raises InvalidInput for a policy that nobody has."""
     try:
-        wanted = plans(question, settings)
+        wanted = plans(request, settings)
     except ValueError as error:
         raise InvalidInput(f"--policy: {error}") from None
     told = Console(stderr=True, highlight=False)
@@ -41,7 +41,7 @@ def run_compare(
         for run in compare(trace, wanted, settings, on_processes(processes)):
             runs.append(run)
             report(title(run.figures))
-    runs = beside_stock(runs)
+    runs = with_baseline(runs)
     figures = [run.figures for run in runs]
     if as_json:
         click.echo(encoded(figures), nl=False)

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.collector.decisions.sharding import lease_name
-from equipoise.collector.settings import MOST_SHARDS, WHOLE
+from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import ServiceName
 
 When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads"]
@@ -54,7 +54,7 @@ LEASES = "coordination.k8s.io"
 
 def shard_leases(shards: int) -> list[str]:
     """The Leases of a fleet divided into so many; the whole has one of its own."""
-    return [lease_name(WHOLE, WHOLE, shard, shards) for shard in range(shards)] if shards > 1 else []
+    return [lease_name(WHOLE_CLUSTER, WHOLE_CLUSTER, shard, shards) for shard in range(shards)] if shards > 1 else []
 
 
 NEEDED: Sequence[Right] = (
@@ -69,7 +69,7 @@ NEEDED: Sequence[Right] = (
     *_rights("collector", "list", "metrics.k8s.io", "nodes pods", when="metricsServer"),
     *(
         right
-        for name in shard_leases(MOST_SHARDS)
+        for name in shard_leases(MAX_SHARDS)
         for right in _rights("collector", "get update", LEASES, "leases", name=name, own=True, when="shards")
     ),
     *_rights("annotator", "get patch", "", "nodes replicationcontrollers"),

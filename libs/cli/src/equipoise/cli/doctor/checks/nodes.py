@@ -7,12 +7,11 @@ import msgspec
 from equipoise.cli.doctor.environment import Surroundings
 from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
-from equipoise.collector.decisions.plausibility import Readings
-from equipoise.collector.decisions.query import Ask, SourceError
-from equipoise.collector.decisions.sample_validation import Doubt, Intervals, Reading, Reason
-from equipoise.collector.decisions.utilization import Utilization
+from equipoise.collector.decisions.query import MetricQuery, SourceError
+from equipoise.collector.decisions.sample_validation import NodeReading, Readings, Reason, ScrapeIntervals, UnknownUsage
+from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.measurement import criteria_of, known_node
+from equipoise.collector.shell.measurement import criteria_of, node_target
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes
 from equipoise.collector.sources import MetricSource
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -27,15 +26,15 @@ TO_DO: Mapping[Reason, str] = {
     "stale": "the scrapes of this node fail, or its exporter repeats an old value: look at `up` and its page",
     "gap": "scrapes of this node fail now and then, or have just begun: wait for a window, then look at `up`",
     "young": "wait: the node has not been here for long enough",
-    "namesake": "wait: the samples are those of a node that had this name before",
+    "previous object": "wait: the samples are those of a node that had this name before",
     "invalid": "the exporter of this node shows what is no number: look at its page",
     "excess": "more than the machine has: the unit is another, or the series is the sum of several",
     "frozen": "its exporter repeats an old page: restart the exporter, or the kubelet",
     "zeros": "too many nodes read exactly 0, which none of them can be: look at one exporter's page",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
     "no capacity": "the kubelet of this node tells no capacity: look at its status in `kubectl get node -o yaml`",
-    "not measured": "choose a profile that measures it, or give the query (collector.prometheus.custom)",
-    "not answered": "Prometheus did not answer that question: see above",
+    "unsupported": "choose a profile that measures it, or give the query (collector.prometheus.custom)",
+    "no result": "Prometheus did not answer that question: see above",
 }
 
 
@@ -68,11 +67,11 @@ async def nodes(around: Surroundings) -> list[Finding]:
             readings = await _read(source, mine, settings, load, at)
     except (KubeError, ConfigurationError, SourceError) as error:
         return [Finding(state="unknown", where="nodes", what=f"not looked at: {error}")]
-    measured = Utilization(load)
+    measured = UtilizationStore(load)
     for window in load.windows:
         for resource, found in readings[window.name].items():
             measured.record(window, resource, found, at)
-    fresh = {node.metadata.name for node in mine if measured.doubt(node.metadata.name, at) is None}
+    fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
     unknown = find_unknown(mine, readings[load.shortest.name], at, load.coverage.node_settling_period)
     return [
         *(told(each) for each in unknown),
@@ -93,15 +92,15 @@ async def _read(
     source: MetricSource, mine: Sequence[Node], settings: CollectorSettings, load: LoadSettings, at: float
 ) -> dict[str, Readings]:
     """By window, resource and node. Raises SourceError when the scrape interval cannot be asked for."""
-    known = {node.metadata.name: known_node(node, busy=True) for node in mine}
-    intervals = Intervals(usual=settings.scrape_interval)
+    known = {node.metadata.name: node_target(node, has_pods=True) for node in mine}
+    intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
         intervals = await find_intervals(source, load.shortest.length, at)
     found: dict[str, Readings] = {}
     for window in load.windows:
         answered = await measure_nodes(source, known, criteria_of(load, window, at), intervals)
         failed = {
-            resource: dict.fromkeys(known, Reading(why=f"{resource}: {why}", reason="not answered"))
+            resource: dict.fromkeys(known, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))
             for resource, why in answered.failed.items()
         }
         found[window.name] = {**answered.readings, **failed}
@@ -110,10 +109,10 @@ async def _read(
 
 async def _untold(source: MetricSource, name: str, mine: Sequence[Node], at: float, settling: float) -> list[Unknown]:
     """The nodes of which the source tells nothing at this moment."""
-    newest = await source.ask(Ask(subject="node", resource="cpu", what="newest", length=0.0, at=at))
+    newest = await source.query(MetricQuery(subject="node", resource="cpu", aggregate="newest", length=0.0, at=at))
     heard = {sample.node for sample in newest}
     left_out = [node for node in mine if node.metadata.name not in heard]
-    nothing = Reading(why=f"{name} does not tell of it", reason="no sample")
+    nothing = NodeReading(unknown=UnknownUsage("no sample", f"{name} does not tell of it"))
     return find_unknown(left_out, {"cpu": {node.metadata.name: nothing for node in left_out}}, at, settling)
 
 
@@ -129,20 +128,20 @@ def _told_now(source: str, count: int, unknown: Sequence[Unknown], load: LoadSet
 def _never(source: MetricSource, load: LoadSettings, at: float) -> list[Finding]:
     """The windows that it can never know."""
     asks = {
-        window.name: Ask(subject="node", resource="cpu", what="mean", length=window.length, at=at)
+        window.name: MetricQuery(subject="node", resource="cpu", aggregate="mean", length=window.length, at=at)
         for window in load.windows
     }
     return [
         Finding(state="warning", where=f"window {name}", what=reason, to_do="give load.windows that it knows")
         for name, ask in asks.items()
-        if (reason := source.cannot(ask))
+        if (reason := source.unsupported(ask))
     ]
 
 
-def _doubt(node: str, readings: Readings) -> Doubt | None:
+def _doubt(node: str, readings: Readings) -> UnknownUsage | None:
     """Why a resource of the node is not known; None when all are."""
     found = (by_node[node] for by_node in readings.values())
-    return next(((reading.reason, reading.why) for reading in found if reading.reason), None)
+    return next((reading.unknown for reading in found if reading.unknown), None)
 
 
 def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: float) -> list[Unknown]:
@@ -150,8 +149,8 @@ def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: 
     return [
         Unknown(
             node=node.metadata.name,
-            reason=doubt[0],
-            why=doubt[1],
+            reason=doubt.reason,
+            why=doubt.text,
             excuse=unmeasurable(node) or not_yet_expected(node, at, settling),
         )
         for node in mine
@@ -191,7 +190,7 @@ def longer(window: str, mine: Sequence[Node], readings: Readings) -> Finding:
     what = f"known of {len(mine) - len(doubts)} of {len(mine)} nodes"
     if not doubts:
         return Finding(state="ok", where=where, what=what)
-    what += f"; of one: {doubts[0][1]}"
+    what += f"; of one: {doubts[0].text}"
     if len(doubts) < len(mine):
         return Finding(state="ok", where=where, what=what)
     to_do = "wait until Prometheus has run for as long; is its retention longer than that?"

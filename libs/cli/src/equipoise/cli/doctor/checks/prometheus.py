@@ -6,10 +6,11 @@ import msgspec
 
 from equipoise.cli.doctor.environment import Surroundings
 from equipoise.cli.doctor.finding import Finding
-from equipoise.collector.decisions.query import Ask, Resource, Sample, SourceError, Subject
-from equipoise.collector.settings import CollectorSettings, CustomQueries
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.decisions.profiles.custom import CustomQueries
+from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, Subject
+from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.sources.profiles import PROFILES
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.configuration import ConfigurationError
@@ -99,7 +100,7 @@ async def _others(around: Surroundings, names: frozenset[str] | None, at: float)
 def as_profile(name: str, settings: CollectorSettings, load: LoadSettings) -> tuple[CollectorSettings, LoadSettings]:
     """The same, but for the profile and, where it has no such metrics, what memory is counted."""
     changed = msgspec.structs.replace(settings.prometheus, profile=name, custom=CustomQueries())
-    kinds = PROFILES[name](changed).memory
+    kinds = PROFILES[name](changed.custom).memory
     memory = load.memory if load.memory in kinds else next(iter(kinds))
     return msgspec.structs.replace(settings, prometheus=changed), msgspec.structs.replace(load, memory=memory)
 
@@ -111,12 +112,12 @@ async def fit_of(source: MetricSource, names: frozenset[str] | None, at: float) 
     pods: list[set[tuple[str, str]]] = []
     unasked: list[str] = []
 
-    async def live(subject: Subject, resource: Resource) -> list[Sample] | None:
-        question = Ask(subject=subject, resource=resource, what="newest", length=0.0, at=at)
-        if reason := source.cannot(question):
+    async def live(subject: Subject, resource: ResourceName) -> list[Sample] | None:
+        question = MetricQuery(subject=subject, resource=resource, aggregate="newest", length=0.0, at=at)
+        if reason := source.unsupported(question):
             unasked.append(reason)
             return None
-        return await source.ask(question)
+        return await source.query(question)
 
     try:
         for resource in RESOURCES:

@@ -1,0 +1,159 @@
+"""The cluster for fault injection: its workloads, the configuration of Equipoise, and the promises that follow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.testbed import objects
+from equipoise.testbed.usage import constant_usage_annotations
+from faults.history import Promises, Window
+
+Document = dict[str, Any]
+
+NAMESPACE = "shop"
+OWN = "equipoise-system"
+NODES = tuple(f"node-{number}" for number in range(10))
+CORES = 10.0
+MEMORY = 64 * 2.0**30
+
+MOVABLE = ("amber", "basil", "cedar", "dill", "elder", "fern", "ginger", "hazel")
+"""Deployments."""
+
+HEAVY = MOVABLE[:3]
+"""Those of them whose fake kubelets report high usage."""
+
+STATEFUL = "vault"
+REPLICAS = 6
+FLOOR = 4
+"""Of 4 to 10 replicas 2 may be unavailable (koordinator, GetMaxUnavailable)."""
+
+PINNED, TWICE = "pinned", "twice"
+"""A Deployment whose budget allows nothing, and one with two budgets."""
+
+PROTECTED = ("agent", "bare", "optout", "single", "scratch", "critical", "system")
+
+FRESHNESS = 8.0
+"""Seconds: load.freshness.eviction."""
+
+SCORE_LAG = 4.0
+"""Seconds that a sample is fresh for longer for a score."""
+
+WINDOW = 10.0
+"""Seconds: the only window of load."""
+
+LATE, LATE_AFTER = 3, 6.0
+"""With so many replacements missing for so many seconds nothing is evicted."""
+
+
+def workload_of(pod: str) -> str:
+    """By the pod's name: no workload here has a hyphen in its name."""
+    return pod.partition("-")[0]
+
+
+def manifests() -> list[Document]:
+    def deployment(name: str, replicas: int, namespace: str = NAMESPACE, **template: Any) -> Document:
+        labels = objects.pod_template(name, **template)
+        return objects.deployment(name, labels, replicas=replicas, namespace=namespace)
+
+    bare = objects.pod_template("bare")
+    return [
+        objects.namespace(NAMESPACE),
+        *(
+            deployment(name, REPLICAS, annotations=constant_usage_annotations(900 if name in HEAVY else 100, 256))
+            for name in MOVABLE
+        ),
+        objects.stateful_set(STATEFUL, objects.pod_template(STATEFUL), replicas=REPLICAS, namespace=NAMESPACE),
+        deployment(PINNED, 4),
+        objects.pod_disruption_budget("none", PINNED, max_unavailable=0, namespace=NAMESPACE),
+        deployment(TWICE, 4),
+        objects.pod_disruption_budget("first", TWICE, max_unavailable=2, namespace=NAMESPACE),
+        objects.pod_disruption_budget("second", TWICE, max_unavailable=2, namespace=NAMESPACE),
+        objects.daemon_set("agent", objects.pod_template("agent"), namespace=NAMESPACE),
+        objects.pod("bare-0", bare, namespace=NAMESPACE),
+        deployment("optout", 3, annotations={"equipoise.dev/evict": "false"}),
+        deployment("single", 1),
+        deployment("scratch", 3, spec={"volumes": [{"name": "scratch", "emptyDir": {}}]}),
+        deployment("critical", 3, spec={"priorityClassName": "system-cluster-critical"}),
+        deployment("system", 2, namespace="kube-system"),
+    ]
+
+
+def node_manifests() -> list[Document]:
+    return [objects.node(name, cpu=10, memory="64Gi") for name in NODES]
+
+
+PODS = (len(MOVABLE) + 1) * REPLICAS + 4 + 4 + len(NODES) + 1 + 3 + 1 + 3 + 3 + 2
+
+LIMITS: Document = {
+    # High enough for traffic, low enough to be reached all the time.
+    "evictionsPerWorkload": {"max": 2, "window": "4s"},
+    "evictionsPerNamespace": {"max": 24, "window": "8s"},
+    "evictionsPerCluster": {"max": "50%", "maxCount": 20, "window": "8s"},
+    "migratingPerNode": {"max": 4},
+    # A cluster that is a minute old has no usual rate.
+    "unusualRate": {"max": "unlimited"},
+    "lateReplacements": {"max": LATE, "after": f"{LATE_AFTER:g}s"},
+    "rate": {"max": 10, "window": "1s"},
+    "migrationTimeout": "25s",
+    "replacementSettlingPeriod": "500ms",
+    "startupGracePeriod": "0s",
+}
+
+
+def promises() -> Promises:
+    """The promises that follow from `LIMITS` and the rest of the configuration."""
+    workloads = (*MOVABLE, STATEFUL)
+    return Promises(
+        windows=(
+            Window(scope="workload", max=2, seconds=4.0),
+            Window(scope="namespace", max=24, seconds=8.0),
+            Window(scope="cluster", max=20, seconds=8.0),
+        ),
+        migrating_per_node=4,
+        replicas=dict.fromkeys(workloads, REPLICAS),
+        floors=dict.fromkeys(workloads, FLOOR),
+        # The API server itself protects pods whose budget allows nothing, or that have two.
+        protected=frozenset((*PROTECTED, PINNED, TWICE)),
+        freshness=FRESHNESS,
+        score_lag=SCORE_LAG,
+    )
+
+
+def document(
+    service: ServiceName, *, kubeconfig: str, nats: str, prometheus: str, health: str, own: Mapping[str, Any]
+) -> Document:
+    """The configuration of one process of a service; `own` adds to its section."""
+    sections: dict[ServiceName, Document] = {
+        "collector": {
+            "prometheus": {"url": prometheus, "timeout": 3},
+            "profile": {"enabled": False},
+            "leaderElection": False,
+            "placementResyncPeriod": "2s",
+        },
+        "descheduler": {
+            "leaderElection": {"leaseDuration": 3, "renewDeadline": 2, "retryPeriod": 0.4},
+            "interval": "1s",
+            "consecutiveAbnormalities": 2,
+            "warmUp": "1s",
+            "intentLife": "12s",
+            "coolDown": {"eviction": "4s", "refusal": "4s"},
+        },
+        "binder": {"evict": True, "limits": LIMITS},
+        "scorer": {},
+        "annotator": {},
+    }
+    return {
+        "apiVersion": "equipoise.dev/v1alpha1",
+        "kind": "EquipoiseConfiguration",
+        "logging": {"format": "json"},
+        "nats": {"url": nats},
+        "kubernetes": {"kubeconfig": kubeconfig, "namespace": OWN},
+        "load": {
+            "windows": [{"name": "5m", "length": f"{WINDOW:g}s", "refreshPeriod": "1s"}],
+            "freshness": {"eviction": f"{FRESHNESS:g}s", "score": f"{FRESHNESS + SCORE_LAG:g}s"},
+            "coverage": {"nodeSettlingPeriod": "1s"},
+        },
+        # New replicas are not a sign of an autoscaler here.
+        "protection": {"replicasSettlingPeriod": "1s"},
+        service: {"health": health, **sections[service], **own},
+    }

@@ -1,0 +1,269 @@
+"""A fake collector and a fake descheduler, which produce traffic of every kind."""
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
+from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
+from equipoise.runtime.kubernetes.client import NODES, PODS, Kube, KubeError
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.clock import Clock
+from faults.cluster_setup import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
+from faults.history import HARNESS
+from faults.recording import Recorder
+
+GIB = 2.0**30
+PERIOD = 0.5
+"""Seconds between two reads of the cluster."""
+
+
+class FakeCollector:
+    """Publishes the real placement and invented usage. `hot`: the nodes whose pods have a high usage."""
+
+    def __init__(self, kube: Kube, bus: Bus, clock: Clock) -> None:
+        self._kube = kube
+        self._bus = bus
+        self._clock = clock
+        self._epoch = round(clock.now() * 1000)
+        self._sequence = 0
+        self.hot: frozenset[str] = frozenset()
+        self.publishing = True
+        self.pods: list[objects.Pod] = []
+        """All pods that have a node, at the last read."""
+
+        self.read_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.update()
+                if self.publishing:
+                    await self._publish()
+            except (KubeError, BusError):
+                pass  # faults break both on purpose
+            await asyncio.sleep(PERIOD)
+
+    def take_over(self) -> None:
+        """Starts a new epoch after another collector has published."""
+        self._epoch = round(self._clock.now() * 1000)
+
+    async def update(self) -> None:
+        read_at = self._clock.now()
+        self.pods = [pod for pod in await self._kube.list(PODS) if pod.spec.node_name]
+        self.read_at = read_at
+
+    async def _publish(self) -> None:
+        now = self._clock.now()
+        nodes = await self._kube.list(NODES)
+        self._sequence += 1
+        messages: list[tuple[str, msgspec.Struct]] = []
+        for node in nodes:
+            pods = [pod for pod in self.pods if pod.spec.node_name == node.metadata.name]
+            messages.append(
+                (subjects.node_utilization(node.metadata.name), self._utilization(node.metadata, pods, now))
+            )
+            messages.append((subjects.node_placement(node.metadata.name), self._placement(node.metadata, pods, now)))
+        cycle = UtilizationCycle(
+            shard="all",
+            cycle=self._sequence,
+            expected=len(nodes),
+            fresh=len(nodes),
+            queried_at=now,
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+        await self._bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
+
+    def _utilization(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
+        each = Resources(cpu=0.9 if node.name in self.hot else 0.15, memory=GIB)
+        usage = {pod.metadata.uid: each for pod in pods}
+        mean = Resources(cpu=0.1 + sum(used.cpu or 0.0 for used in usage.values()), memory=GIB * (1 + len(usage)))
+        return NodeUtilization(
+            node=node.name,
+            uid=node.uid,
+            base=Resources(cpu=CORES, memory=MEMORY),
+            sampled_at=now,
+            queried_at=now,
+            windows={"5m": WindowUsage(sampled_at=now, mean=mean)},
+            pods=usage,
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+
+    def _placement(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+        return NodePlacement(
+            node=node.name,
+            uid=node.uid,
+            labels=dict(node.labels),
+            ready=True,
+            ready_since=now - 3_600,
+            created_at=now - 3_600,
+            allocatable=Resources(cpu=CORES, memory=MEMORY),
+            capacity=Resources(cpu=CORES, memory=MEMORY),
+            pods=[
+                PlacedPod(
+                    uid=pod.metadata.uid,
+                    namespace=pod.metadata.namespace,
+                    name=pod.metadata.name,
+                    workload=workload(pod),
+                    # Long ago, so that its usage needs no correction.
+                    placed_at=now - 3_600,
+                    running_since=now - 3_600,
+                    terminating=pod.metadata.deletion_timestamp is not None,
+                    requests=Resources(cpu=0.1, memory=GIB / 8),
+                )
+                for pod in pods
+            ],
+            epoch=self._epoch,
+            sequence=self._sequence,
+        )
+
+
+def workload(pod: objects.Pod) -> Workload:
+    name = workload_of(pod.metadata.name)
+    kind = "StatefulSet" if name == STATEFUL else "DaemonSet" if name == "agent" else "Deployment"
+    return Workload(kind=kind, group="apps", namespace=pod.metadata.namespace, name=name)
+
+
+class FakeDescheduler:
+    """Proposes any running pod, and sometimes one that must never be evicted.
+
+    `mix`: shares of intents that are invalid on purpose: another pod's UID, an old sample, an expired lifetime.
+    """
+
+    def __init__(
+        self, collector: FakeCollector, bus: Bus, clock: Clock, recorder: Recorder, chance: random.Random, name: str
+    ) -> None:
+        self._collector = collector
+        self._bus = bus
+        self._clock = clock
+        self._recorder = recorder
+        self._chance = chance
+        self._name = name
+        self._count = 0
+        self.epoch: LeaseEpoch | None = None
+        """In whose name; None: nobody's, so nothing is published."""
+
+        self.epoch_held = True
+        self.lifetime = 12.0
+        self.max_pending = 6
+        self.only: tuple[str, ...] = ()
+        """Workloads; empty: all."""
+
+        self.mix: Mapping[str, float] = {
+            "uid": 0.04,
+            "stale": 0.04,
+            "expired": 0.04,
+            "protected": 0.06,
+            "blocked": 0.06,
+        }
+
+    async def run(self) -> None:
+        """Until cancelled; keeps a few intents pending."""
+        while True:
+            if self.epoch is not None and len(self._recorder.pending()) < self.max_pending:
+                await self.propose()
+            await asyncio.sleep(0.03)
+
+    async def propose(self, count: int = 1) -> list[EvictionIntent]:
+        """Publishes so many intents; returns those that the stream accepted."""
+        published = []
+        for _ in range(count):
+            intent = self._intent()
+            if intent is not None and await self.publish(intent):
+                published.append(intent)
+        return published
+
+    async def publish(self, intent: EvictionIntent) -> bool:
+        self._recorder.record_intent(intent, epoch_held=self.epoch_held)
+        subject = subjects.eviction_intent(intent.namespace, intent.pod)
+        try:
+            await self._bus.publish(subject, intent, message_id=intent.id)
+        except AlreadyQueued:
+            self._recorder.remove_intent(intent.id)
+            return False
+        except BusError:
+            self._recorder.expect_no_outcome(intent.id)
+            return False
+        except asyncio.CancelledError:
+            self._recorder.expect_no_outcome(intent.id)
+            raise
+        return True
+
+    def _intent(self) -> EvictionIntent | None:
+        chance = self._chance
+        kind = chance.choices(("plain", *self.mix), (1.0 - sum(self.mix.values()), *self.mix.values()), k=1)[0]
+        pods = [pod for pod in self._collector.pods if self._eligible(pod, kind)]
+        if not pods or self.epoch is None:
+            return None
+        pod = chance.choice(pods)
+        now = self._clock.now()
+        self._count += 1
+        decided_at = now - self.lifetime - 2 if kind == "expired" else now
+        target = chance.choice([name for name in self._targets() if name != pod.spec.node_name])
+        return EvictionIntent(
+            id=f"{self._name}.{self._count}",
+            pod_uid="00000000-0000-0000-0000-000000000000" if kind == "uid" else pod.metadata.uid,
+            namespace=pod.metadata.namespace,
+            pod=pod.metadata.name,
+            node=pod.spec.node_name,
+            workload=workload(pod),
+            strategy=HARNESS,
+            reason=f"fault injection ({kind})",
+            sampled_at=now - 60 if kind == "stale" else min(self._collector.read_at, decided_at),
+            decided_at=decided_at,
+            expires_at=decided_at + self.lifetime,
+            expected_reduction=Resources(cpu=0.15, memory=GIB),
+            target=target,
+            epoch=self.epoch,
+        )
+
+    def _targets(self) -> list[str]:
+        return sorted({pod.spec.node_name for pod in self._collector.pods})
+
+    def _eligible(self, pod: objects.Pod, kind: str) -> bool:
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase != "Running":
+            return False
+        name = workload_of(pod.metadata.name)
+        if self.only:
+            return name in self.only
+        if kind == "protected":
+            return name not in (*MOVABLE, STATEFUL, PINNED, TWICE)
+        if kind == "blocked":
+            return name in (PINNED, TWICE)
+        return pod.metadata.namespace == NAMESPACE and name in (*MOVABLE, STATEFUL)
+
+
+async def take_lease(kube: Kube, namespace: str, clock: Clock, holder: str) -> LeaseEpoch:
+    """Takes the descheduler's Lease as the next leader, and does not renew it."""
+    from equipoise.runtime.kubernetes.client import LEASES, NotFound
+
+    spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=1)
+    try:
+        lease = await kube.get(LEASES, DESCHEDULER_LEASE, namespace)
+    except NotFound:
+        metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=namespace)
+        lease = await kube.create(LEASES, objects.Lease(metadata=metadata, spec=spec))
+    else:
+        spec = msgspec.structs.replace(spec, lease_transitions=lease.spec.lease_transitions + 1)
+        lease = await kube.replace(LEASES, msgspec.structs.replace(lease, spec=spec))
+    return epoch_of(lease)
+
+
+def epoch_of(lease: objects.Lease) -> LeaseEpoch:
+    return LeaseEpoch(
+        lease_uid=lease.metadata.uid,
+        transitions=lease.spec.lease_transitions,
+        holder=lease.spec.holder_identity,
+    )
