@@ -31,7 +31,7 @@ from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
+from equipoise.scorer.decisions.scoring_state import Picture as ScoringState
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"
@@ -41,7 +41,7 @@ GREEDY = "greedy"
 """The reference in `model/greedy.py`."""
 
 _HOUR = 3_600.0
-_UNDATED = 1_767_225_600.0
+_DEFAULT_START = 1_767_225_600.0
 """Start of traces without a date: 2026-01-01T00:00Z."""
 
 _DAYS_BEFORE_MEASUREMENT = 2
@@ -96,11 +96,11 @@ class Replay:
         settings = settings or Settings()
         self._trace = trace = _shuffled(_whole_days(trace))
         self._plan = plan
-        self._origin = trace.starts_at or _UNDATED
+        self._origin = trace.starts_at or _DEFAULT_START
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
         load = load_settings(self._tick, settings.load)
         self._curves = UsageCurves(trace)
-        self._cluster = ClusterUsage(trace, self._curves)
+        self._cluster = ClusterUsage(trace, self._curves, now=DAY)
         self._events = EventQueue()
         self._collector = SimulatedCollector(
             trace,
@@ -114,16 +114,14 @@ class Replay:
             generator=np.random.default_rng(plan.seed),
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
-        self._knowledge = None if plan.scoring is None else _knowledge(plan, plan.scoring, settings.scorer, load)
-        self._scheduling = self._scheduler(settings.scorer)
+        self._scoring = None if plan.scoring is None else _scoring_state(plan, plan.scoring, settings.scorer, load)
+        self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
             origin=self._origin,
         )  # fmt: skip
-        self._levelling = self._leveller(settings, load) if plan.descheduler else None
+        self._levelling = self._create_levelling(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
-        self._begin = DAY
-        self._measured_from = 2 * DAY
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
@@ -132,48 +130,47 @@ class Replay:
         """Run the replay."""
         started = time.monotonic()
         plan, trace, events = self._plan, self._trace, self._events
-        begin, end, tick = self._begin, self._end, self._tick
-        self._cluster.begin(begin)
+        start, end, tick = DAY, self._end, self._tick
         generator = random.Random(plan.seed)
-        over = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, begin)
-        # Without further requests no more messages are needed.
-        messages_until = end if self._levelling is not None else over + 2 * tick
-        self._collector.begin(begin)
-        self._receive_all(begin)
+        last_arrival = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, start)
+        # Without the descheduler, messages are needed until the last pod is scheduled only.
+        messages_until = end if self._levelling is not None else last_arrival + 2 * tick
+        self._collector.start(start)
+        self._receive_all(start)
         step = trace.seconds_per_step
-        events.every(step, self._cluster.step, first=begin + step, until=end)
-        events.every(_HOUR, self._collector.learn, first=begin + _HOUR, until=end)
-        events.every(tick, self._collector.sample, first=begin, until=messages_until)
+        events.every(step, self._cluster.step, first=start + step, until=end)
+        events.every(_HOUR, self._collector.learn, first=start + _HOUR, until=end)
+        events.every(tick, self._collector.sample, first=start, until=messages_until)
         for window, length in self._collector.early.items():
             sample = partial(self._collector.sample_early, window)
-            events.every(tick, sample, first=begin + tick - length, until=messages_until)
-        events.every(tick, self._receive_round, first=begin + _LAG, until=messages_until)
-        events.every(_HOUR, self._record_hour, first=self._measured_from, until=end + 1.0)
+            events.every(tick, sample, first=start + tick - length, until=messages_until)
+        events.every(tick, self._receive_round, first=start + _LAG, until=messages_until)
+        events.every(_HOUR, self._record_hour, first=2 * DAY, until=end + 1.0)
         if self._levelling is not None:
             evaluation = max(tick, self._levelling.interval)
-            events.every(evaluation, self._evaluate, first=begin + tick + 2 * _LAG, until=end)
+            events.every(evaluation, self._evaluate, first=start + tick + 2 * _LAG, until=end)
         events.run(end)
         return self._result(time.monotonic() - started)
 
     # wiring
 
-    def _scheduler(self, settings: ScorerSettings) -> StockOnly:
+    def _create_scheduler(self, settings: ScorerSettings) -> StockOnly:
         generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
-        if self._knowledge is None:
+        if self._scoring is None:
             return StockOnly(self._trace, generator)
         return WithScorer(
             self._trace,
             generator,
-            self._knowledge,
+            self._scoring,
             collector=self._collector,
             origin=self._origin,
             weight=self._plan.weight,
             max_score=settings.extender.resolution,
         )
 
-    def _leveller(self, settings: Settings, load: LoadSettings) -> Levelling:
+    def _create_levelling(self, settings: Settings, load: LoadSettings) -> Levelling:
         replicas = dict(zip(self._collector.workloads, self._trace.replicas().tolist(), strict=True))
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
@@ -183,7 +180,7 @@ class Replay:
             minimum_replicas=settings.protection.min_replicas,
             replicas=replicas,
             usage_of=self._collector.usage_of,
-            days=self._days,
+            days=self._daily_profiles,
             closed=self._excluded,
             evict=self._evict,
             say=self._on_eviction_message,
@@ -191,8 +188,8 @@ class Replay:
         )
 
     def _on_placement(self, message: NodePlacement, now: float) -> None:
-        if self._knowledge is not None:
-            self._knowledge.on_placement(message, self._origin + now)
+        if self._scoring is not None:
+            self._scoring.on_placement(message, self._origin + now)
         if self._levelling is not None:
             self._levelling.on_placement(message)
 
@@ -200,32 +197,32 @@ class Replay:
         """Process the latest message of every subject, as at the start of a service."""
         for number in range(len(self._trace.workloads)):
             message = self._collector.workload(number, now)
-            if self._knowledge is not None and message is not None:
-                self._knowledge.on_workload(message)
+            if self._scoring is not None and message is not None:
+                self._scoring.on_workload(message)
         for node in range(len(self._trace.nodes)):
             self._on_placement(self._collector.placement(node, now), now)
         self._receive_round(now)
 
     def _receive_round(self, now: float) -> None:
-        for message in self._collector.utilizations(now):
+        for message in self._collector.utilization_messages(now):
             if isinstance(message, UtilizationCycle):
-                if self._knowledge is not None:
-                    self._knowledge.on_cycle(message)
+                if self._scoring is not None:
+                    self._scoring.on_cycle(message)
                 continue
-            if self._knowledge is not None:
-                self._knowledge.on_utilization(message, self._origin + now)
+            if self._scoring is not None:
+                self._scoring.on_utilization(message, self._origin + now)
             if self._levelling is not None:
                 self._levelling.on_utilization(message)
         self._kubernetes.retry(now)
 
-    def _days(self) -> dict[Workload, Array]:
+    def _daily_profiles(self) -> dict[Workload, Array]:
         """Daily profiles as the descheduler knows them."""
         now = self._events.now
         match self._plan.forecast:
             case "profile":
-                return self._collector.days()
+                return self._collector.daily_profiles()
             case "past":
-                return self._collector.days(since=self._begin, now=now)
+                return self._collector.daily_profiles(since=DAY, now=now)
             case "6h":
                 mean = self._curves.mean(now, now + 6 * _HOUR)[:, :, np.newaxis]
                 return dict(zip(self._collector.workloads, np.repeat(mean, 24, axis=2), strict=True))
@@ -235,12 +232,12 @@ class Replay:
         return [self._trace.nodes[node].name for node in excluded]
 
     def _on_eviction_message(self, message: EvictionIntent | EvictionOutcome) -> None:
-        if self._knowledge is None:
+        if self._scoring is None:
             return
         if isinstance(message, EvictionIntent):
-            self._knowledge.on_intent(message, message.decided_at)
+            self._scoring.on_intent(message, message.decided_at)
         else:
-            self._knowledge.on_outcome(message, message.settled_at)
+            self._scoring.on_outcome(message, message.settled_at)
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
@@ -263,10 +260,10 @@ class Replay:
         plan, cluster = self._plan, self._cluster
         load = hourly_load(np.array(self._hours), cluster.base)
         tally = None if self._levelling is None else self._levelling.tally
-        hours = (self._end - self._begin) / _HOUR
+        hours = (self._end - DAY) / _HOUR
         moved = 0 if tally is None else tally.evicted
         refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
-        done = float(cluster.used[:, 0].sum())
+        used = float(cluster.used[:, 0].sum())
         figures = RunFigures(
             scenario=plan.scenario,
             policy=plan.policy,
@@ -275,7 +272,7 @@ class Replay:
             sample=self._sample,
             nodes=len(self._trace.nodes),
             pods=len(self._trace.pods),
-            work_lost=round(cluster.lost / done, 6) if done else 0.0,
+            work_lost=round(cluster.lost / used, 6) if used else 0.0,
             moved=moved,
             moved_share=round(moved / max(1, len(self._trace.pods)), 4),
             moves_per_hour=round(moved / hours, 2),
@@ -314,8 +311,10 @@ def _shuffled(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
 
 
-def _knowledge(plan: ReplayPlan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> Knowledge:
-    return Knowledge(
+def _scoring_state(
+    plan: ReplayPlan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings
+) -> ScoringState:
+    return ScoringState(
         load=load,
         policy=policy,
         policy_name=plan.policy,
