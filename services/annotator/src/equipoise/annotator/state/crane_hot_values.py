@@ -1,34 +1,34 @@
-"""How hot each node is by crane's count: how many pods it was given in the last minutes."""
+"""Crane's hot value of each node: how many pods were placed on it in the last minutes."""
 
 import msgspec
 
 from equipoise.contracts.kubernetes.crane import HOT_SPANS, hot_value
 
-_LONGEST = max(span for span, _ in HOT_SPANS)
+_LONGEST_SPAN = max(span for span, _ in HOT_SPANS)
 
 
-class PlacedAt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PodPlacedAt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     placed_at: float
 
 
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a placement on the bus all that is needed here."""
+class PlacedTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a placement message that is needed here."""
 
     node: str
     removed: bool = False
-    pods: list[PlacedAt] = []
+    pods: list[PodPlacedAt] = []
     epoch: int
     sequence: int
 
 
 class HotValues:
-    """By node the times at which it was given its latest pods."""
+    """By node the times at which its latest pods were placed."""
 
     def __init__(self) -> None:
         self._placed: dict[str, tuple[tuple[int, int], tuple[float, ...]]] = {}
 
-    def on_placement(self, placement: Placement, now: float) -> None:
-        """Take in a node's placement, unless a newer one is known."""
+    def on_placement(self, placement: PlacedTimes, now: float) -> None:
+        """Ignores a placement older than the known one."""
         order = (placement.epoch, placement.sequence)
         before, _ = self._placed.get(placement.node, ((0, 0), ()))
         if order < before:
@@ -36,10 +36,10 @@ class HotValues:
         if placement.removed:
             self._placed.pop(placement.node, None)
             return
-        recent = tuple(pod.placed_at for pod in placement.pods if pod.placed_at > now - _LONGEST)
+        recent = tuple(pod.placed_at for pod in placement.pods if pod.placed_at > now - _LONGEST_SPAN)
         self._placed[placement.node] = (order, recent)
 
     def of(self, node: str, now: float) -> int | None:
-        """None: nothing was heard of the node."""
+        """None: the node is unknown."""
         known = self._placed.get(node)
         return None if known is None else hot_value(known[1], now)
