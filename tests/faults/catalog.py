@@ -158,7 +158,7 @@ async def delayed(rig: Rig, extent: Extent) -> None:
     await rig.evictions(extent.evictions)
 
 
-async def rehearsed(rig: Rig, extent: Extent) -> None:
+async def dry_run(rig: Rig, extent: Extent) -> None:
     """Two binders with dry runs are killed, and every fifth request fails."""
     begin = rig.clock.now()
     await rig.recreate_consumer(ack_wait=ACK_WAIT)
@@ -459,7 +459,7 @@ async def _with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[
         rig.stop_programs()
         rig.collector.take_over()
         rig.collector.publishing = True
-        rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, rig.clock, "faults")
+        rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, "faults")
         # Pending intents are settled by a binder that receives the fake collector's messages.
         await rig.recreate_consumer()
         await rig.start("binder", 1)
@@ -531,7 +531,7 @@ async def not_numbers(rig: Rig, extent: Extent) -> None:
 
 
 async def frozen(rig: Rig, extent: Extent) -> None:
-    """Prometheus scores every query as of one fixed time."""
+    """Prometheus evaluates every query as of one fixed time."""
 
     def freeze() -> None:
         at = rig.clock.now()
@@ -561,7 +561,7 @@ FAULTS: Mapping[str, Fault] = {
         _fault(three_binders, 20, 10),
         _fault(redelivered, 10, 6),
         _fault(delayed, 20, 10),
-        _fault(rehearsed, 20, 1),
+        _fault(dry_run, 20, 1),
         _fault(paused, 20, 10),
         _fault(api_stopped, 12, 8),
         _fault(errors, 20, 10),

@@ -38,6 +38,7 @@ from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
+from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
@@ -166,7 +167,7 @@ class Annotator:
         known = self._objects.get(target.key)
         if known is None or known.target.uid != target.uid:
             self._objects[target.key] = _Object(target=target, utilization=utilization)
-        elif (utilization.epoch, utilization.sequence) > (known.utilization.epoch, known.utilization.sequence):
+        elif supersedes_measurement(utilization, known.utilization):
             known.utilization = utilization
         else:
             return

@@ -2,6 +2,7 @@
 
 from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE
 from equipoise.contracts.load.correction import skew_of
+from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
@@ -14,7 +15,7 @@ class ClockSkews:
     def on_cycle(self, cycle: UtilizationCycle, now: float) -> None:
         """Ignores a cycle older than the known one."""
         held = self._received.get(cycle.shard)
-        if held is None or (cycle.epoch, cycle.sequence) >= (held[0].epoch, held[0].sequence):
+        if supersedes_measurement(cycle, held and held[0]):
             self._received[cycle.shard] = cycle, now
 
     def largest(self, now: float) -> float:

@@ -3,11 +3,14 @@
 import msgspec
 
 from equipoise.contracts.kubernetes.crane import HOT_SPANS, hot_value
+from equipoise.contracts.load.latest import supersedes
 
 _LONGEST_SPAN = max(span for span, _ in HOT_SPANS)
 
 
 class PodPlacedAt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The part of a pod that is needed here."""
+
     placed_at: float
 
 
@@ -22,24 +25,22 @@ class PlacedTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HotValues:
-    """By node the times at which its latest pods were placed."""
+    """The latest placement of each node, with its recent pods."""
 
     def __init__(self) -> None:
-        self._placed: dict[str, tuple[tuple[int, int], tuple[float, ...]]] = {}
+        self._latest: dict[str, PlacedTimes] = {}
 
     def on_placement(self, placement: PlacedTimes, now: float) -> None:
         """Ignores a placement older than the known one."""
-        order = (placement.epoch, placement.sequence)
-        before, _ = self._placed.get(placement.node, ((0, 0), ()))
-        if order < before:
+        if not supersedes(placement, self._latest.get(placement.node)):
             return
         if placement.removed:
-            self._placed.pop(placement.node, None)
+            self._latest.pop(placement.node, None)
             return
-        recent = tuple(pod.placed_at for pod in placement.pods if pod.placed_at > now - _LONGEST_SPAN)
-        self._placed[placement.node] = (order, recent)
+        recent = [pod for pod in placement.pods if pod.placed_at > now - _LONGEST_SPAN]
+        self._latest[placement.node] = msgspec.structs.replace(placement, pods=recent)
 
     def of(self, node: str, now: float) -> int | None:
         """None: the node is unknown."""
-        known = self._placed.get(node)
-        return None if known is None else hot_value(known[1], now)
+        latest = self._latest.get(node)
+        return None if latest is None else hot_value((pod.placed_at for pod in latest.pods), now)
