@@ -38,15 +38,15 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
-from equipoise.descheduler.decisions.evaluation.snapshot import Configured, Look, Moment, judged
+from equipoise.descheduler.decisions.evaluation.cluster_builder import WatchedObjects
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, ClusterSource, Snapshot, judged
 from equipoise.descheduler.decisions.strategies import AnyStrategy, Strategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cluster import IntentLimits
-from equipoise.descheduler.state.pod_lifetimes import PodStays
+from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 from equipoise.runtime.bus import Delivery, NoAnswer
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.kubernetes.interning import Sharing
@@ -276,8 +276,8 @@ def best(rounds: Sequence[Took]) -> Took:
     return Took(wall=min(each.wall for each in rounds), cpu=min(each.cpu for each in rounds))
 
 
-def a_moment(cluster: Cluster) -> Moment:
-    stays = PodStays()
+def a_moment(cluster: Cluster) -> Snapshot:
+    stays = PodLifetimes()
     usages = {uid: usage for heard in cluster.utilization for uid, usage in heard.pods.items()}
     for pod in cluster.pods:
         stays.changed(None, pod, usage=usages[pod.metadata.uid], now=NOW)
@@ -286,14 +286,14 @@ def a_moment(cluster: Cluster) -> Moment:
         for kind, values in (("Deployment", cluster.deployments), ("ReplicaSet", cluster.replica_sets))
         for value in values
     ]
-    watched = Watched(
+    watched = WatchedObjects(
         nodes=cluster.nodes,
         pods=cluster.pods,
         namespaces={NAMESPACE: a_namespace()},
         workloads=dict(owners),
         fits={pod.metadata.uid: fit_pod(pod) for pod in cluster.pods},
     )
-    return Moment(
+    return Snapshot(
         now=NOW + 1.0,
         watched=watched,
         nodes={heard.node: heard for heard in cluster.utilization},
@@ -310,7 +310,7 @@ def a_namespace() -> objects.Namespace:
 def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
     """The picture, and each strategy's verdicts and plan on a picture of its own: pods are judged when asked for."""
     settings = DeschedulerSettings()
-    configured = Configured(
+    configured = EvaluationSettings(
         load=LOAD,
         thresholds=Thresholds(),
         rules=Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system"),
@@ -323,18 +323,18 @@ def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
     moment = a_moment(cluster)
     pictures: list[Took] = []
     for strategy in strategies:
-        name, verdicts, plans, both = name_of(strategy), [], [], []
+        name, classify, plans, both = name_of(strategy), [], [], []
         for _ in range(ROUNDS):
-            took, fleet = timed(lambda: Look(moment, configured).fleet)
+            took, cluster = timed(lambda: ClusterSource(moment, configured).cluster)
             pictures.append(took)
-            seen, told = timed(partial(judged, strategy, fleet))
-            hot = {verdict.node for verdict in told.verdicts if verdict.abnormal}
-            planned, plan = timed(partial(strategy.plan, fleet, hot))
-            verdicts.append(seen)
+            seen, told = timed(partial(judged, strategy, cluster))
+            hot = {verdict.node for verdict in told.classify if verdict.abnormal}
+            planned, plan = timed(partial(strategy.plan, cluster, hot))
+            classify.append(seen)
             plans.append(planned)
             both.append(Took(wall=seen.wall + planned.wall, cpu=seen.cpu + planned.cpu))
-            del fleet
-        figures = {"verdicts": best(verdicts), "plan": best(plans), "verdicts_and_plan": best(both)}
+            del cluster
+        figures = {"verdicts": best(classify), "plan": best(plans), "verdicts_and_plan": best(both)}
         for what, figure in figures.items():
             say(
                 f"{name}_{what}", figure.wall, f"s, {len(cluster.nodes)} nodes, {case}", cpu=round(figure.cpu, 3),

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from builders import GIB, NOW, a_workload, an_intent
-from descheduler.fleets import a_fleet, a_node, a_pod, a_skewed_fleet
-from descheduler.test_memory import an_outcome
+from descheduler.clusters import a_cluster, a_node, a_pod, a_skewed_cluster
+from descheduler.test_tracker import an_outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,12 +12,12 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cluster import FleetNode
-from equipoise.descheduler.state.dry_run_moves import MOST, Assumptions, Place, after_outcome, applied, standing, told
-from equipoise.descheduler.state.tracker import Memory
+from equipoise.descheduler.state.cluster import ClusterNode
+from equipoise.descheduler.state.dry_run_moves import MOST, Assumptions, PodLocation, after_outcome, applied, standing, told
+from equipoise.descheduler.state.tracker import Tracker
 
 DAY = 86_400.0
-HERE = {"uid-web-1": Place(node="node-a", workload=a_workload())}
+HERE = {"uid-web-1": PodLocation(node="node-a", workload=a_workload())}
 NODES = ("node-a", "node-b")
 
 
@@ -29,7 +29,7 @@ def assumed(*pods: str, at: float = NOW) -> Assumptions:
     return assumptions
 
 
-def two_nodes() -> list[FleetNode]:
+def two_nodes() -> list[ClusterNode]:
     """node-a with web-1 (2 cores, though 1 was expected) and web-2 (3 cores); node-b with nothing."""
     return [a_node("node-a", [a_pod("web-1", cpu=2.0), a_pod("web-2", cpu=3.0)]), a_node("node-b")]
 
@@ -81,7 +81,7 @@ def test_the_picture_of_production_moves_too() -> None:
 def test_a_plan_goes_on_from_assumed_moves() -> None:
     """The projection of every strategy stands on them."""
     nodes = applied(two_nodes(), assumed("web-1"))
-    projection = Projection(a_fleet(*nodes), "5m")
+    projection = Projection(a_cluster(*nodes), "5m")
 
     assert projection.load(nodes[1])["cpu"] == pytest.approx(0.2)
 
@@ -98,14 +98,14 @@ def test_what_cannot_be_found_changes_nothing() -> None:
     ("places", "nodes", "now"),
     [
         ({}, NODES, NOW),
-        ({"uid-web-1": Place(node="node-c", workload=a_workload())}, NODES, NOW),
-        ({"uid-web-1": Place(node="node-a", workload=a_workload("other"))}, NODES, NOW),
+        ({"uid-web-1": PodLocation(node="node-c", workload=a_workload())}, NODES, NOW),
+        ({"uid-web-1": PodLocation(node="node-a", workload=a_workload("other"))}, NODES, NOW),
         (HERE, ("node-a",), NOW),
         (HERE, NODES, NOW + DAY),
     ],
     ids=["pod gone", "pod elsewhere", "another workload", "target gone", "too old"],
 )
-def test_an_assumption_ends(places: dict[str, Place], nodes: tuple[str, ...], now: float) -> None:
+def test_an_assumption_ends(places: dict[str, PodLocation], nodes: tuple[str, ...], now: float) -> None:
     """When the pod really goes, when it is another workload's, when its target is gone, and after its life."""
     assert standing(assumed("web-1"), HERE, NODES, NOW + DAY - 1)
     assert not standing(assumed("web-1"), places, nodes, now)
@@ -122,7 +122,7 @@ def test_only_a_dry_run_is_assumed() -> None:
 
 def test_real_evictions_end_all_assumptions() -> None:
     """Who switches evictions on must not wait for a day: what was only assumed has to be done."""
-    memory = Memory(DeschedulerSettings().tracker)
+    memory = Tracker(DeschedulerSettings().tracker)
     memory.settled(an_outcome(Outcome.DRY_RUN), NOW)
     assert memory.assumptions
     memory.evictions_are_real()
@@ -142,7 +142,7 @@ def test_memory_of_assumptions_is_bounded() -> None:
 @given(st.data(), st.integers(0, 20))
 def test_assuming_moves_loses_and_makes_nothing(data: st.DataObject, seed: int) -> None:
     """Whatever is assumed, every pod is on one node, and all nodes together use what they used."""
-    nodes = a_skewed_fleet(seed, nodes=5, pods_per_node=4).nodes
+    nodes = a_skewed_cluster(seed, nodes=5, pods_per_node=4).nodes
     pods = [pod for node in nodes for pod in node.pods]
     assumptions: Assumptions = {}
     for pod in data.draw(st.lists(st.sampled_from(pods), max_size=8)):

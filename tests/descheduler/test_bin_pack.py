@@ -5,30 +5,30 @@ from typing import Any
 import msgspec
 import pytest
 from builders import GIB, a_workload
-from descheduler.fleets import UNLIMITED, a_fleet, a_loaded_node, a_node, a_pod, names
+from descheduler.clusters import UNLIMITED, a_cluster, a_loaded_node, a_node, a_pod, names
 
 from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.contracts.fit import FitNode
 from equipoise.descheduler.decisions.planning.selection import Selector
-from equipoise.descheduler.decisions.strategies import name_of, readings
+from equipoise.descheduler.decisions.strategies import name_of, observations_of
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import Fleet, FleetNode
+from equipoise.descheduler.state.cluster import ClusterState, ClusterNode
 
 STRATEGY = BinPack()
 
 
-def sparse(name: str, pods: int = 2, **fields: Any) -> FleetNode:
+def sparse(name: str, pods: int = 2, **fields: Any) -> ClusterNode:
     return a_node(name, [a_pod(f"{name}-{i}", cpu=0.5) for i in range(pods)], **fields)
 
 
-def moves(fleet: Fleet, strategy: BinPack = STRATEGY) -> list[tuple[str, str]]:
-    return [(move.pod.name, move.target) for move in strategy.plan(fleet, names(fleet)).moves]
+def moves(cluster: ClusterState, strategy: BinPack = STRATEGY) -> list[tuple[str, str]]:
+    return [(move.pod.name, move.target) for move in strategy.plan(cluster, names(cluster)).moves]
 
 
-def why(fleet: Fleet, strategy: BinPack = STRATEGY) -> str:
-    plan = strategy.plan(fleet, names(fleet))
+def why(cluster: ClusterState, strategy: BinPack = STRATEGY) -> str:
+    plan = strategy.plan(cluster, names(cluster))
     return "; ".join([plan.why, *(f"{entry.pod} {entry.why}" for entry in plan.refused)])
 
 
@@ -39,16 +39,16 @@ def test_it_is_off_by_default() -> None:
 
 def test_the_emptiest_goes_onto_the_fullest() -> None:
     """Every pod of it, to the node that is fullest with it and stays ten points below its mark."""
-    fleet = a_fleet(sparse("empty"), sparse("emptier", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.53))
+    cluster = a_cluster(sparse("empty"), sparse("emptier", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.53))
 
-    plan = STRATEGY.plan(fleet, names(fleet))
+    plan = STRATEGY.plan(cluster, names(cluster))
 
-    assert moves(fleet) == [("emptier-0", "warm"), ("empty-0", "warm"), ("empty-1", "warm")]
+    assert moves(cluster) == [("emptier-0", "warm"), ("empty-0", "warm"), ("empty-1", "warm")]
     assert plan.moves[0].reason == (
         "node is underutilized, cpu usage(5.00%) and requests(1.00%)<=threshold(20.00%), "
         "memory usage(1.56%) and requests(0.20%)<=threshold(20.00%)"
     )
-    assert moves(a_fleet(sparse("empty", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.5))) == [
+    assert moves(a_cluster(sparse("empty", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.5))) == [
         ("empty-0", "full")
     ]
 
@@ -58,9 +58,9 @@ def test_used_and_requested_must_both_be_little() -> None:
     asked = sparse("asked")
     big = [msgspec.structs.replace(pod.fit, requests={"cpu": 2.0}) for pod in asked.pods]
     asked = msgspec.structs.replace(asked, fit=msgspec.structs.replace(asked.fit, pods=big))
-    fleet = a_fleet(sparse("sparse"), asked, a_loaded_node("busy", 0.21), a_loaded_node("blind", 0.1, unknown="silent"))
+    cluster = a_cluster(sparse("sparse"), asked, a_loaded_node("busy", 0.21), a_loaded_node("blind", 0.1, unknown="silent"))
 
-    assert {entry.node: entry.state for entry in STRATEGY.verdicts(fleet)} == {
+    assert {entry.node: entry.state for entry in STRATEGY.classify(cluster)} == {
         "sparse": "sparse",
         "asked": "between",
         "busy": "between",
@@ -75,10 +75,10 @@ def test_a_node_is_begun_only_when_it_can_be_emptied() -> None:
     half = a_node("half", [a_pod("loose", cpu=0.8), stuck])
     whole = a_node("whole", [a_pod("free", cpu=1.4)])
 
-    fleet = a_fleet(half, whole, a_loaded_node("warm", 0.4))
+    cluster = a_cluster(half, whole, a_loaded_node("warm", 0.4))
 
-    assert moves(fleet) == [("free", "warm")]
-    assert "shop/stuck it cannot be emptied: no target: node does not match the pod's node selector" in why(fleet)
+    assert moves(cluster) == [("free", "warm")]
+    assert "shop/stuck it cannot be emptied: no target: node does not match the pod's node selector" in why(cluster)
 
 
 @pytest.mark.parametrize("fields", [{"protection": "it is alone"}, {"cpu": None}])
@@ -86,45 +86,45 @@ def test_pods_that_stay_keep_their_node(fields: dict[str, Any]) -> None:
     """A node with a pod that may not leave, or that nobody measured, is never empty."""
     held = a_node("held", [a_pod("held-0", cpu=0.5), a_pod("held-1", **fields)], usage=sparse("x").usage)
 
-    assert not moves(a_fleet(held, a_loaded_node("warm", 0.4)))
+    assert not moves(a_cluster(held, a_loaded_node("warm", 0.4)))
 
 
 def test_pods_that_belong_to_their_node_do_not() -> None:
     """Daemons go with it."""
     pods = [a_pod("daemon", protection="pod of a DaemonSet", belongs_to_node=True), a_pod("web")]
 
-    assert moves(a_fleet(a_node("empty", pods), a_loaded_node("warm", 0.4))) == [("web", "warm")]
+    assert moves(a_cluster(a_node("empty", pods), a_loaded_node("warm", 0.4))) == [("web", "warm")]
 
 
 def test_what_is_sparse_is_not_filled() -> None:
     """Or pods would wander from one empty node to the next."""
-    assert not moves(a_fleet(sparse("a"), sparse("b")))
+    assert not moves(a_cluster(sparse("a"), sparse("b")))
 
 
 def test_targets_stay_clear_of_their_marks() -> None:
     """What is filled here must not be hot to low_node_load: neither as a whole nor by its production."""
-    fleet = a_fleet(sparse("empty", pods=1), a_loaded_node("full", 0.52))
+    cluster = a_cluster(sparse("empty", pods=1), a_loaded_node("full", 0.52))
 
-    assert not moves(fleet)
-    assert moves(fleet, BinPack(headroom=5)) == [("empty-0", "full")]
+    assert not moves(cluster)
+    assert moves(cluster, BinPack(headroom=5)) == [("empty-0", "full")]
     prod = Thresholds(high=Marks(cpu=65), low=Marks(cpu=45), prod_high=Marks(cpu=60))
-    assert not moves(msgspec.structs.replace(fleet, thresholds=prod), BinPack(headroom=5))
+    assert not moves(msgspec.structs.replace(cluster, thresholds=prod), BinPack(headroom=5))
 
 
 def test_limits_leave_the_rest_for_later() -> None:
     """The moves that may not be proposed yet keep their room: another node does not take it."""
-    fleet = a_fleet(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.25, pieces=25))
+    cluster = a_cluster(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.25, pieces=25))
 
     def limited(**fields: int) -> list[str]:
         limits = msgspec.structs.replace(UNLIMITED, **fields)
-        return [pod for pod, _ in moves(msgspec.structs.replace(fleet, limits=limits))]
+        return [pod for pod, _ in moves(msgspec.structs.replace(cluster, limits=limits))]
 
     assert limited(per_node=2) == ["empty-0", "empty-1", "other-0", "other-1"]
     assert limited(per_evaluation=2) == ["empty-0", "empty-1"]
-    full = a_fleet(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.4))
+    full = a_cluster(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.4))
     assert {pod.split("-")[0] for pod, _ in moves(full)} == {"empty"}
     same = [a_pod(f"p{i}", cpu=0.5, workload=a_workload()) for i in range(3)]
-    crowd = a_fleet(
+    crowd = a_cluster(
         a_node("empty", same), a_loaded_node("warm", 0.3), limits=msgspec.structs.replace(UNLIMITED, per_workload=1)
     )
     assert len(moves(crowd)) == 1
@@ -132,34 +132,34 @@ def test_limits_leave_the_rest_for_later() -> None:
 
 def test_only_its_pool_and_only_while_enough_are_sparse() -> None:
     """Nodes beside the selector are neither emptied nor filled."""
-    fleet = a_fleet(sparse("a"), sparse("b"), a_loaded_node("warm", 0.3))
+    cluster = a_cluster(sparse("a"), sparse("b"), a_loaded_node("warm", 0.3))
 
-    assert not moves(fleet, BinPack(node_selector=Selector(match_labels={"kubernetes.io/hostname": "a"})))
-    assert not moves(fleet, BinPack(number_of_nodes=2))
-    assert moves(fleet, BinPack(number_of_nodes=1))
+    assert not moves(cluster, BinPack(node_selector=Selector(match_labels={"kubernetes.io/hostname": "a"})))
+    assert not moves(cluster, BinPack(number_of_nodes=2))
+    assert moves(cluster, BinPack(number_of_nodes=1))
 
 
 def test_one_that_is_being_emptied_comes_first() -> None:
     """Half-empty nodes help nobody."""
-    fleet = a_fleet(sparse("begun", pods=3, leaving=1), sparse("fresh", pods=1), a_loaded_node("warm", 0.3))
+    cluster = a_cluster(sparse("begun", pods=3, leaving=1), sparse("fresh", pods=1), a_loaded_node("warm", 0.3))
 
-    assert [pod.split("-")[0] for pod, _ in moves(fleet)] == ["begun", "begun", "begun", "fresh"]
+    assert [pod.split("-")[0] for pod, _ in moves(cluster)] == ["begun", "begun", "begun", "fresh"]
 
 
 def test_a_closed_source_is_left_to_others() -> None:
     """A node that is going away is emptied by somebody else."""
     assert "node is being deleted" in why(
-        a_fleet(sparse("a", source_refusal="node is being deleted"), a_loaded_node("warm", 0.3))
+        a_cluster(sparse("a", source_refusal="node is being deleted"), a_loaded_node("warm", 0.3))
     )
 
 
 def test_sparse_for_long_enough() -> None:
     """Being sparse is counted as being hot is."""
-    fleet = a_fleet(sparse("a"), a_loaded_node("warm", 0.3))
-    counts = counted({}, readings(STRATEGY, fleet, STRATEGY.verdicts(fleet)), now=fleet.now, interval=120)
+    cluster = a_cluster(sparse("a"), a_loaded_node("warm", 0.3))
+    counts = counted({}, observations_of(STRATEGY, cluster, STRATEGY.classify(cluster)), now=cluster.now, interval=120)
 
     assert abnormal_nodes(counts, 1) == {"a"}
-    assert STRATEGY.plan(fleet, set()).why == "no node has been sparse for long enough"
+    assert STRATEGY.plan(cluster, set()).why == "no node has been sparse for long enough"
 
 
 def test_below_needs_a_mark() -> None:
@@ -173,4 +173,4 @@ def test_requests_limit_what_fits() -> None:
     asked = FitNode(name="warm", allocatable={"cpu": 0.05, "memory": 64 * GIB, "pods": 110.0})
     warm = a_loaded_node("warm", 0.3, fit=asked)
 
-    assert not moves(a_fleet(sparse("a"), warm))
+    assert not moves(a_cluster(sparse("a"), warm))

@@ -6,8 +6,8 @@ from collections import Counter
 import msgspec
 import pytest
 from builders import GIB, NOW, a_workload
-from descheduler.fleets import THRESHOLDS, WINDOWS, a_node, a_pod
-from descheduler.test_memory import an_outcome
+from descheduler.clusters import THRESHOLDS, WINDOWS, a_node, a_pod
+from descheduler.test_tracker import an_outcome
 
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes.workload import Workload
@@ -17,12 +17,12 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.messages import intent_of
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.abnormal_counts import Reading
-from equipoise.descheduler.state.cluster import Fleet, IntentLimits, MovablePod
+from equipoise.descheduler.state.abnormal_counts import NodeObservation
+from equipoise.descheduler.state.cluster import ClusterState, IntentLimits, MovablePod
 from equipoise.descheduler.state.cool_downs import resting
-from equipoise.descheduler.state.dry_run_moves import Place, applied
-from equipoise.descheduler.state.pending_moves import Arrival
-from equipoise.descheduler.state.tracker import Memory
+from equipoise.descheduler.state.dry_run_moves import PodLocation, applied
+from equipoise.descheduler.state.pending_moves import ReplacementCandidate
+from equipoise.descheduler.state.tracker import Tracker
 
 INTERVAL = 120.0
 EVALUATIONS = 720
@@ -44,7 +44,7 @@ class Day:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
-        self._memory = Memory(DeschedulerSettings().tracker)
+        self._memory = Tracker(DeschedulerSettings().tracker)
         self.proposed: list[tuple[float, str, str, str]] = []
         """When, which pod (as it was born), from where, to where."""
 
@@ -75,7 +75,7 @@ class Day:
         cpu = self._cores(pod, hour)
         return a_pod(pod.name, cpu=cpu, workload=pod.workload, fit=fit, protection=rest)
 
-    def _fleet(self, now: float) -> Fleet:
+    def _cluster(self, now: float) -> ClusterState:
         nodes = [
             a_node(
                 f"node-{number}",
@@ -84,7 +84,7 @@ class Day:
             )
             for number in range(6)
         ]
-        return Fleet(
+        return ClusterState(
             now=now,
             nodes=applied(nodes, self._memory.assumptions),
             thresholds=THRESHOLDS,
@@ -96,19 +96,19 @@ class Day:
         memory, strategy = self._memory, LowNodeLoad()
         memory.tidied(
             lambda _: [
-                Arrival(uid=f"uid-{pod.name}", workload=pod.workload, node=pod.node, created_at=now)
+                ReplacementCandidate(uid=f"uid-{pod.name}", workload=pod.workload, node=pod.node, created_at=now)
                 for pod in self._pods
             ],
             now,
         )
-        places = {f"uid-{pod.name}": Place(node=pod.node, workload=pod.workload) for pod in self._pods}
+        places = {f"uid-{pod.name}": PodLocation(node=pod.node, workload=pod.workload) for pod in self._pods}
         memory.assume(places, {pod.node for pod in self._pods} | {f"node-{number}" for number in range(6)}, now)
-        fleet = self._fleet(now)
-        readings = [
-            Reading(node=each.node, abnormal=each.state == "hot", sampled_at=now) for each in strategy.verdicts(fleet)
+        cluster = self._cluster(now)
+        observations_of = [
+            NodeObservation(node=each.node, abnormal=each.state == "hot", sampled_at=now) for each in strategy.classify(cluster)
         ]
-        memory.count("low_node_load", readings, now)
-        for move in strategy.plan(fleet, memory.abnormal("low_node_load")).moves:
+        memory.count("low_node_load", observations_of, now)
+        for move in strategy.plan(cluster, memory.abnormal("low_node_load")).moves:
             intent = intent_of(move, strategy="low_node_load", now=now, life=180, epoch=EPOCH)
             known = [f"uid-{pod.name}" for pod in self._pods if pod.workload == intent.workload]
             memory.proposed(intent, known=known, fit=move.pod.fit)
@@ -124,7 +124,7 @@ class Day:
         return self
 
     def load(self, node: str) -> Resources:
-        (found,) = [each for each in self._fleet(NOW + EVALUATIONS * INTERVAL).nodes if each.name == node]
+        (found,) = [each for each in self._cluster(NOW + EVALUATIONS * INTERVAL).nodes if each.name == node]
         return found.load("5m")
 
 

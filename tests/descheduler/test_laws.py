@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from descheduler.fleets import THRESHOLDS, a_fleet, a_loaded_node, a_node, a_pod, names
+from descheduler.clusters import THRESHOLDS, a_cluster, a_loaded_node, a_node, a_pod, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from equipoise.descheduler.decisions.strategies import STRATEGIES, AnyStrategy, 
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.state.cluster import ClusterState, ClusterNode, IntentLimits, MovablePod
 
 COUNTED = Thresholds(
     high=Marks(cpu=65, memory=80, pods=4),
@@ -79,7 +79,7 @@ def pods(draw: st.DrawFn, node: str) -> list[MovablePod]:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, name: str) -> FleetNode:
+def nodes(draw: st.DrawFn, name: str) -> ClusterNode:
     node = a_node(
         name,
         draw(pods(name)),
@@ -96,11 +96,11 @@ def nodes(draw: st.DrawFn, name: str) -> FleetNode:
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> Fleet:
+def clusters(draw: st.DrawFn) -> ClusterState:
     count = draw(st.integers(0, 6))
     limits = IntentLimits(per_evaluation=draw(st.integers(1, 8)), per_node=draw(st.integers(1, 4)), per_workload=1)
     thresholds = draw(st.sampled_from([THRESHOLDS, COUNTED]))
-    return a_fleet(*(draw(nodes(f"node-{number}")) for number in range(count)), limits=limits, thresholds=thresholds)
+    return a_cluster(*(draw(nodes(f"node-{number}")) for number in range(count)), limits=limits, thresholds=thresholds)
 
 
 def test_every_strategy_is_tried_here() -> None:
@@ -110,16 +110,16 @@ def test_every_strategy_is_tried_here() -> None:
 
 @pytest.mark.parametrize("strategy", VARIANTS)
 @settings(max_examples=60, deadline=None)
-@given(fleet=fleets(), data=st.data())
-def test_laws(strategy: Strategy, fleet: Fleet, data: st.DataObject) -> None:
+@given(cluster=clusters(), data=st.data())
+def test_laws(strategy: Strategy, cluster: ClusterState, data: st.DataObject) -> None:
     """Protected pods stay, no pod moves twice, closed and unknown nodes are spared, targets fit, limits hold."""
-    abnormal = data.draw(st.sets(st.sampled_from(sorted(names(fleet))))) if fleet.nodes else set()
-    by_name = {node.name: node for node in fleet.nodes}
-    plan = strategy.plan(fleet, abnormal)
+    abnormal = data.draw(st.sets(st.sampled_from(sorted(names(cluster))))) if cluster.nodes else set()
+    by_name = {node.name: node for node in cluster.nodes}
+    plan = strategy.plan(cluster, abnormal)
 
     uids = [move.pod.uid for move in plan.moves]
     assert len(uids) == len(set(uids))
-    assert len(plan.moves) <= fleet.limits.per_evaluation
+    assert len(plan.moves) <= cluster.limits.per_evaluation
     for move in plan.moves:
         source, target = by_name[move.pod.node], by_name[move.target]
         assert source.name in abnormal or move.makes_room_for
@@ -130,32 +130,32 @@ def test_laws(strategy: Strategy, fleet: Fleet, data: st.DataObject) -> None:
         assert not source.source_refusal
         assert not target.unknown
         assert not target.target_refusal
-        assert not refusal(move.pod.fit, target.fit, [node.fit for node in fleet.nodes])
+        assert not refusal(move.pod.fit, target.fit, [node.fit for node in cluster.nodes])
         assert move.reason.startswith(
             ("node is overutilized, ", "node is underutilized, ", "its day is ", "makes room on ")
         )
-    for node in fleet.nodes:
+    for node in cluster.nodes:
         assert sum(move.pod.node == node.name for move in plan.moves) + node.leaving <= max(
-            fleet.limits.per_node, node.leaving
+            cluster.limits.per_node, node.leaving
         )
     assert bool(plan.moves) != bool(plan.why)
 
 
 @pytest.mark.parametrize("strategy", [variant for variant in VARIANTS if not isinstance(variant, LevelDay)])
 @settings(max_examples=60, deadline=None)
-@given(fleet=fleets())
-def test_no_target_comes_above_its_mark(strategy: LowNodeLoad | BinPack, fleet: Fleet) -> None:
+@given(cluster=clusters())
+def test_no_target_comes_above_its_mark(strategy: LowNodeLoad | BinPack, cluster: ClusterState) -> None:
     """After the whole plan every target is below its ceilings: as a whole, and by its production pods.
 
     `level_day` looks at every hour of a day: see its own test.
     """
-    plan = strategy.plan(fleet, names(fleet))
-    projection = Projection(fleet, strategy.windows_of(fleet)[0], production=True)
+    plan = strategy.plan(cluster, names(cluster))
+    projection = Projection(cluster, strategy.windows_of(cluster)[0], production=True)
     for move in plan.moves:
         projection.move(move.pod, move.target)
 
-    ceilings = strategy.ceilings(fleet)
-    for node in fleet.nodes:
+    ceilings = strategy.ceilings(cluster)
+    for node in cluster.nodes:
         arrived = [move.pod for move in plan.moves if move.target == node.name]
         if arrived:
             load, ceiling = projection.load(node), ceilings[node.name]
@@ -167,22 +167,22 @@ def test_no_target_comes_above_its_mark(strategy: LowNodeLoad | BinPack, fleet: 
 
 @pytest.mark.parametrize("strategy", VARIANTS)
 @settings(max_examples=30, deadline=None)
-@given(fleet=fleets(), data=st.data())
-def test_the_order_of_what_is_known_does_not_matter(strategy: Strategy, fleet: Fleet, data: st.DataObject) -> None:
+@given(cluster=clusters(), data=st.data())
+def test_the_order_of_what_is_known_does_not_matter(strategy: Strategy, cluster: ClusterState, data: st.DataObject) -> None:
     """The same fleet gives the same plan, in whatever order its nodes and pods are told."""
     shuffled = [
         msgspec.structs.replace(node, pods=data.draw(st.permutations(list(node.pods))))
-        for node in data.draw(st.permutations(list(fleet.nodes)))
+        for node in data.draw(st.permutations(list(cluster.nodes)))
     ]
 
     assert (
-        strategy.plan(fleet, names(fleet)).moves
-        == strategy.plan(msgspec.structs.replace(fleet, nodes=shuffled), names(fleet)).moves
+        strategy.plan(cluster, names(cluster)).moves
+        == strategy.plan(msgspec.structs.replace(cluster, nodes=shuffled), names(cluster)).moves
     )
 
 
 def test_a_level_fleet_is_left_alone() -> None:
     """No strategy finds something to do where nothing is to be done."""
-    fleet = a_fleet(*(a_loaded_node(f"node-{i}", 0.5) for i in range(10)))
+    cluster = a_cluster(*(a_loaded_node(f"node-{i}", 0.5) for i in range(10)))
 
-    assert all(not strategy.plan(fleet, names(fleet)).moves for strategy in VARIANTS)
+    assert all(not strategy.plan(cluster, names(cluster)).moves for strategy in VARIANTS)

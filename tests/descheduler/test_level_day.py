@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_workload
-from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names, nothing_heard
+from descheduler.clusters import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names, nothing_heard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +18,8 @@ from equipoise.contracts.load.daily_profile import SLOTS, Day
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.selection import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.state.daily_usage import Days, WorkloadDays
+from equipoise.descheduler.state.cluster import ClusterState, ClusterNode, IntentLimits, MovablePod
+from equipoise.descheduler.state.daily_usage import DailyUsage, WorkloadDays
 
 HOURS = np.arange(SLOTS)
 BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)
@@ -47,7 +47,7 @@ class World:
         usage = Resources(cpu=float(np.mean(cpu)), memory=memory * GIB)
         self._pods[node].append(a_pod(name, workload=workload, usage=usage, node=node, fit=fit, **fields))
 
-    def fleet(self, **fields: Any) -> Fleet:
+    def cluster(self, **fields: Any) -> ClusterState:
         nodes = []
         for name, pods in self._pods.items():
             usage = Resources(
@@ -60,15 +60,15 @@ class World:
                 pods=[pod.fit for pod in pods],
             )
             nodes.append(a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage), fit=fit))
-        return a_fleet(*nodes, **({"days": self.told(self.days)} | fields))
+        return a_cluster(*nodes, **({"days": self.told(self.days)} | fields))
 
-    def told(self, profiles: WorkloadDays) -> Days:
+    def told(self, profiles: WorkloadDays) -> DailyUsage:
         """What is known of the days, when of pods no more than this is."""
         nodes = {
             name: np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0)
             for name, pods in self._pods.items()
         }
-        return Days(profiles, nothing_heard, nodes)
+        return DailyUsage(profiles, nothing_heard, nodes)
 
 
 def by_day_and_by_night() -> World:
@@ -83,7 +83,7 @@ def by_day_and_by_night() -> World:
 
 def test_pods_that_work_by_day_go_where_others_work_by_night() -> None:
     """The means over any window are the same, and nothing else would ever move them."""
-    plan = BY_PROFILES.plan(by_day_and_by_night().fleet(), {"day", "night"})
+    plan = BY_PROFILES.plan(by_day_and_by_night().cluster(), {"day", "night"})
 
     assert (
         sorted((move.pod.node, move.target) for move in plan.moves) == [("day", "night")] * 2 + [("night", "day")] * 2
@@ -98,16 +98,16 @@ def test_a_day_like_the_fleets_is_left_alone() -> None:
         for number in range(4):
             world.pod(f"{node}-{number}", node, 2.0 * BY_DAY)
 
-    fleet = world.fleet()
-    assert {verdict.state for verdict in BY_PROFILES.verdicts(fleet)} == {"between"}
-    assert not BY_PROFILES.plan(fleet, names(fleet)).moves
+    cluster = world.cluster()
+    assert {verdict.state for verdict in BY_PROFILES.classify(cluster)} == {"between"}
+    assert not BY_PROFILES.plan(cluster, names(cluster)).moves
 
 
 def test_a_verdict_tells_the_hour_that_is_worst() -> None:
     """With the node's share and the fleet's."""
     world = by_day_and_by_night()
     world.pod("noon", "day", 3.0 * (HOURS == 12))
-    verdict = BY_PROFILES.verdicts(world.fleet())[0]
+    verdict = BY_PROFILES.classify(world.cluster())[0]
 
     assert verdict.state == "hot"
     assert verdict.why.endswith("most in cpu at 12:00 UTC: 90.0% where the fleet has 45.0%")
@@ -121,16 +121,16 @@ def test_nodes_outside_the_pool_do_not_count() -> None:
         match_expressions=(Requirement(key="kubernetes.io/hostname", operator="In", values=("day", "night")),)
     )
     strategy = LevelDay(node_selector=pool)
-    plan = strategy.plan(world.fleet(), {"day", "night", "elsewhere"})
+    plan = strategy.plan(world.cluster(), {"day", "night", "elsewhere"})
 
-    assert {verdict.node for verdict in strategy.verdicts(world.fleet())} == {"day", "night"}
-    assert plan.moves == LevelDay().plan(by_day_and_by_night().fleet(), {"day", "night"}).moves
-    assert "elsewhere" in {move.target for move in LevelDay().plan(world.fleet(), {"day", "night"}).moves}
+    assert {verdict.node for verdict in strategy.classify(world.cluster())} == {"day", "night"}
+    assert plan.moves == LevelDay().plan(by_day_and_by_night().cluster(), {"day", "night"}).moves
+    assert "elsewhere" in {move.target for move in LevelDay().plan(world.cluster(), {"day", "night"}).moves}
 
 
 def test_only_nodes_that_were_hot_for_long_enough_lose_pods() -> None:
     """The other one keeps its own, unless they make room."""
-    plan = BY_PROFILES.plan(by_day_and_by_night().fleet(), {"day"})
+    plan = BY_PROFILES.plan(by_day_and_by_night().cluster(), {"day"})
 
     assert {move.pod.node for move in plan.moves if not move.makes_room_for} == {"day"}
 
@@ -154,20 +154,20 @@ def full_of_memory() -> World:
 def test_where_memory_is_full_one_pod_makes_room_for_another() -> None:
     """The first is to move now, the second once the first has left; both count against the limits."""
     strategy = LevelDay(weights=msgspec.json.decode(b'{"cpu":1,"memory":0}', type=type(LevelDay().weights)))
-    fleet = full_of_memory().fleet(limits=IntentLimits(per_evaluation=2, per_node=2, per_workload=1))
-    plan = strategy.plan(fleet, {"hot"})
+    cluster = full_of_memory().cluster(limits=IntentLimits(per_evaluation=2, per_node=2, per_workload=1))
+    plan = strategy.plan(cluster, {"hot"})
 
     (first,), (second,) = plan.moves, plan.later
     assert (first.pod.node, first.target, first.makes_room_for) == ("cool", "small", f"shop/{second.pod.name}")
     assert (second.pod.node, second.target) == ("hot", "cool")
     assert first.reason.startswith(f"makes room on cool for shop/{second.pod.name} of hot: its day is ")
-    assert not strategy.plan(msgspec.structs.replace(fleet, limits=_one(fleet)), {"hot"}).moves
-    alone = msgspec.structs.replace(strategy, make_room=False).plan(fleet, {"hot"})
+    assert not strategy.plan(msgspec.structs.replace(cluster, limits=_one(cluster)), {"hot"}).moves
+    alone = msgspec.structs.replace(strategy, make_room=False).plan(cluster, {"hot"})
     assert (alone.moves, alone.why) == ([], "no move of their pods would level the day by 15 squared points")
 
 
-def _one(fleet: Fleet) -> IntentLimits:
-    return msgspec.structs.replace(fleet.limits, per_evaluation=1)
+def _one(cluster: ClusterState) -> IntentLimits:
+    return msgspec.structs.replace(cluster.limits, per_evaluation=1)
 
 
 def test_what_a_plan_sets_free_is_not_there_yet() -> None:
@@ -178,8 +178,8 @@ def test_what_a_plan_sets_free_is_not_there_yet() -> None:
     for number in range(4):
         world.pod(f"day-{number}", "by-day", 2.0 * BY_DAY)
         world.pod(f"night-{number}", "by-night", 2.0 * BY_NIGHT)
-    fleet = world.fleet()
-    plan = msgspec.structs.replace(BY_PROFILES, make_room=False).plan(fleet, names(fleet))
+    cluster = world.cluster()
+    plan = msgspec.structs.replace(BY_PROFILES, make_room=False).plan(cluster, names(cluster))
 
     assert {"empty"} == {move.target for move in plan.moves}
 
@@ -187,14 +187,14 @@ def test_what_a_plan_sets_free_is_not_there_yet() -> None:
 def test_once_the_room_is_there_the_second_moves() -> None:
     """It is planned anew: whatever is best then."""
     world = full_of_memory()
-    fleet = world.fleet()
-    nodes = {node.name: node for node in fleet.nodes}
+    cluster = world.cluster()
+    nodes = {node.name: node for node in cluster.nodes}
     left = [pod for pod in nodes["cool"].pods if pod.name != "little-0"]
     cool = msgspec.structs.replace(
         nodes["cool"], pods=left, fit=msgspec.structs.replace(nodes["cool"].fit, pods=[pod.fit for pod in left])
     )
     plan = LevelDay().plan(
-        msgspec.structs.replace(fleet, nodes=[nodes["hot"], cool, nodes["small"]], limits=_one(fleet)), {"hot"}
+        msgspec.structs.replace(cluster, nodes=[nodes["hot"], cool, nodes["small"]], limits=_one(cluster)), {"hot"}
     )
 
     assert [(move.pod.node, move.target, move.makes_room_for) for move in plan.moves] == [("hot", "cool", "")]
@@ -205,15 +205,15 @@ def test_a_pod_of_unknown_usage_stays(profiled: bool) -> None:
     """Whether its workload has a profile or not: nobody has measured the pod itself. The others move all the same."""
     world = by_day_and_by_night()
     profiles = {workload: day for workload, day in world.days.items() if profiled or workload.name != "app-day-0"}
-    fleet = world.fleet(days=world.told(profiles))
+    cluster = world.cluster(days=world.told(profiles))
     nodes = [
         msgspec.structs.replace(
             node,
             pods=[msgspec.structs.replace(pod, usage=Resources()) if pod.name == "day-0" else pod for pod in node.pods],
         )
-        for node in fleet.nodes
+        for node in cluster.nodes
     ]
-    plan = BY_PROFILES.plan(msgspec.structs.replace(fleet, nodes=nodes), {"day", "night"})
+    plan = BY_PROFILES.plan(msgspec.structs.replace(cluster, nodes=nodes), {"day", "night"})
 
     assert plan.moves
     assert "day-0" not in {move.pod.name for move in (*plan.moves, *plan.later)}
@@ -222,10 +222,10 @@ def test_a_pod_of_unknown_usage_stays(profiled: bool) -> None:
 
 def test_without_any_day_nothing_is_known() -> None:
     """Nobody has told the strategy of profiles: no verdict, no move."""
-    fleet = by_day_and_by_night().fleet(days=None)
+    cluster = by_day_and_by_night().cluster(days=None)
 
-    assert {verdict.state for verdict in BY_PROFILES.verdicts(fleet)} == {"unknown"}
-    assert not BY_PROFILES.plan(fleet, names(fleet)).moves
+    assert {verdict.state for verdict in BY_PROFILES.classify(cluster)} == {"unknown"}
+    assert not BY_PROFILES.plan(cluster, names(cluster)).moves
 
 
 def test_the_present_counts_as_much_as_it_is_told_to() -> None:
@@ -235,11 +235,11 @@ def test_the_present_counts_as_much_as_it_is_told_to() -> None:
         world.node(node)
         for number in range(4):
             world.pod(f"{node}-{number}", node, np.full(SLOTS, 1.0))
-    fleet = world.fleet()
-    busy = [msgspec.structs.replace(pod, usage=Resources(cpu=2.0, memory=GIB)) for pod in fleet.nodes[0].pods]
+    cluster = world.cluster()
+    busy = [msgspec.structs.replace(pod, usage=Resources(cpu=2.0, memory=GIB)) for pod in cluster.nodes[0].pods]
     usage = dict.fromkeys(WINDOWS, Resources(cpu=8.0, memory=4 * GIB))
-    one = msgspec.structs.replace(fleet.nodes[0], pods=busy, usage=usage)
-    now = msgspec.structs.replace(fleet, nodes=[one, fleet.nodes[1]])
+    one = msgspec.structs.replace(cluster.nodes[0], pods=busy, usage=usage)
+    now = msgspec.structs.replace(cluster, nodes=[one, cluster.nodes[1]])
 
     assert not LevelDay(present=0.0).plan(now, {"one"}).moves
     assert LevelDay(present=0.5).plan(now, {"one"}).moves
@@ -257,9 +257,9 @@ def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
             shape = chance.choice([BY_DAY, BY_NIGHT, np.full(SLOTS, 0.6)])
             world.pod(f"{number}-{place}", f"node-{number}", chance.uniform(0, 3) * shape)
     strategy = LevelDay(present=0.0, least_gain=1.0)
-    fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
-    plan = strategy.plan(fleet, names(fleet))
-    days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
+    cluster = world.cluster(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    plan = strategy.plan(cluster, names(cluster))
+    days = {node.name: _cpu(cluster, node) for node in cluster.nodes}
     mean = np.mean(list(days.values()), axis=0)
     ceiling = np.maximum(np.maximum(high / 100, np.minimum(mean + 0.15, 0.95)), np.max(list(days.values()), axis=0))
     for move in (*plan.moves, *plan.later):
@@ -280,15 +280,15 @@ def test_a_target_that_would_be_too_high_in_some_hour_is_none(high: float, reach
     for number in range(3):
         world.pod(f"hot-{number}", "hot", 3.0 * BY_DAY + 1.0 * BY_NIGHT)
     world.pod("at-night", "idle by day", 4.5 * BY_NIGHT)
-    fleet = world.fleet(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
-    plan = LevelDay(reach=reach, make_room=False).plan(fleet, {"hot"})
+    cluster = world.cluster(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    plan = LevelDay(reach=reach, make_room=False).plan(cluster, {"hot"})
 
     assert bool(plan.moves) is goes
 
 
-def _cpu(fleet: Fleet, node: FleetNode) -> Any:
-    assert fleet.days is not None
-    return fleet.days.of_nodes([node.name])[0, 0] / 10.0
+def _cpu(cluster: ClusterState, node: ClusterNode) -> Any:
+    assert cluster.days is not None
+    return cluster.days.of_nodes([node.name])[0, 0] / 10.0
 
 
 @pytest.mark.parametrize("weights", ['{"cpu": 0, "memory": 0}'])
@@ -307,10 +307,10 @@ def test_a_plan_of_many_moves_levels_a_skewed_fleet() -> None:
         for place in range(6):
             shape = BY_DAY if number % 3 == 0 else BY_NIGHT if number % 3 == 1 else np.full(SLOTS, 0.4)
             world.pod(f"{number}-{place}", f"node-{number:02}", chance.uniform(0.5, 1.5) * shape)
-    fleet = world.fleet(limits=UNLIMITED, now=NOW)
-    days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
+    cluster = world.cluster(limits=UNLIMITED, now=NOW)
+    days = {node.name: _cpu(cluster, node) for node in cluster.nodes}
     before = max(np.ptp(list(days.values()), axis=0))
-    for move in BY_PROFILES.plan(fleet, names(fleet)).moves:
+    for move in BY_PROFILES.plan(cluster, names(cluster)).moves:
         assert move.pod.workload is not None
         day = world.days[move.pod.workload][0] / 10.0
         days[move.pod.node] = days[move.pod.node] - day

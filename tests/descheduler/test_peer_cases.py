@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import NOW
-from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
+from descheduler.clusters import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names
 
 from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
@@ -17,17 +17,17 @@ from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorReq
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
-from equipoise.descheduler.decisions.planning.draft import Draft
+from equipoise.descheduler.decisions.planning.draft import PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
 from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import Weights
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.target_selection import best_target, targets_of
-from equipoise.descheduler.decisions.planning.thresholds import Deviation, Levels
+from equipoise.descheduler.decisions.planning.thresholds import Deviation, AppliedThresholds
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.abnormal_counts import Counts, Reading, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Move, Resource
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, abnormal_nodes, counted
+from equipoise.descheduler.state.cluster import ClusterState, ClusterNode, MovablePod, PodMove, Resource
 from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL
 
 Case = dict[str, Any]
@@ -144,7 +144,7 @@ def a_case_pod(pod: Case, usage: Resources) -> MovablePod:
     )
 
 
-def a_case_node(node: Case, pods: list[MovablePod], usage: Resources | None) -> FleetNode:
+def a_case_node(node: Case, pods: list[MovablePod], usage: Resources | None) -> ClusterNode:
     allocatable = requests(node["allocatable"])
     fields: Case = {} if usage is None else {"usage": dict.fromkeys(WINDOWS, usage)}
     return a_node(
@@ -164,7 +164,7 @@ def a_case_node(node: Case, pods: list[MovablePod], usage: Resources | None) -> 
     )
 
 
-def a_case_fleet(inputs: Case, thresholds: Thresholds, **limits: int) -> Fleet:
+def a_case_fleet(inputs: Case, thresholds: Thresholds, **limits: int) -> ClusterState:
     """By measured usage where there is one, else pods use what they ask for."""
     measured = inputs.get("measured_usage")
     nodes = []
@@ -176,11 +176,11 @@ def a_case_fleet(inputs: Case, thresholds: Thresholds, **limits: int) -> Fleet:
                 pods.append(a_case_pod(pod, Resources() if told is None else resources(told)))
         usage = None if measured is None else resources(measured["nodes"][node["name"]])
         nodes.append(a_case_node(node, pods, usage))
-    return a_fleet(*nodes, thresholds=thresholds, limits=msgspec.structs.replace(UNLIMITED, **limits))
+    return a_cluster(*nodes, thresholds=thresholds, limits=msgspec.structs.replace(UNLIMITED, **limits))
 
 
-def plan_of(strategy: LowNodeLoad | BinPack, fleet: Fleet) -> list[Move]:
-    return list(strategy.plan(fleet, names(fleet)).moves)
+def plan_of(strategy: LowNodeLoad | BinPack, cluster: ClusterState) -> list[PodMove]:
+    return list(strategy.plan(cluster, names(cluster)).moves)
 
 
 # Whole runs
@@ -203,9 +203,9 @@ def test_koordinator_runs(case: Case) -> None:
         number_of_nodes=inputs["number_of_nodes"],
         namespaces=Namespaces(include=tuple(include) or None, exclude=None if include else tuple(exclude)),
     )
-    fleet = a_case_fleet(inputs, thresholds, per_evaluation=inputs["max_evictions_total"] or 10_000)
+    cluster = a_case_fleet(inputs, thresholds, per_evaluation=inputs["max_evictions_total"] or 10_000)
 
-    moves = plan_of(strategy, fleet)
+    moves = plan_of(strategy, cluster)
 
     assert len(moves) == ours(case, case["expected"]["evicted_count"])
     expected = case["expected"].get("evicted_names_sorted")
@@ -256,11 +256,11 @@ def test_loads_of_which_no_pod_is_known(case: Case) -> None:
         cores = node["allocatable"]["cpu_m"] / 1000 * inputs["node_fraction"][node["name"]]
         nodes.append(a_case_node(node, pods, Resources(cpu=cores, memory=0.0)))
     span = Deviation(high=Marks(cpu=inputs["target"]), low=Marks(cpu=inputs["threshold"]), floor=0)
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(), low=Marks()))
+    cluster = a_cluster(*nodes, thresholds=Thresholds(high=Marks(), low=Marks()))
     strategy = LowNodeLoad(margin=0, deviation=span)
 
-    assert {entry.node: entry.state for entry in strategy.verdicts(fleet)}["n1"] == "hot"
-    assert len(plan_of(strategy, fleet)) == ours(case, case["expected"]["evicted"])
+    assert {entry.node: entry.state for entry in strategy.classify(cluster)}["n1"] == "hot"
+    assert len(plan_of(strategy, cluster)) == ours(case, case["expected"]["evicted"])
 
 
 @pytest.mark.parametrize("case", of("high_node_utilization"))
@@ -268,9 +268,9 @@ def test_packing_runs(case: Case) -> None:
     """Nodes are emptied as there, if they can be emptied whole; without a high mark requests alone limit."""
     inputs = case["inputs"]
     strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
-    fleet = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
+    cluster = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
 
-    moves = plan_of(strategy, fleet)
+    moves = plan_of(strategy, cluster)
 
     assert len(moves) == ours(case, case["expected"]["evicted"])
 
@@ -283,11 +283,11 @@ def test_evaluations_in_a_row(case: Case) -> None:
     """What counts as abnormal after each mark."""
     inputs, expected = case["inputs"], case["expected"]
     needed = inputs.get("consecutive_abnormalities") or inputs["to_anomaly_when_consecutive_abnormal_at_least"]
-    counts: Counts = {}
+    counts: AbnormalCounts = {}
     states = []
     for place, mark in enumerate(inputs["marks"]):
         at = NOW + 120.0 * place
-        counts = counted(counts, [Reading(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120)
+        counts = counted(counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120)
         states.append("anomaly" if "a" in abnormal_nodes(counts, needed) else "ok")
 
     assert states == ours(case, expected.get("states", ["anomaly"]))
@@ -307,7 +307,7 @@ def test_reasons_read_as_people_know_them(case: Case) -> None:
     )
 
 
-def a_used_node(name: str, usage: dict[str, float], allocatable: dict[str, float]) -> FleetNode:
+def a_used_node(name: str, usage: dict[str, float], allocatable: dict[str, float]) -> ClusterNode:
     """As many pods as it says, none of which uses anything by itself."""
     pods = [FitPod(uid=f"{name}-{i}", namespace="shop", name=f"{name}-{i}") for i in range(int(usage.get("pods", 0)))]
     fit = FitNode(name=name, allocatable=requests(allocatable), pods=pods)
@@ -327,13 +327,13 @@ def test_loads_in_percent(case: Case) -> None:
         assert (None if math.isnan(load) else int(100 * load)) == ours(case, percent)
 
 
-def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
+def hottest_first(strategy: LowNodeLoad, nodes: list[ClusterNode]) -> list[str]:
     """The order in which hot nodes are asked to give pods away; all of them are."""
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=Marks(cpu=0, memory=0, pods=0), low=Marks()))
-    closed = [msgspec.structs.replace(node, source_refusal="asked") for node in fleet.nodes]
-    fleet = msgspec.structs.replace(fleet, nodes=closed)
+    cluster = a_cluster(*nodes, thresholds=Thresholds(high=Marks(cpu=0, memory=0, pods=0), low=Marks()))
+    closed = [msgspec.structs.replace(node, source_refusal="asked") for node in cluster.nodes]
+    cluster = msgspec.structs.replace(cluster, nodes=closed)
     strategy = msgspec.structs.replace(strategy, number_of_nodes=-1)
-    return [entry.node for entry in strategy.plan(fleet, names(fleet)).refused]
+    return [entry.node for entry in strategy.plan(cluster, names(cluster)).refused]
 
 
 @pytest.mark.parametrize("case", of("low_node_load.node_sort"))
@@ -347,11 +347,11 @@ def test_the_weighted_order_of_nodes(case: Case) -> None:
     assert emptiest_first(nodes) == case["expected"]["ascending"]
 
 
-def emptiest_first(nodes: list[FleetNode]) -> list[str]:
+def emptiest_first(nodes: list[ClusterNode]) -> list[str]:
     """The order in which sparse nodes are asked to be emptied; all of them are."""
     closed = [msgspec.structs.replace(node, source_refusal="asked") for node in nodes]
-    fleet = a_fleet(*closed)
-    plan = BinPack(below=Marks(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
+    cluster = a_cluster(*closed)
+    plan = BinPack(below=Marks(cpu=100, memory=100, pods=100)).plan(cluster, names(cluster))
     return [entry.node for entry in plan.refused]
 
 
@@ -425,17 +425,17 @@ def test_a_target_that_would_be_too_full(case: Case) -> None:
     usage, high = resources(inputs["target_usage"]), resources(inputs["target_high"])
     target = a_node("target", base=Resources(cpu=100.0, memory=10.0**12), usage=dict.fromkeys(WINDOWS, usage))
     ceiling: dict[Resource, float] = {"cpu": (high.cpu or 0) / 100.0, "memory": (high.memory or 0) / 10.0**12}
-    levels = Levels(hot=ceiling, ceiling=ceiling, idle={}, aim=ceiling)
-    fleet = a_fleet(source, target)
-    projection = Projection(fleet, "5m")
+    levels = AppliedThresholds(hot=ceiling, ceiling=ceiling, idle={}, aim=ceiling)
+    cluster = a_cluster(source, target)
+    projection = Projection(cluster, "5m")
     before = projection.load(target)
 
-    targets = targets_of(fleet.nodes, projection, levels, target_mark=1.0)
+    targets = targets_of(cluster.nodes, projection, levels, target_mark=1.0)
     found = best_target(source.pods[0], source, targets, projection, hot=["cpu"], weights={"cpu": 1.0})
 
     assert (found.target is not None) == case["expected"]["fits"]
     assert projection.load(target) == before
-    assert Draft(fleet, WINDOWS).room == UNLIMITED.per_evaluation
+    assert PlanDraft(cluster, WINDOWS).room == UNLIMITED.per_evaluation
 
 
 def a_case_like_pod(usage: dict[str, float]) -> MovablePod:
@@ -451,7 +451,7 @@ def test_deviation_marks(case: Case) -> None:
         a_node(name, usage=dict.fromkeys(WINDOWS, Resources(cpu=percent / 10, memory=0.0)))
         for name, percent in inputs["percent"].items()
     ]
-    found = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).verdicts(a_fleet(*nodes))}
+    found = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).classify(a_cluster(*nodes))}
 
     assert [name for name, state in found.items() if state == "idle"] == expected["under"]
     assert [name for name, state in found.items() if state == "hot"] == expected["over"]

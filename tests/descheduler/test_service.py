@@ -30,9 +30,9 @@ from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell import evaluator as leading
 from equipoise.descheduler.shell import looking
-from equipoise.descheduler.state.cluster import Fleet, Plan
-from equipoise.descheduler.state.cool_downs import CoolDown
-from equipoise.descheduler.state.latest_messages import Heard
+from equipoise.descheduler.state.cluster import ClusterState, MovePlan
+from equipoise.descheduler.state.cool_downs import CooldownSettings
+from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.runtime.bus import NoAnswer
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
@@ -165,7 +165,7 @@ async def test_a_replacement_that_comes_back_lets_its_workload_rest(cluster: Clu
     for name in ("node-a", "node-b", "node-c"):
         cluster.add_node(name)
     cluster.add_app("web", {f"web-{i}": "node-a" for i in range(4)}, 2.0)
-    cool_down = CoolDown(eviction=Duration(60), same_node_return=Duration(1_800))
+    cool_down = CooldownSettings(eviction=Duration(60), same_node_return=Duration(1_800))
     async with running(cluster, cool_down=cool_down):
         await cluster.pass_time(FIVE_EVALUATIONS)
         (first,) = cluster.intents
@@ -441,7 +441,7 @@ async def test_a_plan_is_shown_before_anything_is_abnormal(cluster: Cluster) -> 
 
 def test_what_binders_do_is_known_while_they_are_heard() -> None:
     """By our own clock, for 30 s; where they differ, one that really evicts decides."""
-    heard = Heard()
+    heard = LatestMessages()
 
     def says(binder: str, evictions: str, at: float) -> None:
         heard.heartbeat(
@@ -508,12 +508,12 @@ async def test_moves_under_way_are_in_the_plan(cluster: Cluster) -> None:
 class LooksOn(BinPack, frozen=True, kw_only=True, tag_field="name", tag="looks_on"):
     """Plans nothing, and remembers what it was shown."""
 
-    def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
-        SEEN.append(fleet)
-        return Plan(why="it only looks on")
+    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+        SEEN.append(cluster)
+        return MovePlan(why="it only looks on")
 
 
-SEEN: list[Fleet] = []
+SEEN: list[ClusterState] = []
 
 
 async def test_many_questions_need_few_plans(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,9 +549,9 @@ async def test_strategies_go_on_from_one_another(cluster: Cluster) -> None:
         proposed = SEEN[-1]
 
     assert len(cluster.intents) == 2
-    for fleet in (planned, proposed):
-        assert fleet.in_flight == 2
-        assert [node.projected("5m").cpu for node in fleet.nodes] == pytest.approx([6.0, 1.0, 1.0])
+    for cluster in (planned, proposed):
+        assert cluster.in_flight == 2
+        assert [node.projected("5m").cpu for node in cluster.nodes] == pytest.approx([6.0, 1.0, 1.0])
 
 
 async def test_a_blind_descheduler_shows_why(cluster: Cluster) -> None:

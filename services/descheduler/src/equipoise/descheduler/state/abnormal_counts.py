@@ -8,7 +8,7 @@ TOLERANCE = 0.001
 """Seconds by which an evaluation may come early: a timer is not exact, and a whole interval would be lost."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class NodeObservation(msgspec.Struct, frozen=True, kw_only=True):
     """What one evaluation says of one node."""
 
     node: str
@@ -26,18 +26,20 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     sampled_at: float
 
 
-Counts = Mapping[str, Count]
+AbnormalCounts = Mapping[str, Count]
 """By node. A node that was normal, or never seen, has none."""
 
 
-def counted(counts: Counts, readings: Sequence[Reading], *, now: float, interval: float) -> dict[str, Count]:
+def counted(
+    counts: AbnormalCounts, observations_of: Sequence[NodeObservation], *, now: float, interval: float
+) -> dict[str, Count]:
     """The counts after this evaluation.
 
     An abnormal reading counts when it comes at least `interval` seconds after the last that counted and stands on a
     raw sample newer than that one's. A normal one clears. A missing one does neither. Nodes not read are forgotten.
     """
     following: dict[str, Count] = {}
-    for reading in readings:
+    for reading in observations_of:
         before = counts.get(reading.node)
         if reading.abnormal is None:
             after = before
@@ -54,11 +56,11 @@ def counted(counts: Counts, readings: Sequence[Reading], *, now: float, interval
     return following
 
 
-def abnormal_nodes(counts: Counts, needed: int) -> frozenset[str]:
+def abnormal_nodes(counts: AbnormalCounts, needed: int) -> frozenset[str]:
     """The nodes that were over their mark at `needed` evaluations in a row."""
     return frozenset(node for node, count in counts.items() if count.abnormal >= needed)
 
 
-def restarted(counts: Counts, node: str) -> dict[str, Count]:
+def restarted(counts: AbnormalCounts, node: str) -> dict[str, Count]:
     """The counts after an eviction from a node: what was counted before says nothing about it now."""
     return {name: count for name, count in counts.items() if name != node}

@@ -1,6 +1,6 @@
-"""How much a pod matters: Koordinator's class and QoS of it, and what its owner says that losing it costs.
+"""The order in which pods may be evicted: Koordinator's priority class and QoS, and the costs their owners declare.
 
-Source: koordinator, apis/extension/priority.go and qos.go. A label that says something nobody knows counts as none.
+Source: koordinator, apis/extension/priority.go and qos.go. A label with an unknown value counts as absent.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from equipoise.contracts.load.pod_priority import Qos
 Tier = Literal["free", "batch", "mid", "prod"]
 
 TIERS: Mapping[Tier, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}
-"""Who matters less comes first."""
+"""The least important first."""
 
 TIER_LABEL = "koordinator.sh/priority-class"
 QOS_LABEL = "koordinator.sh/qosClass"
@@ -31,20 +31,20 @@ _NO_QOS = 4
 
 
 def tier_of(labels: Mapping[str, str], priority: int, qos: Qos) -> Tier:
-    """The class that the label names, else that of the priority's band, else batch for best effort and prod."""
+    """The class in the label, else that of the priority's band, else batch for best effort and prod for the rest."""
     named = _NAMES.get(labels.get(TIER_LABEL, "")) if labels else None
     if named is not None:
         return named
     for low, high, tier in _BANDS:
         if low <= priority <= high:
             return tier
-    told = labels.get(QOS_LABEL) if labels else None
-    best_effort = told == "BE" if told in _QOS else qos == "BestEffort"
+    label = labels.get(QOS_LABEL) if labels else None
+    best_effort = label == "BE" if label in _QOS else qos == "BestEffort"
     return "batch" if best_effort else "prod"
 
 
 def cost_of(annotations: Mapping[str, str], name: str) -> int:
-    """What its owner says that losing the pod costs; 0 when it is not said, or is no number."""
+    """The cost in this annotation; 0 when it is absent or no number."""
     try:
         return int(annotations.get(name, "0"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether enough of the cluster is seen to move anything in it."""
+"""Whether the load of enough nodes is known to move pods in the cluster."""
 
 from collections.abc import Collection
 
@@ -7,19 +7,18 @@ from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
-def blindness(cycles: Collection[UtilizationCycle], fresh: int, settings: LoadSettings) -> str:
-    """Why nothing may be moved for want of data; "" when enough is known.
+def coverage_problem(cycles: Collection[UtilizationCycle], fresh: int, settings: LoadSettings) -> str:
+    """Why no pod may be moved for lack of data; "" when enough is known.
 
-    `fresh`: nodes whose load is known right now, counted here and not taken from the collector: when that is silent,
-    its last word stays.
+    `fresh`: nodes whose load is known now. It is counted here: the collector's own number remains when it stops.
     """
     if not cycles:
-        return "the collector has not said yet how many nodes it expects"
+        return "no message of the collector yet: the number of expected nodes is not known"
     problem = next((cycle.problem for cycle in cycles if cycle.problem), "")
     because = f" ({problem})" if problem else ""
     skew = skew_of(cycles)
     if abs(skew) > settings.freshness.skew_unknown:
-        return f"Prometheus' clock differs by {skew:.1f} s: no sample's age is known{because}"
+        return f"Prometheus' clock differs by {skew:.1f} s: the age of samples is not known{because}"
     expected = sum(cycle.expected for cycle in cycles)
     if expected == 0:
         return f"the collector expects no node{because}"

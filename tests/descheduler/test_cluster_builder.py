@@ -16,14 +16,14 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Picture, Remembered, Watched
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder, Remembered, WatchedObjects
 from equipoise.descheduler.decisions.evaluation.coverage import blindness
 from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
-from equipoise.descheduler.decisions.evaluation.node_usage import Measures
-from equipoise.descheduler.state.cluster import FleetNode
-from equipoise.descheduler.state.latest_messages import Heard
-from equipoise.descheduler.state.pending_moves import Flight, after_outcome
-from equipoise.descheduler.state.pod_lifetimes import PodStays
+from equipoise.descheduler.decisions.evaluation.node_usage import NodeUsageReader
+from equipoise.descheduler.state.cluster import ClusterNode
+from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.pending_moves import TrackedMove, after_outcome
+from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
 LOAD = LoadSettings()
 OWNERS: dict[Workload, objects.WorkloadObject] = {
@@ -48,23 +48,23 @@ def a_pod(name: str = "web-1", node: str = "node-a", placed_at: float = NOW - 86
 def picture(
     *pods: Pod,
     utilization: NodeUtilization | None = None,
-    flights: list[Flight] | None = None,
-    stays: PodStays | None = None,
+    flights: list[TrackedMove] | None = None,
+    stays: PodLifetimes | None = None,
     skew: float = 0.0,
     now: float = NOW,
-) -> dict[str, FleetNode]:
+) -> dict[str, ClusterNode]:
     """node-a and node-b as strategies will see them; node-a is measured, unless said otherwise."""
     if stays is None:
-        stays = PodStays()
+        stays = PodLifetimes()
         for pod in pods:
             stays.changed(None, pod, usage=Resources(), now=now)
-    watched = Watched(
+    watched = WatchedObjects(
         nodes=[a_node_object(name, now) for name in ("node-a", "node-b")],
         pods=list(pods),
         namespaces={"shop": objects.Namespace(metadata=ObjectMeta(name="shop"))},
         workloads=OWNERS,
     )
-    measures = Measures(
+    measures = NodeUsageReader(
         nodes={"node-a": utilization or a_node_utilization(cpu=8.0), "node-b": a_node_utilization("node-b", cpu=1.0)},
         workloads={a_workload(): a_workload_utilization(cpu=2.0)},
         stays=stays,
@@ -73,7 +73,7 @@ def picture(
     )
     rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
     remembered = Remembered(flights={flight.id: flight for flight in flights or []})
-    nodes = Picture(watched, measures, remembered, rules, now=now).nodes(settling=300)
+    nodes = ClusterBuilder(watched, measures, remembered, rules, now=now).nodes(settling=300)
     return {node.name: node for node in nodes}
 
 
@@ -113,7 +113,7 @@ def test_a_terminating_pod_is_taken_off() -> None:
 
 def test_a_pod_that_left_is_taken_off() -> None:
     """With what it was last measured to use, for the share of the window in which it still ran."""
-    stays, pod = PodStays(), a_pod(placed_at=NOW - 200_000)
+    stays, pod = PodLifetimes(), a_pod(placed_at=NOW - 200_000)
     stays.changed(None, pod, usage=Resources(), now=NOW - 100_000)
     stays.changed(pod, None, usage=Resources(cpu=4.0, memory=GIB), now=NOW - 150)
 
@@ -144,7 +144,7 @@ def test_a_prometheus_in_another_time_makes_everything_unknown() -> None:
     assert all(node.unknown for node in picture(skew=11.0).values())
 
 
-def a_flight(**fields: Any) -> Flight:
+def a_flight(**fields: Any) -> TrackedMove:
     fit = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 2.0})
     defaults: dict[str, Any] = {
         "id": "intent",
@@ -156,7 +156,7 @@ def a_flight(**fields: Any) -> Flight:
         "until": NOW + 600,
         "fit": fit,
     }
-    return Flight(**(defaults | fields))
+    return TrackedMove(**(defaults | fields))
 
 
 def test_a_move_under_way_counts_at_both_ends() -> None:
@@ -278,7 +278,7 @@ def test_an_owner_that_is_not_known_protects() -> None:
 
 def test_what_is_seen_to_happen_has_its_exact_time() -> None:
     """The API server tells whole seconds, a compressed window is not much longer."""
-    stays, waiting, bound = PodStays(), a_pod(node=""), a_pod()
+    stays, waiting, bound = PodLifetimes(), a_pod(node=""), a_pod()
     pending = msgspec.structs.replace(waiting, status=objects.PodStatus(phase="Pending"))
     starting = msgspec.structs.replace(bound, status=objects.PodStatus(phase="Pending"))
     stays.changed(None, pending, usage=Resources(), now=NOW)
@@ -293,7 +293,7 @@ def test_what_is_seen_to_happen_has_its_exact_time() -> None:
 
 def test_finished_pods_have_left() -> None:
     """A pod that ran to its end uses nothing, though it is still listed."""
-    stays, pod = PodStays(), a_pod()
+    stays, pod = PodLifetimes(), a_pod()
     done = msgspec.structs.replace(pod, status=objects.PodStatus(phase="Succeeded"))
     stays.changed(None, pod, usage=Resources(), now=NOW)
     stays.changed(pod, done, usage=Resources(cpu=1.0), now=NOW + 5)
@@ -365,7 +365,7 @@ def test_coverage() -> None:
 
 def test_older_words_are_dropped() -> None:
     """A late message of a collector that was replaced does not undo the new one's."""
-    heard = Heard()
+    heard = LatestMessages()
     heard.node(a_node_utilization(cpu=1.0, epoch=2, sequence=1))
     heard.node(a_node_utilization(cpu=9.0, epoch=1, sequence=99))
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 from builders import a_workload
-from descheduler.fleets import a_pod
+from descheduler.clusters import a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.fit import FitPod
-from equipoise.descheduler.decisions.planning.day_gain_table import DayTable
+from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable
 from equipoise.descheduler.decisions.planning.node_arrays import Array
 from equipoise.descheduler.state.cluster import MovablePod
 
@@ -29,15 +29,15 @@ def unlevel(used: Array, base: Array) -> float:
     return total
 
 
-def a_table(used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **asks: float) -> DayTable:
-    table = DayTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
+def a_table(used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **asks: float) -> DayGainTable:
+    table = DayGainTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
     pods = [a_row(number, asks.get(f"pod{number}", 0.0)) for number in range(len(days))]
     table.add(pods, homes, days, np.ones(len(base), dtype=np.bool_))
     return table
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
+def clusters(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
     """Usage, bases, the days of pods and their nodes."""
     amounts = st.floats(0.0, 4.0)
     base = np.array([[draw(st.floats(8, 32)), draw(st.floats(8, 32))] for _ in range(NODES)])
@@ -50,10 +50,10 @@ def fleets(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(fleet=fleets())
-def test_a_gain_is_what_the_move_takes_off(fleet: tuple[Array, Array, Array, list[int]]) -> None:
+@given(cluster=clusters())
+def test_a_gain_is_what_the_move_takes_off(cluster: tuple[Array, Array, Array, list[int]]) -> None:
     """The best single move and the best pair gain what the definition says they gain, also after other moves."""
-    used, base, days, homes = fleet
+    used, base, days, homes = cluster
     table = a_table(used, base, days, homes)
     for _ in range(3):
         rows = np.arange(len(days))
@@ -77,7 +77,7 @@ def test_a_pod_without_room_anywhere_is_no_single_move() -> None:
     used = np.stack([6 * day, 1 * day, 0.5 * day])
     base = np.full((3, 2), 10.0)
     days = np.stack([5 * day, 1 * day])
-    table = DayTable(
+    table = DayGainTable(
         used, base, np.array([[9.0, 0.0, 9.0], [9.0, 3.0, 9.0], [9.0, 2.0, 9.0]]), slots=SLOTS, resources=RESOURCES
     )
     table.add([a_row(0, memory=5.0), a_row(1, memory=2.0)], [0, 1], days, np.ones(3, dtype=np.bool_))

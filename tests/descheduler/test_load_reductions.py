@@ -3,8 +3,8 @@
 from typing import Any
 
 from builders import GIB, NOW, a_workload, an_intent
-from descheduler.fleets import a_node
-from descheduler.test_memory import an_outcome
+from descheduler.clusters import a_node
+from descheduler.test_tracker import an_outcome
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.fit import FitPod
@@ -12,21 +12,21 @@ from equipoise.contracts.messages.descheduling import Relief
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cluster import FleetNode
+from equipoise.descheduler.state.cluster import ClusterNode
 from equipoise.descheduler.state.cool_downs import (
-    CoolDown,
-    CoolDowns,
+    CooldownSettings,
+    Cooldowns,
     after_relief,
     pruned,
     resting_node,
     resting_nodes,
 )
-from equipoise.descheduler.state.tracker import Memory
+from equipoise.descheduler.state.tracker import Tracker
 
 WINDOW = LoadSettings().shortest
 """Five minutes."""
 
-COOL_DOWN = CoolDown()
+COOL_DOWN = CooldownSettings()
 BEFORE = Resources(cpu=8.0, memory=20 * GIB)
 
 
@@ -37,14 +37,14 @@ def a_relief(node: str = "node-a", *, better: bool = False) -> Relief:
     )
 
 
-def measured(cpu: float | None, sampled_at: float, memory: float = 20 * GIB, **fields: Any) -> FleetNode:
+def measured(cpu: float | None, sampled_at: float, memory: float = 20 * GIB, **fields: Any) -> ClusterNode:
     usage = {"5m": Resources(cpu=cpu, memory=memory)}
     return a_node(usage=usage, sampled_at={"5m": sampled_at}, **fields)
 
 
-def evicted(*pods: str, at: float = NOW, over: tuple[str, ...] = ("cpu",), before: Resources = BEFORE) -> Memory:
+def evicted(*pods: str, at: float = NOW, over: tuple[str, ...] = ("cpu",), before: Resources = BEFORE) -> Tracker:
     """One core was to leave node-a with each of these pods."""
-    memory = Memory(DeschedulerSettings().tracker)
+    memory = Tracker(DeschedulerSettings().tracker)
     for number, pod in enumerate(pods):
         intent = an_intent(pod, workload=a_workload(pod))
         fit = FitPod(uid=f"uid-{pod}", namespace="shop", name=pod)
@@ -109,7 +109,7 @@ def test_what_was_never_known_is_not_judged() -> None:
 
 def test_only_what_was_evicted_is_tried() -> None:
     """A dry run takes nothing away, and nothing is expected of it."""
-    memory = Memory(DeschedulerSettings().tracker)
+    memory = Tracker(DeschedulerSettings().tracker)
     intent = an_intent()
     memory.proposed(intent, known=[], fit=FitPod(uid="u", namespace="shop", name="web-1"), before=BEFORE, over=["cpu"])
     memory.settled(an_outcome(Outcome.DRY_RUN, intent), NOW)
@@ -117,8 +117,8 @@ def test_only_what_was_evicted_is_tried() -> None:
     assert memory.judged([measured(8.0, NOW + 301)], WINDOW, NOW + 301) == []
 
 
-def fruitless(times: int) -> CoolDowns:
-    cool_downs: CoolDowns = {}
+def fruitless(times: int) -> Cooldowns:
+    cool_downs: Cooldowns = {}
     for _ in range(times):
         cool_downs = after_relief(cool_downs, a_relief(), COOL_DOWN, NOW)
     return cool_downs

@@ -12,7 +12,7 @@ from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import ObjectMeta, PodDisruptionBudget
 from equipoise.descheduler.decisions.evaluation.annotation_check import misread_annotations
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.decisions.evaluation.cluster_builder import WatchedObjects
 from equipoise.descheduler.decisions.evaluation.obstacles import obstacle
 
 POD = a_pod_object("web-1", "node-a", NOW)
@@ -50,9 +50,9 @@ def test_obstacles(told: str, reason: str) -> None:
     assert bool(told) == bool(reason)
 
 
-def watched(**workloads: objects.WorkloadObject) -> Watched:
+def watched(**workloads: objects.WorkloadObject) -> WatchedObjects:
     kinds = {"replica_set": a_workload("web-1", kind="ReplicaSet"), "deployment": a_workload()}
-    return Watched(
+    return WatchedObjects(
         nodes=[], pods=[POD], namespaces={}, workloads={kinds[kind]: value for kind, value in workloads.items()}
     )
 

@@ -11,13 +11,13 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.abnormal_counts import Reading
-from equipoise.descheduler.state.cool_downs import CoolDown, CoolDowns, after_outcome, after_return, pruned, resting
-from equipoise.descheduler.state.pending_moves import Arrival, landed
-from equipoise.descheduler.state.tracker import Memory
+from equipoise.descheduler.state.abnormal_counts import NodeObservation
+from equipoise.descheduler.state.cool_downs import CooldownSettings, Cooldowns, after_outcome, after_return, pruned, resting
+from equipoise.descheduler.state.pending_moves import ReplacementCandidate, landed
+from equipoise.descheduler.state.tracker import Tracker
 
 SETTINGS = DeschedulerSettings()
-COOL_DOWN = CoolDown()
+COOL_DOWN = CooldownSettings()
 FIT = FitPod(uid="uid-web-1", namespace="shop", name="web-1")
 
 
@@ -30,12 +30,12 @@ def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields:
     return EvictionOutcome(**({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW, **told} | fields))
 
 
-def an_arrival(uid: str = "uid-new", node: str = "node-b", created_at: float = NOW + 1, name: str = "") -> Arrival:
-    return Arrival(uid=uid, workload=a_workload(), node=node, created_at=created_at, name=name)
+def an_arrival(uid: str = "uid-new", node: str = "node-b", created_at: float = NOW + 1, name: str = "") -> ReplacementCandidate:
+    return ReplacementCandidate(uid=uid, workload=a_workload(), node=node, created_at=created_at, name=name)
 
 
 def rests(
-    cool_downs: CoolDowns,
+    cool_downs: Cooldowns,
     now: float,
     uid: str = "uid-other",
     node: str = "node-a",
@@ -70,7 +70,7 @@ def test_a_refusal_rests_the_pod_alone() -> None:
 def test_a_full_limit_rests_what_it_is_about() -> None:
     """Until it has room again, and no pod alone: it did nothing wrong."""
 
-    def refused(limit: str, room_at: float | None = NOW + 90) -> CoolDowns:
+    def refused(limit: str, room_at: float | None = NOW + 90) -> Cooldowns:
         outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, room_at=room_at)
         return after_outcome({}, outcome, COOL_DOWN)
 
@@ -112,8 +112,8 @@ def test_no_outcome_shortens_a_rest(outcomes: list[Outcome], times: list[float])
     assert rests(pruned(cool_downs, COOL_DOWN, NOW + 1_799), NOW + 1_799, node="node-b")
 
 
-def proposed(intent: EvictionIntent | None = None) -> Memory:
-    memory = Memory(SETTINGS.tracker)
+def proposed(intent: EvictionIntent | None = None) -> Tracker:
+    memory = Tracker(SETTINGS.tracker)
     memory.proposed(intent or an_intent(), known=["uid-web-1", "uid-web-2"], fit=FIT)
     return memory
 
@@ -169,7 +169,7 @@ def test_moves_are_given_up_in_the_end() -> None:
 
 def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
     """An eviction of another leader's is under way as well, and lands by the time of its replacement."""
-    memory = Memory(SETTINGS.tracker)
+    memory = Tracker(SETTINGS.tracker)
     memory.settled(an_outcome(Outcome.EVICTED), NOW + 60)
     (flight,) = memory.flights.values()
 
@@ -180,7 +180,7 @@ def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
 
 def test_old_outcomes_are_no_moves_under_way() -> None:
     """What the bus kept for a day is history."""
-    memory = Memory(SETTINGS.tracker)
+    memory = Tracker(SETTINGS.tracker)
     memory.settled(an_outcome(Outcome.EVICTED), NOW + 3_600)
 
     assert not memory.flights
@@ -188,7 +188,7 @@ def test_old_outcomes_are_no_moves_under_way() -> None:
 
 def test_one_pod_replaces_one() -> None:
     """Two evictions of a workload wait for two pods."""
-    memory = Memory(SETTINGS.tracker)
+    memory = Tracker(SETTINGS.tracker)
     for name in ("web-1", "web-2"):
         memory.settled(an_outcome(Outcome.EVICTED, an_intent(name)), NOW)
 
@@ -198,9 +198,9 @@ def test_one_pod_replaces_one() -> None:
 
 def test_an_eviction_restarts_the_count_of_its_node_only() -> None:
     """Other nodes are as hot as they were."""
-    memory = Memory(msgspec.structs.replace(SETTINGS, consecutive_abnormalities=1, interval=Duration(1)).tracker)
-    readings = [Reading(node=name, abnormal=True, sampled_at=NOW) for name in ("node-a", "node-b")]
-    memory.count("low_node_load", readings, NOW)
+    memory = Tracker(msgspec.structs.replace(SETTINGS, consecutive_abnormalities=1, interval=Duration(1)).tracker)
+    observations_of = [NodeObservation(node=name, abnormal=True, sampled_at=NOW) for name in ("node-a", "node-b")]
+    memory.count("low_node_load", observations_of, NOW)
 
     memory.settled(an_outcome(Outcome.EVICTED), NOW)
 

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utilization
 from descheduler.cluster import a_node_object
-from descheduler.test_picture import LOAD, OWNERS, a_pod
+from descheduler.test_cluster_builder import LOAD, OWNERS, a_pod
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
-from equipoise.descheduler.decisions.evaluation.snapshot import Configured, Look, Moment
-from equipoise.descheduler.state.cluster import Fleet, IntentLimits
+from equipoise.descheduler.decisions.evaluation.cluster_builder import WatchedObjects
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, ClusterSource, Snapshot
+from equipoise.descheduler.state.cluster import ClusterState, IntentLimits
 from equipoise.descheduler.state.dry_run_moves import Assumption, Assumptions
-from equipoise.descheduler.state.pending_moves import Flight, Flights
-from equipoise.descheduler.state.pod_lifetimes import PodStays
+from equipoise.descheduler.state.pending_moves import TrackedMove, PendingMoves
+from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
 USED = Resources(cpu=1.5, memory=GIB)
 DAY = [1.0] * 12 + [3.0] * 12
 """Cores of a replica, hour by hour."""
 
-CONFIGURED = Configured(
+CONFIGURED = EvaluationSettings(
     load=LOAD,
     thresholds=Thresholds(),
     rules=Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system"),
@@ -33,13 +33,13 @@ CONFIGURED = Configured(
 )
 
 
-def a_moment(*, profile: bool = True, **fields: Any) -> Moment:
+def a_moment(*, profile: bool = True, **fields: Any) -> Snapshot:
     """web-1 on node-a, which uses half a core beyond its pods; node-b has nothing."""
     pod = a_pod()
-    stays = PodStays()
+    stays = PodLifetimes()
     stays.changed(None, pod, usage=Resources(), now=NOW)
     system = Resources(cpu=0.5, memory=GIB)
-    watched = Watched(
+    watched = WatchedObjects(
         nodes=[a_node_object(name, NOW) for name in ("node-a", "node-b")],
         pods=[pod],
         namespaces={"shop": objects.Namespace(metadata=objects.ObjectMeta(name="shop"))},
@@ -57,19 +57,19 @@ def a_moment(*, profile: bool = True, **fields: Any) -> Moment:
         "cycles": (),
         "stays": stays,
     }
-    return Moment(**(defaults | fields))
+    return Snapshot(**(defaults | fields))
 
 
-def cores(fleet: Fleet, node: str) -> list[float]:
+def cores(cluster: ClusterState, node: str) -> list[float]:
     """Of each hour."""
-    assert fleet.days is not None
-    found: list[float] = fleet.days.of_nodes([node])[0, 0].tolist()
+    assert cluster.days is not None
+    found: list[float] = cluster.days.of_nodes([node])[0, 0].tolist()
     return found
 
 
 def test_a_nodes_day_is_that_of_its_pods() -> None:
     """And of what it uses beyond them; a pod without a profile goes on as it is."""
-    known, flat = Look(a_moment(), CONFIGURED).fleet, Look(a_moment(profile=False), CONFIGURED).fleet
+    known, flat = ClusterSource(a_moment(), CONFIGURED).cluster, ClusterSource(a_moment(profile=False), CONFIGURED).cluster
 
     assert cores(known, "node-a") == pytest.approx([0.5 + each for each in DAY])
     assert cores(known, "node-b") == pytest.approx([0.5] * 24)
@@ -78,13 +78,13 @@ def test_a_nodes_day_is_that_of_its_pods() -> None:
 
 def test_a_pod_on_its_way_counts_where_it_goes() -> None:
     """No longer on the node that it leaves."""
-    flight = Flight(
+    flight = TrackedMove(
         id="one", pod_uid="uid-web-1", node="node-a", target="node-b", workload=a_workload(), relief=USED, until=NOW + 9
     )
-    fleet = Look(a_moment(flights={"one": flight}), CONFIGURED).fleet
+    cluster = ClusterSource(a_moment(flights={"one": flight}), CONFIGURED).cluster
 
-    assert cores(fleet, "node-a") == pytest.approx([0.5] * 24)
-    assert cores(fleet, "node-b") == pytest.approx([0.5 + each for each in DAY])
+    assert cores(cluster, "node-a") == pytest.approx([0.5] * 24)
+    assert cores(cluster, "node-b") == pytest.approx([0.5 + each for each in DAY])
 
 
 def an_assumption(**fields: Any) -> Assumption:
@@ -107,22 +107,22 @@ def an_assumption(**fields: Any) -> Assumption:
 def test_an_assumed_pod_counts_on_its_target(profile: bool) -> None:
     """With its workload's day, else with what it really uses on its node."""
     assumption = an_assumption(pod_uid="uid-web-1", relief=Resources(cpu=9.0, memory=GIB))
-    fleet = Look(a_moment(profile=profile, assumptions={"uid-web-1": assumption}), CONFIGURED).fleet
+    cluster = ClusterSource(a_moment(profile=profile, assumptions={"uid-web-1": assumption}), CONFIGURED).cluster
 
-    assert cores(fleet, "node-a") == pytest.approx([0.5] * 24)
-    assert cores(fleet, "node-b") == pytest.approx([0.5 + each for each in (DAY if profile else [1.5] * 24)])
+    assert cores(cluster, "node-a") == pytest.approx([0.5] * 24)
+    assert cores(cluster, "node-b") == pytest.approx([0.5 + each for each in (DAY if profile else [1.5] * 24)])
 
 
 def test_a_node_of_which_nothing_was_heard_has_no_day() -> None:
     """Unknown, not idle."""
-    fleet = Look(a_moment(nodes={}), CONFIGURED).fleet
+    cluster = ClusterSource(a_moment(nodes={}), CONFIGURED).cluster
 
-    assert np.isnan(cores(fleet, "node-a")).all()
+    assert np.isnan(cores(cluster, "node-a")).all()
 
 
-def told(fleet: Fleet) -> list[Any]:
+def told(cluster: ClusterState) -> list[Any]:
     """Everything that a strategy may read of its nodes and their days."""
-    assert fleet.days is not None
+    assert cluster.days is not None
     return [
         (
             *(getattr(node, field) for field in node.__struct_fields__ if field not in ("usage", "pods", "production")),
@@ -130,17 +130,17 @@ def told(fleet: Fleet) -> list[Any]:
             list(node.pods),
             list(node.production_usages()),
             node.pod_count(),
-            fleet.days.of_nodes([node.name]).tolist(),
+            cluster.days.of_nodes([node.name]).tolist(),
         )
-        for node in fleet.nodes
-    ] + [fleet.busy_workloads, fleet.in_flight]
+        for node in cluster.nodes
+    ] + [cluster.busy_workloads, cluster.in_flight]
 
 
 def test_a_look_goes_on_with_moves_under_way_as_a_new_one_would_see_them() -> None:
     """Those of before, some of which are over, and new ones: what they do not touch is not put together again."""
     nodes = ("node-a", "node-b", "node-c", "node-d")
     pods = [a_pod(f"web-{number}", node=node) for number, node in enumerate(nodes)]
-    stays = PodStays()
+    stays = PodLifetimes()
     for pod in pods:
         stays.changed(None, pod, usage=USED, now=NOW)
     moment = a_moment(
@@ -152,21 +152,21 @@ def test_a_look_goes_on_with_moves_under_way_as_a_new_one_would_see_them() -> No
     )
     watched = msgspec.structs.replace(moment.watched, nodes=[a_node_object(name, NOW) for name in nodes], pods=pods)
 
-    def a_flight(number: int, target: str) -> Flight:
-        return Flight(
+    def a_flight(number: int, target: str) -> TrackedMove:
+        return TrackedMove(
             id=f"flight-{number}", pod_uid=f"uid-web-{number}", node=nodes[number], target=target,
             workload=a_workload(), relief=USED, until=NOW + 9, fit=fit_pod(pods[number]),
         )  # fmt: skip
 
-    def seen(flights: Flights, assumed: Assumptions) -> Look:
-        return Look(msgspec.structs.replace(moment, watched=watched, flights=flights, assumptions=assumed), CONFIGURED)
+    def seen(flights: PendingMoves, assumed: Assumptions) -> ClusterSource:
+        return ClusterSource(msgspec.structs.replace(moment, watched=watched, flights=flights, assumptions=assumed), CONFIGURED)
 
     before, after = {"flight-0": a_flight(0, "node-b")}, {"flight-1": a_flight(1, "node-c")}
     assumed = {"uid-web-0": an_assumption(target="node-c")}
     look = seen(before, {})
-    was = told(look.fleet)
+    was = told(look.cluster)
 
     for flights, assumptions in ((after, {}), (before, assumed), (after, assumed)):
-        assert told(look.after(flights, assumptions)) == told(seen(flights, assumptions).fleet) != was
-    assert told(look.fleet) == was
-    assert look.after(after, {}).nodes[3] is look.fleet.nodes[3]
+        assert told(look.after(flights, assumptions)) == told(seen(flights, assumptions).cluster) != was
+    assert told(look.cluster) == was
+    assert look.after(after, {}).nodes[3] is look.cluster.nodes[3]

@@ -9,7 +9,7 @@ from builders import GIB, a_node_utilization, a_workload
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.daily_usage import Part, Working, node_days
+from equipoise.descheduler.state.daily_usage import Part, RunningPods, node_days
 
 SYSTEM = Resources(cpu=0.5, memory=GIB)
 
@@ -34,7 +34,7 @@ def test_every_node_has_the_sum_of_its_own_parts() -> None:
             (f"pod-{chance.randrange(60)}", chance.choice([None, *workloads])) for _ in range(chance.randrange(6))
         ]
         nodes.append(chance.choice([parts, parts, parts, [], None]))
-    found = node_days(days, [None if parts is None else Working(heard, parts, usage_of) for parts in nodes])
+    found = node_days(days, [None if parts is None else RunningPods(heard, parts, usage_of) for parts in nodes])
 
     for place, expected in enumerate(nodes):
         if expected is None:
