@@ -9,13 +9,11 @@ import time
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.binder.decisions.limits import (
-    EvictionsPerCluster,
-    EvictionsPerNamespace,
-    InMigrationPerNode,
-    Limits,
-    Pace,
-)
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
+from equipoise.binder.decisions.limits.evictions_per_namespace import EvictionsPerNamespace
+from equipoise.binder.decisions.limits.migrating_per_node import MigratingPerNode
+from equipoise.binder.decisions.limits.rate import EvictionRate
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
@@ -41,11 +39,11 @@ OWN = "equipoise-system"
 GIB = 2.0**30
 LEADER = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler")
 UNHURRIED = Limits(
-    in_migration_per_node=InMigrationPerNode(most="unlimited"),
-    evictions_per_namespace=EvictionsPerNamespace(most="unlimited"),
-    evictions_per_cluster=EvictionsPerCluster(most="unlimited", at_most="unlimited"),
-    pace=Pace(most="unlimited"),
-    start_up_grace=Duration(0),
+    migrating_per_node=MigratingPerNode(max="unlimited"),
+    evictions_per_namespace=EvictionsPerNamespace(max="unlimited"),
+    evictions_per_cluster=EvictionsPerCluster(max="unlimited", max_count="unlimited"),
+    rate=EvictionRate(max="unlimited"),
+    startup_grace_period=Duration(0),
 )
 
 
@@ -93,7 +91,7 @@ def an_intent(number: int, now: float) -> EvictionIntent:
         id=f"intent-{number}", pod_uid=f"web{number}-0", namespace="shop", pod=f"web{number}-0", node="node-0",
         workload=Workload(kind="StatefulSet", group="apps", namespace="shop", name=f"web{number}"),
         strategy="low_node_load", reason="node is overutilized", sampled_at=now, decided_at=now,
-        expires_at=now + 600, relief=Resources(cpu=0.5, memory=GIB), target="node-1", epoch=LEADER,
+        expires_at=now + 600, expected_reduction=Resources(cpu=0.5, memory=GIB), target="node-1", epoch=LEADER,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from bench.line import progress, say
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
@@ -71,10 +71,10 @@ def configuration(cluster: Cluster, period: float, health: Mapping[str, str], li
 
 async def score_of(bus: Bus, name: str) -> float:
     """0..100, of a pod that asks for nothing."""
-    told = await bus.request(SCORE_EXPLAIN, ExplainQuestion(node=name), Explanation, timeout=5.0)
+    told = await bus.request(SCORE_EXPLAIN, ExplainRequest(node=name), Explanation, timeout=5.0)
     found = next((each for each in told.nodes if each.node == name), None)
-    if found is None or found.standing or told.doubt:
-        raise LookupError(told.problem or told.doubt or (found.why if found else ""))
+    if found is None or found.status or told.data_problem:
+        raise LookupError(told.problem or told.data_problem or (found.why if found else ""))
     return found.score
 
 

@@ -35,7 +35,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.cluster_builder import WatchedObjects
@@ -481,8 +481,8 @@ async def leading(bus: MemoryBus, running: asyncio.Task[None]) -> None:
                 return
 
 
-async def ask(bus: MemoryBus) -> PlanShown:
-    return await bus.request(subjects.PLAN_SHOW, PlanQuestion(), PlanShown, timeout=SYNC_TIMEOUT)
+async def ask(bus: MemoryBus) -> PlanResponse:
+    return await bus.request(subjects.PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=SYNC_TIMEOUT)
 
 
 async def keep_alive(kube: MemoryKube) -> None:
@@ -567,7 +567,7 @@ def dry_run(intent: EvictionIntent) -> EvictionOutcome:
     return EvictionOutcome(
         intent_id=intent.id, outcome=Outcome.DRY_RUN, settled_at=NOW + 1.0, pod_uid=intent.pod_uid,
         namespace=intent.namespace, pod=intent.pod, node=intent.node, workload=intent.workload, target=intent.target,
-        reason=intent.reason, relief=intent.relief, decided_at=intent.decided_at,
+        reason=intent.reason, expected_reduction=intent.expected_reduction, decided_at=intent.decided_at,
     )  # fmt: skip
 
 

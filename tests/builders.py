@@ -97,7 +97,7 @@ def an_intent(pod: str = "web-1", node: str = "node-a", **fields: Any) -> Evicti
         "sampled_at": NOW - 5,
         "decided_at": NOW,
         "expires_at": NOW + 180,
-        "relief": Resources(cpu=1.0, memory=GIB),
+        "expected_reduction": Resources(cpu=1.0, memory=GIB),
         "target": "node-b",
         "epoch": LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1"),
     }

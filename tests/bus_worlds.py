@@ -14,7 +14,7 @@ import nats
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from equipoise.contracts.bus.subjects import with_lives
+from equipoise.contracts.bus.subjects import with_max_ages
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
@@ -84,7 +84,7 @@ class World(Protocol):
 
 class MemoryWorld:
     def __init__(self) -> None:
-        self.bus = MemoryBus(SystemClock(), streams=with_lives(intent=INTENT_LIFE, utilization=1_800))
+        self.bus = MemoryBus(SystemClock(), streams=with_max_ages(intent=INTENT_LIFE, utilization=1_800))
 
     async def inject(self, subject: str, payload: bytes) -> None:
         self.bus.inject(subject, payload)

@@ -4,12 +4,12 @@ from typing import Any
 
 from builders import NOW, a_workload
 
-from equipoise.binder.decisions.limits import Move
-from equipoise.binder.state.ledger import Entry, Ledger
+from equipoise.binder.decisions.limits import ProposedEviction
+from equipoise.binder.state.ledger import Ledger, LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 
 
-def an_entry(pod: str = "web-1", **fields: Any) -> Entry:
+def an_entry(pod: str = "web-1", **fields: Any) -> LedgerEntry:
     """A settled eviction of just now."""
     defaults: dict[str, Any] = {
         "intent_id": f"intent-{pod}",
@@ -23,10 +23,10 @@ def an_entry(pod: str = "web-1", **fields: Any) -> Entry:
         "settled_at": NOW,
         "outcome": Outcome.EVICTED,
     }
-    return Entry(**(defaults | fields))
+    return LedgerEntry(**(defaults | fields))
 
 
-def a_move(**fields: Any) -> Move:
+def a_move(**fields: Any) -> ProposedEviction:
     defaults: dict[str, Any] = {
         "namespace": "shop",
         "node": "node-a",
@@ -35,9 +35,9 @@ def a_move(**fields: Any) -> Move:
         "unready": 0,
         "cluster_pods": 1_000,
     }
-    return Move(**(defaults | fields))
+    return ProposedEviction(**(defaults | fields))
 
 
-def a_ledger(*entries: Entry, **fields: Any) -> Ledger:
+def a_ledger(*entries: LedgerEntry, **fields: Any) -> Ledger:
     defaults: dict[str, Any] = {"created_at": NOW - 7_200, "started_at": NOW - 7_200, "entries": entries}
     return Ledger(**(defaults | fields))

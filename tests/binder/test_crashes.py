@@ -14,9 +14,9 @@ from builders import NOW, a_workload, an_intent
 from kube_objects import a_pod, owned_by
 
 from equipoise.binder.decisions.limits import EvictionsPerWorkload, Limits
-from equipoise.binder.decisions.staleness import Verdict
+from equipoise.binder.decisions.result import Finish
 from equipoise.binder.shell.ledger_store import pause
-from equipoise.binder.shell.ledger_writer import Books, Taken
+from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
@@ -26,8 +26,8 @@ from equipoise.runtime.kubernetes.client import BUDGETS, PODS, Resource, scale_o
 STEPS = 60
 """More points than the longest way has."""
 
-ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(most=1))
-NONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(most=0))
+ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
+NONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=0))
 
 
 async def _stopped(world: World, stop_at: int, **how: Any) -> tuple[Steps, asyncio.Task[None]]:
@@ -216,12 +216,12 @@ async def test_a_late_post_is_in_its_window(world: World) -> None:
 
 async def test_a_refusal_gives_nothing_back_that_was_taken_over(world: World) -> None:
     """The first binder's POST finds the pod gone because the second one's, unanswered, had evicted it: it counts."""
-    books, intent = Books(world.kube, world.clock, GENEROUS, OWN), an_intent("web-1")
+    books, intent = LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False), an_intent("web-1")
     entry = an_entry("web-1", settled_at=None, outcome=None)
     world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
     await books.take_over(intent)
     await books.release(intent)
-    await books.settle(intent, Verdict(outcome=Outcome.ALREADY_GONE), dry_run=False, reserved=True, counted=False)
+    await books.settle(intent, Finish(outcome=Outcome.ALREADY_GONE, reservation="returned"))
     (settled,) = world.ledger.entries
     assert settled.counted
 
@@ -274,13 +274,13 @@ async def test_a_conflict_is_decided_anew(world: World) -> None:
 
 async def test_another_binders_reservation_is_left_alone(world: World) -> None:
     """Who only examined an intent never writes its outcome while another may be posting it."""
-    books = Books(world.kube, world.clock, GENEROUS, OWN)
+    books = LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False)
     intent = an_intent("web-1")
     entry = an_entry("web-1", settled_at=None, outcome=None)
     world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
-    refused = Verdict(outcome=Outcome.REJECTED_FIT)
-    with pytest.raises(Taken):
-        await books.settle(intent, refused, dry_run=False, reserved=False)
+    refused = Finish(outcome=Outcome.REJECTED_FIT)
+    with pytest.raises(HandledByAnotherBinder):
+        await books.settle(intent, refused)
     assert world.ledger.entries == (entry,)
 
 

@@ -10,11 +10,11 @@ from binder.worlds import GENEROUS, OWN, World
 from builders import NOW, a_placed_pod, a_placement, a_workload
 from kube_objects import a_deployment, a_pod, owned_by
 
-from equipoise.binder.decisions.fleet_state import Picture
 from equipoise.binder.decisions.limits import EvictionsPerCluster, FailingReplacements
-from equipoise.binder.decisions.outages import Outages
-from equipoise.binder.decisions.preemptions import Preempted, with_preempted
+from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.shell.ledger_store import pause, resume
+from equipoise.binder.state.cluster_state import ClusterState, PreemptedPod
+from equipoise.binder.state.outages import Outages
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
@@ -75,7 +75,7 @@ async def test_a_pod_that_nobody_makes_again_is_failing(world: World) -> None:
 
 async def test_resume_says_that_a_failing_replacement_is_all_right(world: World) -> None:
     """What fails for good, by a quota say, must not stop the cluster for ever: a person decides."""
-    entry = an_entry("web-1", settled_at=NOW - 4_000, failing_since=NOW - 3_900, failing="a quota")
+    entry = an_entry("web-1", settled_at=NOW - 4_000, failing_since=NOW - 3_900, failure="a quota")
     world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
     world.kube.put(DEPLOYMENTS, a_deployment(conditions=FAILING))
     await world.start(world.binder())
@@ -113,7 +113,7 @@ async def test_a_preemption_on_the_intended_target_stops_the_workload(world: Wor
     await world.bus.publish(subjects.node_placement(target), placement)
     await world.clock.advance(60)
     (_, victim) = world.ledger.entries
-    assert (victim.pod, victim.workload, victim.stops) == ("batch-1", a_workload("batch"), (a_workload("web"),))
+    assert (victim.pod, victim.workload, victim.preempted_for) == ("batch-1", a_workload("batch"), (a_workload("web"),))
     await world.propose("web-2", "db-1")
     stopped, other = sorted(world.outcomes[1:], key=lambda outcome: outcome.pod, reverse=True)
     assert (stopped.outcome, stopped.limit) == (Outcome.REJECTED_LIMIT, "preemptions")
@@ -142,7 +142,7 @@ def test_which_preemptions_are_ours(fields: dict[str, Any], counted: bool) -> No
         "at": NOW,
     }
     ledger = a_ledger(an_entry("web-1", target="node-b"))
-    victim = Preempted(**(defaults | fields))
+    victim = PreemptedPod(**(defaults | fields))
     told = with_preempted(ledger, [victim], NOW + 700, within=600, memory=3_600)
     assert len(told.entries) - 1 == counted
     assert with_preempted(told, [victim], NOW + 700, within=600, memory=3_600) == told
@@ -162,7 +162,7 @@ async def test_a_workload_that_was_scaled_lately_stays(world: World, placed: flo
 @pytest.mark.parametrize("since", range(5, 400, 5))
 def test_a_replaced_pod_is_no_scaling(since: int) -> None:
     """So long after an eviction: the old pod took 30 s to end, its replacement was there after one."""
-    picture, evicted_at = Picture(), NOW - since
+    picture, evicted_at = ClusterState(), NOW - since
     pods = [a_placed_pod(f"web-{number}") for number in range(1, 10)]
     pods.append(a_placed_pod("new", placed_at=evicted_at + 1, running_since=evicted_at + 2))
     gone = GonePod(
@@ -173,13 +173,15 @@ def test_a_replaced_pod_is_no_scaling(since: int) -> None:
         running_since=NOW - 90_000,
         gone_at=evicted_at + 30,
     )
-    picture.place(a_placement("node-b", pods, gone=[gone]))
+    picture.update_placement(a_placement("node-b", pods, gone=[gone]))
     least, most = picture.pods_before(a_workload(), NOW - 300)
     assert least <= picture.pods_of(a_workload()) <= most
 
 
 HALVING = msgspec.structs.replace(
-    GENEROUS, start_up_grace=Duration(3_600), evictions_per_cluster=EvictionsPerCluster(most=2, window=Duration(600))
+    GENEROUS,
+    startup_grace_period=Duration(3_600),
+    evictions_per_cluster=EvictionsPerCluster(max=2, window=Duration(600)),
 )
 
 
@@ -208,23 +210,23 @@ async def test_limits_are_halved_after_an_outage(world: World, outage: str) -> N
     expected = [Outcome.EVICTED, Outcome.EVICTED if outage == "nothing" else Outcome.REJECTED_LIMIT]
     assert [outcome.outcome for outcome in world.outcomes] == expected
     if outage == "nothing":
-        assert world.ledger.disturbed_at is None
+        assert world.ledger.outage_ended_at is None
     else:
-        assert world.ledger.disturbed_at is not None
-        assert "was away" in world.ledger.disturbance
+        assert world.ledger.outage_ended_at is not None
+        assert "was unavailable" in world.ledger.outage
 
 
 def test_a_short_absence_is_no_outage() -> None:
     """Up to the limit, on each side by itself."""
     outages = Outages(60, started_at=0)
-    outages.failed(10)
-    outages.failed(60)
-    outages.answered(70)
-    outages.heard(60)
-    outages.heard(119)
+    outages.request_failed(10)
+    outages.request_failed(60)
+    outages.ledger_read(70)
+    outages.message_received(60)
+    outages.message_received(119)
     assert outages.pending == ""
-    outages.failed(100)
-    outages.answered(161)
+    outages.request_failed(100)
+    outages.ledger_read(161)
     assert "61 s" in outages.pending
     outages.written(outages.pending)
     assert outages.pending == ""
@@ -340,7 +342,7 @@ async def test_only_the_controller_of_several_owners_counts(world: World) -> Non
 
 async def test_a_limit_of_nought_for_failing_replacements_stops_everything(world: World) -> None:
     """As every limit of 0."""
-    limits = msgspec.structs.replace(GENEROUS, failing_replacements=FailingReplacements(most=0))
+    limits = msgspec.structs.replace(GENEROUS, failing_replacements=FailingReplacements(max=0))
     assert await world.outcome_of("web-1", limits=limits) == "rejected_limit"
 
 

@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limit, Limits
-from equipoise.binder.state.ledger import Entry, View
+from equipoise.binder.state.ledger import LedgerEntry, LedgerView
 
 NAMES = sorted(Limits().table)
-NUMBERED = sorted(name for name, limit in Limits().table.items() if hasattr(limit, "most"))
+NUMBERED = sorted(name for name, limit in Limits().table.items() if hasattr(limit, "max"))
 """Those that say how many; the others say when."""
+
+Entries = tuple[LedgerEntry, ...]
 
 _workloads = st.sampled_from([a_workload(name) for name in ("web", "db", "cache")])
 
 
-def _scattered(seed: int, count: int) -> tuple[Entry, ...]:
+def _scattered(seed: int, count: int) -> tuple[LedgerEntry, ...]:
     chance = random.Random(seed)
     entries = []
     for number in range(count):
@@ -55,54 +57,54 @@ _moves = st.builds(
 )
 
 
-def _view(entries: Sequence[Entry], *, halved: bool = False) -> View:
-    return View(now=NOW, entries=tuple(entries), migration_timeout=600.0, halved=halved)
+def _view(entries: Sequence[LedgerEntry], *, halved: bool = False) -> LedgerView:
+    return LedgerView(now=NOW, entries=tuple(entries), migration_timeout=600.0, halved=halved)
 
 
-def _with(name: str, most: Any) -> Limit:
+def _with(name: str, maximum: Any) -> Limit:
     """The limit of this name with another number."""
     limit: Any = Limits().table[name]
-    more = {"at_most": most} if isinstance(limit, EvictionsPerCluster) else {}
-    changed: Limit = msgspec.structs.replace(limit, most=most, **more)
+    more = {"max_count": maximum} if isinstance(limit, EvictionsPerCluster) else {}
+    changed: Limit = msgspec.structs.replace(limit, max=maximum, **more)
     return changed
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-@given(entries=_entries, move=_moves, kept=st.integers(0, 2**31), most=st.integers(0, 12))
-def test_more_entries_never_help(name: str, entries: tuple[Entry, ...], move: Any, kept: int, most: int) -> None:
+@given(entries=_entries, move=_moves, kept=st.integers(0, 2**31), maximum=st.integers(0, 12))
+def test_more_entries_never_help(name: str, entries: Entries, move: Any, kept: int, maximum: int) -> None:
     """What is refused with some entries is refused with more."""
     some = random.Random(kept).sample(entries, kept % (len(entries) + 1))
-    limit = _with(name, most)
+    limit = _with(name, maximum)
     if limit.refusal(move, _view(some)):
         assert limit.refusal(move, _view(entries))
 
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, halved=st.booleans())
-def test_zero_stops_everything(name: str, entries: tuple[Entry, ...], move: Any, halved: bool) -> None:
+def test_zero_stops_everything(name: str, entries: Entries, move: Any, halved: bool) -> None:
     """0 means that nothing may move, even with an empty ledger."""
     assert _with(name, 0).refusal(move, _view(entries, halved=halved))
 
 
 @pytest.mark.parametrize("name", NUMBERED)
 @given(entries=_entries, move=_moves, halved=st.booleans())
-def test_unlimited_stops_nothing(name: str, entries: tuple[Entry, ...], move: Any, halved: bool) -> None:
+def test_unlimited_stops_nothing(name: str, entries: Entries, move: Any, halved: bool) -> None:
     """`unlimited` never refuses."""
     assert _with(name, "unlimited").refusal(move, _view(entries, halved=halved)) == ""
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-@given(entries=_entries, move=_moves, most=st.integers(1, 12))
-def test_grace_is_never_looser(name: str, entries: tuple[Entry, ...], move: Any, most: int) -> None:
+@given(entries=_entries, move=_moves, maximum=st.integers(1, 12))
+def test_grace_is_never_looser(name: str, entries: Entries, move: Any, maximum: int) -> None:
     """Start-up grace refuses whatever is refused without it."""
-    limit = _with(name, most)
+    limit = _with(name, maximum)
     if limit.refusal(move, _view(entries)):
         assert limit.refusal(move, _view(entries, halved=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(entries=_entries, move=_moves)
-def test_what_is_forgotten_would_not_have_counted(name: str, entries: tuple[Entry, ...], move: Any) -> None:
+def test_what_is_forgotten_would_not_have_counted(name: str, entries: Entries, move: Any) -> None:
     """The ledger keeps entries for as long as any limit needs them."""
     kept = [entry for entry in entries if NOW - entry.latest <= Limits().memory]
     limit = Limits().table[name]

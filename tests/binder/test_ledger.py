@@ -12,14 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from equipoise.binder.decisions.admission import admit
 from equipoise.binder.decisions.limits import (
+    EvictionRate,
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
     Limits,
-    Move,
-    Pace,
+    ProposedEviction,
 )
-from equipoise.binder.state.ledger import CLOCK_TOLERANCE, IN_TRANSIT, Ledger, Replacement, entry_of
+from equipoise.binder.decisions.result import Proceed
+from equipoise.binder.state.ledger import CLOCK_TOLERANCE, TRANSIT_TIME, Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.eviction import Outcome
 
@@ -29,7 +30,7 @@ LIFE = 20.0
 def test_a_reservation_counts_at_once() -> None:
     """From reserve on, not from the eviction on; for the workload that was found live."""
     live = a_workload("renamed")
-    reserved = entry_of(an_intent(), NOW, workload=live, expires_at=NOW + 180, dry_run=False)
+    reserved = new_entry(an_intent(), NOW, workload=live, expires_at=NOW + 180, dry_run=False)
     ledger = a_ledger().reserve(reserved, epoch=an_intent().epoch)
     (entry,) = ledger.view(NOW, dry_run=False, migration_timeout=600).entries
     assert entry.workload == live
@@ -40,7 +41,7 @@ def test_a_reservation_counts_at_once() -> None:
 
 def test_an_intent_is_reserved_once() -> None:
     """Reserving the same intent again is an error of ours, and changes nothing."""
-    reserved = entry_of(an_intent(), NOW, workload=None, expires_at=NOW, dry_run=False)
+    reserved = new_entry(an_intent(), NOW, workload=None, expires_at=NOW, dry_run=False)
     ledger = a_ledger().reserve(reserved, epoch=an_intent().epoch)
     with pytest.raises(ValueError, match="ledger already"):
         ledger.reserve(reserved, epoch=an_intent().epoch)
@@ -67,11 +68,11 @@ def test_given_back() -> None:
 
 def test_answers_do_not_count() -> None:
     """An intent that was refused before any reservation is only remembered."""
-    refused = entry_of(an_intent(), NOW, workload=None, expires_at=NOW + 180, dry_run=False)
+    refused = new_entry(an_intent(), NOW, workload=None, expires_at=NOW + 180, dry_run=False)
     answer = msgspec.structs.replace(refused, outcome=Outcome.REJECTED_FIT, detail="no room")
-    ledger = a_ledger().answer(answer)
+    ledger = a_ledger().record_refusal(answer)
     assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == ()
-    assert ledger.without_answers().entries == ()
+    assert ledger.without_refusals().entries == ()
     entry = ledger.entry("intent-web-1")
     assert entry is not None
     assert entry.detail == "no room"
@@ -113,9 +114,9 @@ def test_what_is_usual() -> None:
         ledger = msgspec.structs.replace(ledger, entries=(an_entry(name, settled_at=None, outcome=None),))
         ledger = ledger.settle(f"intent-{name}", outcome, at).settle(f"intent-{name}", outcome, at)
     assert [(hour.evictions, hour.dry_runs) for hour in ledger.hours] == [(1, 1), (2, 0), (2, 0)]
-    assert ledger.usual(NOW + 9_000, dry_run=False) == 5 / 86_400
-    assert ledger.usual(NOW + 9_000, dry_run=True) == 1 / 86_400
-    assert ledger.usual(NOW + 86_400 + 3_601, dry_run=False) == 2 / 86_400
+    assert ledger.mean_rate(NOW + 9_000, dry_run=False) == 5 / 86_400
+    assert ledger.mean_rate(NOW + 9_000, dry_run=True) == 1 / 86_400
+    assert ledger.mean_rate(NOW + 86_400 + 3_601, dry_run=False) == 2 / 86_400
     later = msgspec.structs.replace(ledger, entries=(an_entry("last", settled_at=None, outcome=None),))
     later = later.settle("intent-last", Outcome.EVICTED, NOW + 10 * 86_400)
     assert len(later.hours) == 1
@@ -128,7 +129,7 @@ def test_grace_begins_anew_after_an_outage() -> None:
     ledger = a_ledger(started_at=NOW - 5_000)
 
     def halved(ledger: Ledger) -> bool:
-        return ledger.view(NOW, dry_run=False, migration_timeout=600, grace=3_600).halved
+        return ledger.view(NOW, dry_run=False, migration_timeout=600, grace_period=3_600).halved
 
     assert not halved(ledger)
     assert halved(ledger.after_outage("the bus was away for 90 s", NOW - 3_599))
@@ -139,14 +140,14 @@ def test_grace_begins_anew_after_an_outage() -> None:
 def test_what_a_look_finds() -> None:
     """Back ends a move, failing marks it until another look says otherwise, unknown changes nothing."""
     ledger = a_ledger(an_entry("a"), an_entry("b"))
-    failing = ledger.seen({"intent-a": Replacement(state="failing", why="a quota")}, NOW + 5)
-    assert (failing.entries[0].failing_since, failing.entries[0].failing) == (NOW + 5, "a quota")
+    failing = ledger.with_replacements({"intent-a": ReplacementStatus(state="failing", why="a quota")}, NOW + 5)
+    assert (failing.entries[0].failing_since, failing.entries[0].failure) == (NOW + 5, "a quota")
     assert failing.entries[1] == ledger.entries[1]
-    again = failing.seen({"intent-a": Replacement(state="failing", why="a webhook")}, NOW + 9)
-    assert (again.entries[0].failing_since, again.entries[0].failing) == (NOW + 5, "a webhook")
-    assert failing.seen({"intent-a": Replacement(state="unknown")}, NOW + 9) == failing
-    assert failing.seen({"intent-a": Replacement(state="coming")}, NOW + 9) == ledger
-    back = failing.seen({"intent-a": Replacement(state="back")}, NOW + 9).entries[0]
+    again = failing.with_replacements({"intent-a": ReplacementStatus(state="failing", why="a webhook")}, NOW + 9)
+    assert (again.entries[0].failing_since, again.entries[0].failure) == (NOW + 5, "a webhook")
+    assert failing.with_replacements({"intent-a": ReplacementStatus(state="unknown")}, NOW + 9) == failing
+    assert failing.with_replacements({"intent-a": ReplacementStatus(state="pending")}, NOW + 9) == ledger
+    back = failing.with_replacements({"intent-a": ReplacementStatus(state="ready")}, NOW + 9).entries[0]
     assert (back.recovered_at, back.failing_since) == (NOW + 9, None)
 
 
@@ -155,17 +156,17 @@ def test_what_fails_is_not_forgotten() -> None:
     ledger = a_ledger(an_entry("a", failing_since=NOW), an_entry("b"))
     assert [entry.pod for entry in ledger.pruned(NOW + 9_000, memory=600).entries] == ["a"]
     view = ledger.view(NOW + 9_000, dry_run=False, migration_timeout=600)
-    assert [entry.pod for entry in view.awaited()] == ["a"]
+    assert [entry.pod for entry in view.pending_replacements()] == ["a"]
     assert ledger.resume(NOW).pruned(NOW + 9_000, memory=600).entries == ()
 
 
 LIMITS = Limits(
-    evictions_per_workload=EvictionsPerWorkload(most=2, window=Duration(30)),
-    evictions_per_namespace=EvictionsPerNamespace(most=3, window=Duration(40)),
-    evictions_per_cluster=EvictionsPerCluster(most=4, window=Duration(50)),
-    pace=Pace(most=2, window=Duration(3)),
+    evictions_per_workload=EvictionsPerWorkload(max=2, window=Duration(30)),
+    evictions_per_namespace=EvictionsPerNamespace(max=3, window=Duration(40)),
+    evictions_per_cluster=EvictionsPerCluster(max=4, window=Duration(50)),
+    rate=EvictionRate(max=2, window=Duration(3)),
     migration_timeout=Duration(25),
-    start_up_grace=Duration(0),
+    startup_grace_period=Duration(0),
 )
 
 
@@ -186,8 +187,8 @@ class Machine(RuleBasedStateMachine):
 
         self.number = 0
         self.ledger = Ledger(created_at=NOW, started_at=NOW)
-        self.reserved: dict[str, Move] = {}
-        self.posted: dict[str, tuple[float, Move]] = {}
+        self.reserved: dict[str, ProposedEviction] = {}
+        self.posted: dict[str, tuple[float, ProposedEviction]] = {}
         """By intent: when the API server had the POST."""
 
     @rule(seconds=st.floats(0.1, 20))
@@ -199,7 +200,7 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         earliest, latest = self.now - off, self.now - off + ERROR
         intent = an_intent(f"pod-{self.number}", namespace=namespace, decided_at=earliest, expires_at=latest + LIFE)
-        move = Move(
+        move = ProposedEviction(
             namespace=namespace,
             node=f"node-{self.number % 3}",
             workload=a_workload(workload, namespace),
@@ -208,8 +209,8 @@ class Machine(RuleBasedStateMachine):
             cluster_pods=1_000,
         )
         admission = admit(intent, move, self.ledger, LIMITS, earliest, dry_run=False)
-        if admission.say == "go":
-            entry = entry_of(intent, earliest, workload=move.workload, expires_at=intent.expires_at, dry_run=False)
+        if isinstance(admission, Proceed):
+            entry = new_entry(intent, earliest, workload=move.workload, expires_at=intent.expires_at, dry_run=False)
             pruned = self.ledger.pruned(earliest, memory=LIMITS.memory + CLOCK_TOLERANCE)
             self.ledger = pruned.reserve(entry, epoch=intent.epoch)
             self.reserved[intent.id] = move
@@ -233,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         ]
 
     @precondition(lambda self: self._unposted())
-    @rule(data=st.data(), transit=st.floats(0, IN_TRANSIT))
+    @rule(data=st.data(), transit=st.floats(0, TRANSIT_TIME))
     def post(self, data: st.DataObject, transit: float) -> None:
         """Sent before the intent expires, received a moment later; nobody may live to write it down."""
         intent_id = data.draw(st.sampled_from(self._unposted()))
@@ -259,7 +260,7 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def recover(self, data: st.DataObject) -> None:
         entry = data.draw(st.sampled_from(self.ledger.entries))
-        self.ledger = self.ledger.recovered([entry.intent_id], self.now)
+        self.ledger = self.ledger.with_replacements({entry.intent_id: ReplacementStatus(state="ready")}, self.now)
 
     def _most_in(self, window: float, of: Any) -> int:
         """The most evictions of one thing in any window of this length, counted one by one."""

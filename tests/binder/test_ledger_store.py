@@ -10,10 +10,10 @@ from equipoise.binder.decisions.event import eviction_event
 from equipoise.binder.shell.ledger_store import (
     NAME,
     RESERVE_BYTES,
-    Closed,
-    Held,
+    LedgerClosed,
     LedgerFull,
     LedgerStore,
+    StoredLedger,
     create_ledger,
     pause,
     resume,
@@ -40,11 +40,11 @@ async def test_writing_proves_to_have_read(world: World) -> None:
     """Whoever read before another wrote gets a conflict."""
     store = LedgerStore(world.kube, OWN)
     held = await store.read()
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredLedger)
     await store.write(held, held.ledger.pause("first"))
     with pytest.raises(Conflict):
         await store.write(held, held.ledger)
-    assert world.ledger.paused_why == "first"
+    assert world.ledger.pause_reason == "first"
 
 
 async def test_pause_of_nothing(world: World) -> None:
@@ -59,9 +59,9 @@ async def test_resume_mends_a_broken_ledger(world: World, text: str) -> None:
     """What cannot be read is closed until a person resumes; then it is new."""
     world.write_ledger(text)
     store = LedgerStore(world.kube, OWN)
-    assert isinstance(await store.read(), Closed)
+    assert isinstance(await store.read(), LedgerClosed)
     assert "forgotten" in await resume(world.kube, OWN, world.clock)
-    assert isinstance(await store.read(), Held)
+    assert isinstance(await store.read(), StoredLedger)
 
 
 async def test_resume_keeps_what_is_known(world: World) -> None:
@@ -77,12 +77,12 @@ async def test_a_ledger_never_outgrows_its_config_map(world: World) -> None:
     """Answers are forgotten first; when evictions alone fill it, nothing new is reserved but what is there settles."""
     store = LedgerStore(world.kube, OWN)
     held = await store.read()
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredLedger)
     answers = [an_entry(f"answer-{number}", counted=False, detail="x" * 500) for number in range(1_500)]
     await store.write(held, a_ledger(an_entry(), *answers), reserving=True)
     assert world.ledger.entries == (an_entry(),)
     held = await store.read()
-    assert isinstance(held, Held)
+    assert isinstance(held, StoredLedger)
     full = a_ledger(*(an_entry(f"pod-{number}", detail="x" * 500) for number in range(1_200)))
     with pytest.raises(LedgerFull):
         await store.write(held, full, reserving=True)

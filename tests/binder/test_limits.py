@@ -12,24 +12,24 @@ from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.decisions.limits import (
+    EvictionRate,
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
     FailingReplacements,
-    InMigrationPerNode,
-    InMigrationPerWorkload,
     LateReplacements,
     Limits,
     Maintenance,
-    Move,
-    Pace,
+    MigratingPerNode,
+    MigratingPerWorkload,
     Preemptions,
+    ProposedEviction,
     UnavailablePerWorkload,
     UnusualRate,
 )
-from equipoise.binder.decisions.limits.count import amount, of_replicas
-from equipoise.binder.decisions.limits.maintenance import Times
-from equipoise.binder.state.ledger import CLOCK_TOLERANCE, Entry, View
+from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
+from equipoise.binder.decisions.limits.rule import amount, replicas_amount
+from equipoise.binder.state.ledger import CLOCK_TOLERANCE, LedgerEntry, LedgerView
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
@@ -38,8 +38,8 @@ from equipoise.contracts.kubernetes import objects
 CASES = json.loads((Path(__file__).parents[1] / "data" / "migration_limit_cases.json").read_text())
 
 
-def a_view(*entries: Entry, now: float = NOW, halved: bool = False) -> View:
-    return View(now=now, entries=entries, migration_timeout=600.0, halved=halved)
+def a_view(*entries: LedgerEntry, now: float = NOW, halved: bool = False) -> LedgerView:
+    return LedgerView(now=now, entries=entries, migration_timeout=600.0, halved=halved)
 
 
 @pytest.mark.parametrize("case", CASES["most"], ids=lambda case: case["id"])
@@ -50,7 +50,7 @@ def test_most_unavailable_as_elsewhere(case: dict[str, object]) -> None:
     if configured == "0%":
         expected = 0
     assert configured is None or isinstance(configured, int | str)
-    assert of_replicas(configured, replicas) == expected
+    assert replicas_amount(configured, replicas) == expected
 
 
 @pytest.mark.parametrize("case", CASES["filter"], ids=lambda case: case["id"])
@@ -60,7 +60,7 @@ def test_unavailable_filter_as_elsewhere(case: dict[str, int]) -> None:
     others = [
         an_entry(f"other-{number}", workload=a_workload("db")) for number in range(case["migrating_of_other_workload"])
     ]
-    limit = UnavailablePerWorkload(most=case["max_unavailable"])
+    limit = UnavailablePerWorkload(max=case["max_unavailable"])
     move = a_move(replicas=case["replicas"], unready=case["unavailable_not_migrating"])
     assert (limit.refusal(move, a_view(*mine, *others)) == "") == case["allowed"]
 
@@ -88,19 +88,19 @@ def test_unavailable_filter_as_elsewhere(case: dict[str, int]) -> None:
 )
 def test_share_of_a_workload(setting: int | str | None, replicas: int, expected: float) -> None:
     """A tenth, rounded down; two of four to ten; never the last replica; 0 is nothing."""
-    assert of_replicas(setting, replicas) == expected
+    assert replicas_amount(setting, replicas) == expected
 
 
 @pytest.mark.parametrize("case", CASES["expected_replicas"], ids=lambda case: case["id"])
 def test_expected_replicas_as_elsewhere(case: dict[str, int]) -> None:
     """A workload may move when its limits are below its replicas; ours never are all of them, so nothing is skipped."""
     limits = Limits(
-        in_migration_per_workload=InMigrationPerWorkload(most=case["max_migrating"]),
-        unavailable_per_workload=UnavailablePerWorkload(most=case["max_unavailable"]),
+        migrating_per_workload=MigratingPerWorkload(max=case["max_migrating"]),
+        unavailable_per_workload=UnavailablePerWorkload(max=case["max_unavailable"]),
     )
     move = a_move(replicas=case["replicas"])
     assert (limits.refusal(move, a_view()) is None) == case["allowed"]
-    assert of_replicas(case["max_unavailable"], case["max_unavailable"]) == case["max_unavailable"] - 1
+    assert replicas_amount(case["max_unavailable"], case["max_unavailable"]) == case["max_unavailable"] - 1
 
 
 @pytest.mark.parametrize("case", CASES["eviction_cost"], ids=lambda case: case["id"])
@@ -139,7 +139,7 @@ def test_share_of_a_cluster() -> None:
 
 def test_per_node() -> None:
     """Two in migration from one node are enough; another node, and a replica that is back, do not count."""
-    limit = InMigrationPerNode()
+    limit = MigratingPerNode()
     first, second = an_entry("one"), an_entry("two")
     assert "node-a" in limit.refusal(a_move(), a_view(first, second))
     assert limit.refusal(a_move(node="node-b"), a_view(first, second)) == ""
@@ -150,7 +150,7 @@ def test_per_node() -> None:
 
 def test_per_workload_in_migration() -> None:
     """One of ten in migration leaves room for one more, two do not."""
-    limit = InMigrationPerWorkload()
+    limit = MigratingPerWorkload()
     assert limit.refusal(a_move(replicas=10), a_view(an_entry("one"))) == ""
     assert limit.refusal(a_move(replicas=10), a_view(an_entry("one"), an_entry("two")))
     assert limit.refusal(a_move(workload=a_workload("db")), a_view(an_entry("one"), an_entry("two"))) == ""
@@ -163,8 +163,8 @@ def test_windows() -> None:
     assert limit.refusal(a_move(), a_view(entry, now=NOW + 299))
     assert limit.refusal(a_move(), a_view(entry, now=NOW + 300.1)) == ""
     assert limit.refusal(a_move(workload=a_workload("db")), a_view(entry)) == ""
-    assert EvictionsPerNamespace(most=1).refusal(a_move(workload=a_workload("db")), a_view(entry))
-    assert EvictionsPerNamespace(most=1).refusal(a_move(namespace="bank"), a_view(entry)) == ""
+    assert EvictionsPerNamespace(max=1).refusal(a_move(workload=a_workload("db")), a_view(entry))
+    assert EvictionsPerNamespace(max=1).refusal(a_move(namespace="bank"), a_view(entry)) == ""
 
 
 def test_an_unsettled_entry_counts_until_nothing_can_be_posted_for_it_any_more() -> None:
@@ -188,7 +188,7 @@ def test_late_replacements_stop_everything() -> None:
 def test_one_replacement_that_cannot_be_created_stops_everything() -> None:
     """Wherever it is, and for as long as it is so; a replica that came after all stops nothing."""
     limit = FailingReplacements()
-    failing = an_entry("one", failing_since=NOW - 5, failing="its controller cannot create pods (FailedCreate)")
+    failing = an_entry("one", failing_since=NOW - 5, failure="its controller cannot create pods (FailedCreate)")
     elsewhere = a_move(namespace="bank", node="node-z", workload=a_workload("ledger"))
     assert "FailedCreate" in limit.refusal(elsewhere, a_view(failing))
     assert limit.refusal(elsewhere, a_view(failing, now=NOW + 86_400))
@@ -198,7 +198,7 @@ def test_one_replacement_that_cannot_be_created_stops_everything() -> None:
 
 def test_a_preemption_stops_the_workload_that_caused_it() -> None:
     """For an hour; the workload of the preempted pod has lost one, as if we had evicted it."""
-    victim = an_entry("batch-1", workload=a_workload("batch"), stops=(a_workload("web"),))
+    victim = an_entry("batch-1", workload=a_workload("batch"), preempted_for=(a_workload("web"),))
     assert Preemptions().refusal(a_move(), a_view(victim))
     assert Preemptions().refusal(a_move(), a_view(victim, now=NOW + 3_599))
     assert Preemptions().refusal(a_move(), a_view(victim, now=NOW + 3_601)) == ""
@@ -213,15 +213,15 @@ def test_three_times_the_usual_is_unusual() -> None:
     assert "1 are usual" in UnusualRate().refusal(a_move(), a_view(*entries[:3]))
     assert UnusualRate().refusal(a_move(), a_view(*entries[:3], now=NOW + 600.1)) == ""
 
-    def on_busy_days(*entries: Entry) -> View:
-        return msgspec.structs.replace(a_view(*entries), usual=3 / 600)
+    def on_busy_days(*entries: LedgerEntry) -> LedgerView:
+        return msgspec.structs.replace(a_view(*entries), mean_rate=3 / 600)
 
     assert UnusualRate().refusal(a_move(), on_busy_days(*entries[:8])) == ""
     assert "9 of 9" in UnusualRate().refusal(a_move(), on_busy_days(*entries))
 
 
 TUESDAY = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC).timestamp()
-NIGHTS = Times(begin="22:00", end="06:00", time_zone="Europe/Berlin")
+NIGHTS = WeeklyTimes(begin="22:00", end="06:00", time_zone="Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,12 @@ NIGHTS = Times(begin="22:00", end="06:00", time_zone="Europe/Berlin")
         (Maintenance(only=(NIGHTS,)), 6.8, False),  # 06:01
         (Maintenance(never=(NIGHTS,)), 0, False),
         (Maintenance(only=(NIGHTS,), never=(NIGHTS,)), 0, False),
-        (Maintenance(only=(Times(days=("Mon",), begin="22:00", end="23:30"),)), 0, False),
-        (Maintenance(only=(Times(days=("Tue",), begin="22:00", end="23:30"),)), 0, True),
-        (Maintenance(only=(Times(days=("Tue",), begin="20:00", end="06:00"),)), 5, True),  # Wednesday 03:13
-        (Maintenance(only=(Times(days=("Wed",), begin="20:00", end="06:00"),)), 5, False),
-        (Maintenance(only=(Times(days=("Tue",)),)), 0, True),  # a whole day
-        (Maintenance(only=(Times(days=("Tue",)),)), 1.8, False),
+        (Maintenance(only=(WeeklyTimes(days=("Mon",), begin="22:00", end="23:30"),)), 0, False),
+        (Maintenance(only=(WeeklyTimes(days=("Tue",), begin="22:00", end="23:30"),)), 0, True),
+        (Maintenance(only=(WeeklyTimes(days=("Tue",), begin="20:00", end="06:00"),)), 5, True),  # Wednesday 03:13
+        (Maintenance(only=(WeeklyTimes(days=("Wed",), begin="20:00", end="06:00"),)), 5, False),
+        (Maintenance(only=(WeeklyTimes(days=("Tue",)),)), 0, True),  # a whole day
+        (Maintenance(only=(WeeklyTimes(days=("Tue",)),)), 1.8, False),
     ],
 )
 def test_maintenance(maintenance: Maintenance, hours: float, allowed: bool) -> None:
@@ -250,20 +250,20 @@ def test_maintenance(maintenance: Maintenance, hours: float, allowed: bool) -> N
 def test_maintenance_follows_the_clocks_of_its_place() -> None:
     """22:00 in Berlin is 21:00 UTC in winter and 20:00 UTC in summer, 29 and 30 hours of the change included."""
     summer = datetime(2024, 7, 1, 20, 30, tzinfo=UTC).timestamp()
-    assert NIGHTS.hold(summer)
-    assert not NIGHTS.hold(summer - 3_600)
-    changing = Times(days=("Sat",), begin="22:00", end="06:00", time_zone="Europe/Berlin")
+    assert NIGHTS.contain(summer)
+    assert not NIGHTS.contain(summer - 3_600)
+    changing = WeeklyTimes(days=("Sat",), begin="22:00", end="06:00", time_zone="Europe/Berlin")
     first, last = (datetime(2024, 3, 30, 21, tzinfo=UTC), datetime(2024, 3, 31, 4, tzinfo=UTC))
-    assert (first.timestamp(), last.timestamp()) in list(changing.around(first.timestamp()))
+    assert (first.timestamp(), last.timestamp()) in list(changing.occurrences(first.timestamp()))
 
 
 def test_maintenance_tells_when_it_opens() -> None:
     """The refusal's room is the next moment at which evictions may happen."""
-    limits = Limits(maintenance=Maintenance(only=(Times(days=("Sun",), begin="03:00", end="05:00"),)))
+    limits = Limits(maintenance=Maintenance(only=(WeeklyTimes(days=("Sun",), begin="03:00", end="05:00"),)))
     refusal = limits.refusal(a_move(), a_view(now=TUESDAY))
     assert refusal is not None
-    assert (refusal.limit, refusal.room_at) == ("maintenance", datetime(2023, 11, 19, 3, tzinfo=UTC).timestamp())
-    never = Maintenance(never=(Times(),))
+    assert (refusal.limit, refusal.retry_at) == ("maintenance", datetime(2023, 11, 19, 3, tzinfo=UTC).timestamp())
+    never = Maintenance(never=(WeeklyTimes(),))
     assert never.refusal(a_move(), a_view())
     assert never.opens_at(TUESDAY) is None
 
@@ -294,17 +294,17 @@ def test_maintenance_is_written_with_from_and_to() -> None:
 
 def test_pace_says_how_long_to_wait() -> None:
     """The next turn comes when the oldest of the last `most` evictions leaves the window."""
-    pace = Pace(most=2, window=Duration(10))
+    pace = EvictionRate(max=2, window=Duration(10))
     entries = [an_entry(str(ago), reserved_at=NOW - ago, settled_at=NOW) for ago in (8, 5, 1)]
     assert pace.wait(a_view(entries[0])) == 0
     assert pace.wait(a_view(*entries)) == 5
-    assert Pace(most=0).wait(a_view()) == math.inf
-    assert Pace(most="unlimited").wait(a_view(*entries)) == 0
+    assert EvictionRate(max=0).wait(a_view()) == math.inf
+    assert EvictionRate(max="unlimited").wait(a_view(*entries)) == 0
 
 
 def test_start_up_grace_halves() -> None:
     """After a start half of each limit, rounded up, is in force, and the refusal says so."""
-    move, limit = a_move(), InMigrationPerNode(most=3)
+    move, limit = a_move(), MigratingPerNode(max=3)
     entries = [an_entry("one"), an_entry("two")]
     assert limit.refusal(move, a_view(*entries)) == ""
     assert "half" in limit.refusal(move, a_view(*entries, halved=True))
@@ -316,26 +316,26 @@ def test_refusals_name_the_setting() -> None:
     refusal = Limits().refusal(a_move(), a_view(an_entry("one")))
     assert refusal is not None
     assert refusal.limit == "evictionsPerWorkload"
-    assert refusal.why.endswith("(limits.evictionsPerWorkload)")
-    assert "Deployment/shop/web" in refusal.why
+    assert refusal.detail.endswith("(limits.evictionsPerWorkload)")
+    assert "Deployment/shop/web" in refusal.detail
 
 
 def test_refusals_tell_when_there_is_room_again() -> None:
     """When the oldest eviction that counts leaves the window; what time alone does not end has no such moment."""
     old, new = an_entry("old", settled_at=NOW - 100), an_entry("new", settled_at=NOW - 10)
     other = a_move(workload=a_workload("db"), node="node-z")
-    limits = Limits(evictions_per_namespace=EvictionsPerNamespace(most=1))
+    limits = Limits(evictions_per_namespace=EvictionsPerNamespace(max=1))
 
-    def room_at(move: Move, *entries: Entry) -> float | None:
+    def retry_at(move: ProposedEviction, *entries: LedgerEntry) -> float | None:
         refusal = limits.refusal(move, a_view(*entries))
         assert refusal is not None
-        return refusal.room_at
+        return refusal.retry_at
 
-    assert room_at(a_move(), old) == pytest.approx(NOW - 100 + 300 + CLOCK_TOLERANCE, abs=0.01)
-    assert room_at(other, new, old) == pytest.approx(NOW - 10 + 600 + CLOCK_TOLERANCE, abs=0.01)
-    assert Limits(evictions_per_namespace=EvictionsPerNamespace(most=2)).refusal(other, a_view(old)) is None
+    assert retry_at(a_move(), old) == pytest.approx(NOW - 100 + 300 + CLOCK_TOLERANCE, abs=0.01)
+    assert retry_at(other, new, old) == pytest.approx(NOW - 10 + 600 + CLOCK_TOLERANCE, abs=0.01)
+    assert Limits(evictions_per_namespace=EvictionsPerNamespace(max=2)).refusal(other, a_view(old)) is None
     crowd = [an_entry(f"w{each}", workload=a_workload(f"w{each}"), namespace="bank") for each in range(2)]
-    assert room_at(a_move(namespace="fair", workload=a_workload("fair")), *crowd) is None
+    assert retry_at(a_move(namespace="fair", workload=a_workload("fair")), *crowd) is None
 
 
 def test_every_limit_is_in_force() -> None:
@@ -348,4 +348,4 @@ def test_every_limit_is_in_force() -> None:
 def test_nonsense_is_refused(text: str) -> None:
     """What is no count is an error, never unlimited."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(f'{{"inMigrationPerWorkload":{{"most":{text}}}}}', type=Limits)
+        msgspec.json.decode(f'{{"migratingPerWorkload":{{"most":{text}}}}}', type=Limits)

@@ -11,7 +11,7 @@ from binder.worlds import GENEROUS, LEADER, OWN, World, a_cycle
 from builders import NOW, a_node_utilization, a_placement, an_intent
 from kube_objects import a_deployment, a_pod, a_replica_set
 
-from equipoise.binder.decisions.limits import EvictionsPerWorkload, Limits, Pace
+from equipoise.binder.decisions.limits import EvictionRate, EvictionsPerWorkload, Limits
 from equipoise.binder.shell.ledger_store import NAME, pause, resume
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
@@ -69,7 +69,7 @@ async def test_a_dry_run_cools_its_pod_down(world: World) -> None:
 
 async def test_dry_runs_do_not_hold_up_real_evictions(world: World) -> None:
     """A dry run has its own entries."""
-    limits = Limits(evictions_per_workload=EvictionsPerWorkload(most=1))
+    limits = Limits(evictions_per_workload=EvictionsPerWorkload(max=1))
     task = await world.start(world.binder(evict=False, limits=limits))
     await world.propose("web-1", id="first")
     task.cancel()
@@ -335,7 +335,7 @@ async def test_throttling_stops_every_intent_of_the_process(world: World) -> Non
     world.kube.fail_next("get", resource="pods", status=429, retry_after=20.0)
     await world.start(world.binder())
     await world.propose("web-1")
-    assert any("left alone" in problem for problem in world.health.problems)
+    assert any("throttles" in problem for problem in world.health.problems)
     before = len(world.kube.calls)
     await world.propose("db-1")
     assert len(world.kube.calls) == before
@@ -468,7 +468,7 @@ async def test_limits_end_when_the_replacement_is_ready(world: World) -> None:
 
 async def test_evictions_keep_their_pace(world: World) -> None:
     """Intents that arrive together are carried out one after the other, none is refused for it."""
-    limits = msgspec.structs.replace(GENEROUS, pace=Pace(most=1, window=Duration(2)))
+    limits = msgspec.structs.replace(GENEROUS, rate=EvictionRate(max=1, window=Duration(2)))
     await world.start(world.binder(limits=limits))
     await world.propose("web-1", "db-1")
     assert len(world.evicted) == 1
@@ -503,7 +503,7 @@ async def test_a_pause_stops_what_is_reserved(world: World) -> None:
 
 async def test_samples_age_while_waiting_for_the_pace(world: World) -> None:
     """Whoever waits for its turn until its samples are too old does not go."""
-    limits = msgspec.structs.replace(GENEROUS, pace=Pace(most=1, window=Duration(30)))
+    limits = msgspec.structs.replace(GENEROUS, rate=EvictionRate(max=1, window=Duration(30)))
     await world.start(world.binder(limits=limits))
     await world.propose("web-1")
     await world.propose("db-1", sampled_at=world.clock.now() - 100)
@@ -591,7 +591,7 @@ async def test_twenty_at_once_are_quick_and_never_raise(world: World) -> None:
 
 async def test_windows_hold_whatever_the_clocks_say(world: World) -> None:
     """As long as the API server's time is known to half a second only, a window lasts that much longer at both ends."""
-    limits = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(most=1))
+    limits = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
     world.kube.time_error = 0.5
     await world.start(world.binder(limits=limits))
     await world.propose("web-1")

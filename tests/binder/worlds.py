@@ -10,12 +10,12 @@ from kube_objects import a_deployment, a_pod, a_replica_set
 from prometheus_client import CollectorRegistry
 
 from equipoise.binder.decisions.limits import (
+    EvictionRate,
     EvictionsPerCluster,
     EvictionsPerNamespace,
     EvictionsPerWorkload,
-    InMigrationPerNode,
     Limits,
-    Pace,
+    MigratingPerNode,
     UnusualRate,
 )
 from equipoise.binder.service import Binder
@@ -48,13 +48,13 @@ OWN = "equipoise-system"
 LEADER = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")
 
 GENEROUS = Limits(
-    in_migration_per_node=InMigrationPerNode(most="unlimited"),
-    evictions_per_workload=EvictionsPerWorkload(most="unlimited"),
-    evictions_per_namespace=EvictionsPerNamespace(most="unlimited"),
-    evictions_per_cluster=EvictionsPerCluster(most="unlimited", at_most="unlimited"),
-    unusual_rate=UnusualRate(most="unlimited"),
-    pace=Pace(most="unlimited"),
-    start_up_grace=Duration(0),
+    migrating_per_node=MigratingPerNode(max="unlimited"),
+    evictions_per_workload=EvictionsPerWorkload(max="unlimited"),
+    evictions_per_namespace=EvictionsPerNamespace(max="unlimited"),
+    evictions_per_cluster=EvictionsPerCluster(max="unlimited", max_count="unlimited"),
+    unusual_rate=UnusualRate(max="unlimited"),
+    rate=EvictionRate(max="unlimited"),
+    startup_grace_period=Duration(0),
 )
 """Only what protects a workload's own replicas."""
 
@@ -141,7 +141,7 @@ class World:
             health=self.health,
             metrics=metrics,
             identity="binder-1",
-            chance=lambda: 0.0,
+            random=lambda: 0.0,
         )
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:

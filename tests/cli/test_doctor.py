@@ -371,19 +371,19 @@ def test_a_young_prometheus_lacks_its_long_windows() -> None:
 
 
 def scores(asked: int = 100, placed: int = 100, followed: float = 0.9, by_chance: float = 0.3) -> ScoresFollowed:
-    return ScoresFollowed(asked=asked, placed=placed, followed=followed, by_chance=by_chance)
+    return ScoresFollowed(requests=asked, placed=placed, followed=followed, by_chance=by_chance)
 
 
 @pytest.mark.parametrize(
     ("heard", "state", "word"),
     [
         (Told(), "unknown", "no scorer has told"),
-        (Told(scores=[ScoresFollowed(asked=0)], placed=12), "warning", "12 pods were placed"),
-        (Told(scores=[ScoresFollowed(asked=7)]), "ok", "too few"),
+        (Told(scores=[ScoresFollowed(requests=0)], placed=12), "warning", "12 pods were placed"),
+        (Told(scores=[ScoresFollowed(requests=7)]), "ok", "too few"),
         (Told(scores=[scores()]), "ok", "90% of 100 pods"),
         (Told(scores=[scores(followed=0.31)]), "warning", "not followed"),
         (Told(scores=[scores(followed=1.0, by_chance=1.0)]), "ok", "scores are used"),
-        (Told(scores=[scores(followed=0.2), ScoresFollowed(asked=0)]), "warning", "20% of 100 pods"),
+        (Told(scores=[scores(followed=0.2), ScoresFollowed(requests=0)]), "warning", "20% of 100 pods"),
     ],
 )
 def test_scores_are_used_or_not(heard: Told, state: str, word: str) -> None:

@@ -21,11 +21,11 @@ from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.contracts.bus.subjects import STREAMS, fleet_review
+from equipoise.contracts.bus.subjects import STREAMS, cluster_review
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.messages.advice import FleetReview, ScoresFollowed
+from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared
@@ -116,10 +116,10 @@ async def test_scores_that_scorers_tell_of_are_found(bus: Bus) -> None:
     """From the stream, as the user tap: nothing of a scorer need be reached."""
     now = SystemClock().now()
     assert states(await found("extender", around(bus=bus.settings("tap")))) == {"kube-scheduler": "unknown"}
-    told = ScoresFollowed(asked=300, placed=250, followed=0.8, by_chance=0.1)
-    review = FleetReview(since=now - 600, until=now, seen=600.0, nodes=3.0, scores=told)
+    told = ScoresFollowed(requests=300, placed=250, followed=0.8, by_chance=0.1)
+    review = ClusterReview(since=now - 600, until=now, seen=600.0, nodes=3.0, scores=told)
     async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as open_:
-        await open_.publish(fleet_review(int(now // 3_600), int(now)), review)
+        await open_.publish(cluster_review(int(now // 3_600), int(now)), review)
     [finding] = await found("extender", around(bus=bus.settings("tap")))
     assert finding.state == "ok"
     assert "80% of 250 pods" in finding.what

@@ -74,11 +74,11 @@ def test_the_operations_are_those_of_the_table() -> None:
         for name, operation in DOCUMENT["operations"].items()
         for service in [name.split(".")[0]]
     }
-    table = {(service, "send", name_of(channel)) for channel in CHANNELS for service in channel.said_by}
+    table = {(service, "send", name_of(channel)) for channel in CHANNELS for service in channel.publishers}
     table |= {
         (service, "receive", name_of(channel))
         for channel in CHANNELS
-        for service in (*channel.heard_by, *channel.overheard_by, *filter(None, [channel.answered_by]))
+        for service in (*channel.subscribers, *channel.observers, *filter(None, [channel.responder]))
     }
 
     assert table == told
@@ -99,8 +99,10 @@ def test_every_subject_has_an_example_and_a_place_on_the_page() -> None:
         assert f"## {name_of(channel)}\n" in text
         assert f"`{address_of(channel)}`" in text
         assert subject in text
-    assert {channel.pattern for channel in CHANNELS if channel.answer is not None} == set(ANSWERS)
-    assert all(type(ANSWERS[channel.pattern]) is channel.answer for channel in CHANNELS if channel.answer is not None)
+    assert {channel.pattern for channel in CHANNELS if channel.response is not None} == set(ANSWERS)
+    assert all(
+        type(ANSWERS[channel.pattern]) is channel.response for channel in CHANNELS if channel.response is not None
+    )
 
 
 def valid(kind: str, payload: bytes) -> None:

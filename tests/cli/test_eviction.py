@@ -17,11 +17,11 @@ from equipoise.cli.eviction.text import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
-    Landing,
-    NodeVerdict,
+    LoadReduction,
+    NodeClassification,
     ProposedMove,
     RefusedMove,
-    Relief,
+    ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
@@ -33,7 +33,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:Depreca
 HOT = "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
 
 
-def a_verdict(node: str = "node-a", cpu: float = 0.8, count: int = 0, at: float = NOW, **fields: Any) -> NodeVerdict:
+def a_verdict(
+    node: str = "node-a", cpu: float = 0.8, count: int = 0, at: float = NOW, **fields: Any
+) -> NodeClassification:
     state, why = ("hot", HOT) if count else ("idle", "")
     defaults: dict[str, Any] = {
         "node": node,
@@ -43,11 +45,11 @@ def a_verdict(node: str = "node-a", cpu: float = 0.8, count: int = 0, at: float 
         "why": why,
         "sampled_at": at - 7,
     }
-    return NodeVerdict(**(defaults | fields))
+    return NodeClassification(**(defaults | fields))
 
 
 def a_decision(at: float, count: int, *intents: EvictionIntent, **fields: Any) -> DescheduleDecision:
-    names = ("namespace", "pod", "pod_uid", "workload", "node", "target", "reason", "relief", "sampled_at")
+    names = ("namespace", "pod", "pod_uid", "workload", "node", "target", "reason", "expected_reduction", "sampled_at")
     moves = [
         ProposedMove(
             intent_id=intent.id, expires_at=intent.expires_at, **{name: getattr(intent, name) for name in names}
@@ -69,28 +71,28 @@ INTENT = an_intent(decided_at=NOW, sampled_at=NOW - 12, reason=HOT)
 
 def five_evaluations(*, landed_on: str = "node-b", better: bool = True) -> list[DescheduleDecision]:
     """Ten minutes to the decision at NOW, and what was seen after it."""
-    landing = Landing(
+    landing = ReplacementPlaced(
         intent_id=INTENT.id,
         namespace="shop",
         pod="web-1",
         node="node-a",
         target="node-b",
         replacement="web-9",
-        landed_on=landed_on,
+        placed_on=landed_on,
     )
-    relief = Relief(
+    relief = LoadReduction(
         node="node-a",
         intents=[INTENT.id],
         over=["cpu"],
         before=Resources(cpu=8.0),
         after=Resources(cpu=7.05),
         expected=Resources(cpu=1.0, memory=GIB),
-        better=better,
+        reduced=better,
     )
     before = [a_decision(NOW - 120 * (6 - number), max(0, number - 1)) for number in range(6)]
     after = [
-        a_decision(NOW + 120, 0, landings=[landing]),
-        a_decision(NOW + 480, 0, reliefs=[relief]),
+        a_decision(NOW + 120, 0, replacements=[landing]),
+        a_decision(NOW + 480, 0, load_reductions=[relief]),
     ]
     return [*before, a_decision(NOW, 5, INTENT), *after]
 
@@ -150,7 +152,7 @@ def test_a_refused_eviction_names_its_limit() -> None:
         settled_at=NOW + 2,
         limit="evictionsPerWorkload",
         detail="1 of 1 in 5 min",
-        room_at=NOW + 300,
+        retry_at=NOW + 300,
     )
     text = told([outcome], five_evaluations())
 

@@ -27,7 +27,7 @@ from equipoise.cli.endings import WrongInput
 from equipoise.cli.explain import answer_of, question_about_pod, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
@@ -86,7 +86,7 @@ async def test_no_bus_at_all_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> No
     url = f"nats://127.0.0.1:{free_port()}"
 
     with pytest.raises(BusUnavailable, match=rf"nobody lets us in at {url} within 0.2 s: is NATS there \(--nats\)"):
-        await answer_of(ExplainQuestion(node="node-a"), Nats(url=url))
+        await answer_of(ExplainRequest(node="node-a"), Nats(url=url))
 
 
 async def test_a_pod_is_explained_to_who_may_watch(scored: Bus) -> None:
@@ -148,7 +148,7 @@ def test_the_ranking_shows_ten_nodes_and_those_that_matter() -> None:
     """The pod's own node and the one asked about have a line even far down, and all their details."""
     picture = a_picture({f"n{number:02}": 0.5 + 0.25 * number for number in range(30)})
     picture.on_placement(a_placement("n25", [a_placed_pod("web-1")], sequence=2), NOW)
-    told = picture.explain_question(ExplainQuestion(namespace="shop", name="web-1", node="n29"), NOW)
+    told = picture.explain_question(ExplainRequest(namespace="shop", name="web-1", node="n29"), NOW)
     text = shown(told, "n29")
     ranking = text.split("\n\n")[1].splitlines()
 
@@ -167,7 +167,7 @@ def test_the_numbers_of_a_window_stand_in_a_row() -> None:
     picture.on_placement(a_placement("low", [late], sequence=2), NOW)
     picture.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
     picture.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
-    text = shown(picture.explain_question(ExplainQuestion(pod=a_pod(cpu=0.5)), NOW + 1))
+    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(cpu=0.5)), NOW + 1))
 
     row = next(line.split() for line in text.splitlines() if line.startswith("15m "))
 
@@ -183,7 +183,7 @@ def test_unknown_is_shown_as_unknown() -> None:
     """Never as 0, and with the reason."""
     picture = a_picture({"low": 1.0, "over": 6.0})
     picture.on_placement(a_placement("silent"), NOW)
-    text = shown(picture.explain_question(ExplainQuestion(pod=a_pod(), node="silent"), NOW), "silent")
+    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(), node="silent"), NOW), "silent")
 
     row = next(line for line in text.splitlines() if "silent" in line)
     assert row.split()[:5] == ["silent", "0", "0.0", "?", "?"]
@@ -196,7 +196,7 @@ def test_neutral_answers_are_said_at_once() -> None:
     """In the first lines, with the reason; nothing is marked as best."""
     picture = a_picture({"low": 1.0, "over": 6.0})
     picture.on_cycle(a_cycle(10, sequence=2))
-    text = shown(picture.explain_question(ExplainQuestion(pod=a_pod(workload=a_workload())), NOW))
+    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(workload=a_workload())), NOW))
 
     assert "every node is told the same: the load of 2 of 10 nodes is known, at least 70% are needed\n" in text
     assert "best" not in text
@@ -204,7 +204,7 @@ def test_neutral_answers_are_said_at_once() -> None:
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal there are colours, unless NO_COLOR asks for none."""
-    told = a_picture({"low": 1.0, "over": 6.0}).explain_question(ExplainQuestion(pod=a_pod()), NOW)
+    told = a_picture({"low": 1.0, "over": 6.0}).explain_question(ExplainRequest(pod=a_pod()), NOW)
     monkeypatch.setenv("TERM", "xterm-256color")
     coloured = shown(told, force_terminal=True)
     monkeypatch.setenv("NO_COLOR", "1")

@@ -144,9 +144,9 @@ def test_a_share_is_one_of_the_pods_of_that_moment(pods: int, violations: int) -
 def test_the_log_is_held_against_the_limits_in_force() -> None:
     """The three windows of the binder's own limits: with none of them no violation could ever be counted."""
     limits = {
-        "evictionsPerWorkload": {"most": 1, "window": "300s"},
-        "evictionsPerNamespace": {"most": 5, "window": "600s"},
-        "evictionsPerCluster": {"most": "1%", "atMost": 20, "window": "600s"},
+        "evictionsPerWorkload": {"max": 1, "window": "300s"},
+        "evictionsPerNamespace": {"max": 5, "window": "600s"},
+        "evictionsPerCluster": {"max": "1%", "maxCount": 20, "window": "600s"},
         "migrationTimeout": "600s",
     }
 

@@ -20,9 +20,9 @@ from rich.console import Console
 from equipoise.cli import plan as plan_module
 from equipoise.cli.plan import asked, show, show_changes
 from equipoise.cli.plan_changes import LastPlans, changes
-from equipoise.contracts.messages.descheduling import AssumedMove, RefusedMove, RestingNode
+from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import MoveUnderWay, PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
@@ -44,7 +44,7 @@ def a_move(pod: str = "web-1", target: str = "node-b") -> PlannedMove:
         node="node-a",
         target=target,
         reason=HOT,
-        relief=Resources(cpu=1.5, memory=2 * GIB),
+        expected_reduction=Resources(cpu=1.5, memory=2 * GIB),
         sampled_at=NOW - 5,
     )
 
@@ -62,7 +62,7 @@ def a_planned_node(node: str = "node-a", state: Any = "hot", missing: int = 3, *
     return PlannedNode(**(defaults | fields))
 
 
-def a_plan(*moves: PlannedMove, **fields: Any) -> PlanShown:
+def a_plan(*moves: PlannedMove, **fields: Any) -> PlanResponse:
     defaults: dict[str, Any] = {
         "moves": list(moves),
         "nodes": [a_planned_node()],
@@ -72,7 +72,7 @@ def a_plan(*moves: PlannedMove, **fields: Any) -> PlanShown:
         "leader": LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1"),
         "planned_at": NOW,
     }
-    return PlanShown(**(defaults | fields))
+    return PlanResponse(**(defaults | fields))
 
 
 # the whole way
@@ -145,7 +145,7 @@ async def test_json_is_the_whole_plan_and_diff_what_is_new(led: Bus, tmp_path: P
     code, said = await led.ask("plan", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
     _, same = await led.ask("plan", "--diff", XDG_CACHE_HOME=str(tmp_path))
     _, as_json = await led.ask("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
-    plan, told = msgspec.json.decode(said, type=PlanShown), json.loads(as_json)
+    plan, told = msgspec.json.decode(said, type=PlanResponse), json.loads(as_json)
 
     assert code == 0
     assert [(move.node, move.target) for move in plan.moves] == [("node-a", "node-b"), ("node-a", "node-c")]
@@ -187,7 +187,7 @@ async def test_who_asks_wrongly_is_told() -> None:
 # what people see
 
 
-def shown(plan: PlanShown, **console: object) -> str:
+def shown(plan: PlanResponse, **console: object) -> str:
     out = io.StringIO()
     show(plan, Console(file=out, highlight=False, width=220, **console))  # type: ignore[arg-type]
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
@@ -199,9 +199,11 @@ def test_everything_of_a_plan_has_its_place() -> None:
         a_plan(
             a_move(),
             refused=[RefusedMove(pod="shop/db-0", node="node-a", why="its workload has too few replicas")],
-            under_way=[MoveUnderWay(namespace="shop", pod="web-7", node="node-c", target="node-d", evicted_at=NOW)],
-            assumed=[AssumedMove(namespace="shop", pod="web-8", node="node-e", target="node-f", since=0, until=NOW)],
-            resting=[RestingNode(node="node-g", until=NOW, why="it did not get better, 2 times in a row")],
+            pending=[PendingMove(namespace="shop", pod="web-7", node="node-c", target="node-d", evicted_at=NOW)],
+            dry_run_moves=[
+                DryRunMove(namespace="shop", pod="web-8", node="node-e", target="node-f", since=0, until=NOW)
+            ],
+            cooldowns=[NodeCooldown(node="node-g", until=NOW, why="it did not get better, 2 times in a row")],
         )
     )
 
@@ -251,7 +253,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 # what is new
 
 
-def changed(before: PlanShown, now: PlanShown) -> str:
+def changed(before: PlanResponse, now: PlanResponse) -> str:
     out = io.StringIO()
     show_changes(changes(before, now), Console(file=out, highlight=False, width=220))
     return out.getvalue()

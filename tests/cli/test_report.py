@@ -14,7 +14,7 @@ from equipoise.cli.report.figures import Figures, OverMark, Regretful, Report, S
 from equipoise.cli.report.page import page
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
@@ -56,12 +56,12 @@ def an_advice(number: int = 1, regret: float = 40.0, workload: str = "web", **fi
     return PlacementAdvice(**(defaults | fields))  # type: ignore[arg-type]
 
 
-def a_review(since: float, until: float, seen: float | None = None, **fields: object) -> FleetReview:
+def a_review(since: float, until: float, seen: float | None = None, **fields: object) -> ClusterReview:
     defaults = {"seen": until - since if seen is None else seen, "nodes": 5.0, "high": HIGH}
-    return FleetReview(since=since, until=until, **(defaults | fields))  # type: ignore[arg-type]
+    return ClusterReview(since=since, until=until, **(defaults | fields))  # type: ignore[arg-type]
 
 
-def reported(*said: PlacementAdvice | FleetReview) -> Report:
+def reported(*said: PlacementAdvice | ClusterReview) -> Report:
     figures = Figures()
     for each in said:
         if isinstance(each, PlacementAdvice):
@@ -251,7 +251,7 @@ async def test_the_report_is_read_with_the_rights_of_the_tap(world: NatsWorld, t
         for number in range(3):
             said = an_advice(number)
             await bus.publish(subjects.placement_advice("shop", said.pod, said.pod_uid), said)
-        await bus.publish(subjects.fleet_review(500_000, int(HOUR)), a_review(HOUR, HOUR + 3_600, over={"hot": 60.0}))
+        await bus.publish(subjects.cluster_review(500_000, int(HOUR)), a_review(HOUR, HOUR + 3_600, over={"hot": 60.0}))
     options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
     code, text = await run("report", *options, "--html", tmp_path / "report.html")
     _, encoded = await run("report", "--since", "12h", *options, "-o", "json")

@@ -17,10 +17,10 @@ from cli.programs import run
 from rich.console import Console
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limits, Maintenance
-from equipoise.binder.decisions.limits.maintenance import Times
-from equipoise.binder.decisions.status import overview
+from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
+from equipoise.binder.decisions.status import ledger_status
 from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
-from equipoise.binder.state.ledger import Closed, Hour, Ledger
+from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
 from equipoise.binder.state.ledger_json import encode, summary
 from equipoise.cli.status import look, show
 from equipoise.contracts.messages.eviction import Outcome
@@ -31,10 +31,10 @@ from equipoise.testbed.memory.kube import MemoryKube
 OWN = "equipoise-system"
 
 
-def shown(ledger: Ledger | Closed, limits: Limits | None = None, now: float = NOW) -> str:
+def shown(ledger: Ledger | LedgerClosed, limits: Limits | None = None, now: float = NOW) -> str:
     """As it is printed where nobody folds lines."""
     text = io.StringIO()
-    show(overview(ledger, limits or Limits(), now), Console(file=text, width=400), "the default limits")
+    show(ledger_status(ledger, limits or Limits(), now), Console(file=text, width=400), "the default limits")
     return text.getvalue()
 
 
@@ -42,46 +42,46 @@ def test_an_open_ledger() -> None:
     """What is evicted lately, what waits for its replacement, and how much of each limit is used."""
     moving = an_entry("web-1", settled_at=NOW - 30, target="node-b")
     back = an_entry("db-1", workload=a_workload("db"), settled_at=NOW - 60, recovered_at=NOW - 5)
-    text = shown(a_ledger(moving, back, hours=(Hour(begin=NOW - 3_600, evictions=2),)))
+    text = shown(a_ledger(moving, back, hours=(HourlyCount(begin=NOW - 3_600, evictions=2),)))
     lines = {" ".join(line.split()) for line in text.splitlines()}
     assert "evictions: allowed" in lines
     assert "limits: in full" in lines
     assert "last 24 hours: 2 evictions, 0 dry runs" in lines
     assert "evictionsPerNamespace namespace shop 2 5 10m" in lines
     assert "evictionsPerCluster the cluster 2 1% of the pods, at most 20 10m" in lines
-    assert "inMigrationPerNode node node-a 1 2" in lines
-    under_way, settled = text.index("under way since"), text.index("settled")
-    assert text[under_way:settled].count("UTC") == 1
-    assert "shop/web-1" in text[under_way:settled]
+    assert "migratingPerNode node node-a 1 2" in lines
+    pending, settled = text.index("pending since"), text.index("settled")
+    assert text[pending:settled].count("UTC") == 1
+    assert "shop/web-1" in text[pending:settled]
     assert text[settled:].count("evicted") == 2
 
 
 @pytest.mark.parametrize(
     ("ledger", "expected"),
     [
-        (a_ledger(paused=True, paused_why="release day"), "evictions: paused (release day)"),
+        (a_ledger(paused=True, pause_reason="release day"), "evictions: paused (release day)"),
         (a_ledger(started_at=NOW - 60), "half of each until 2027-01-15 08:59:00 UTC, after setup"),
         (
-            a_ledger(disturbed_at=NOW - 600, disturbance="the bus was away for 90 s"),
+            a_ledger(outage_ended_at=NOW - 600, outage="the bus was away for 90 s"),
             "half of each until 2027-01-15 08:50:00 UTC, after the bus was away for 90 s",
         ),
-        (Closed(why="it is missing: run `equipoise resume`"), "evictions: closed (it is missing"),
+        (LedgerClosed(why="it is missing: run `equipoise resume`"), "evictions: closed (it is missing"),
         (a_ledger(an_entry(settled_at=None, outcome=None)), "reserved"),
-        (a_ledger(an_entry(failing_since=NOW, failing="a webhook")), "no replacement can be created: a webhook"),
+        (a_ledger(an_entry(failing_since=NOW, failure="a webhook")), "no replacement can be created: a webhook"),
         (
-            a_ledger(an_entry("batch-1", stops=(a_workload(),), settled_at=NOW)),
+            a_ledger(an_entry("batch-1", preempted_for=(a_workload(),), settled_at=NOW)),
             "preemptions",
         ),
     ],
 )
-def test_what_keeps_evictions_away(ledger: Ledger | Closed, expected: str) -> None:
+def test_what_keeps_evictions_away(ledger: Ledger | LedgerClosed, expected: str) -> None:
     """Every state says what it is, and why."""
     assert expected in shown(ledger)
 
 
 def test_times_of_maintenance() -> None:
     """Closed for now is not paused, and it says until when."""
-    limits = Limits(maintenance=Maintenance(never=(Times(begin="07:00", end="09:30"),)))
+    limits = Limits(maintenance=Maintenance(never=(WeeklyTimes(begin="07:00", end="09:30"),)))
     assert "evictions: allowed (no evictions at this time" in shown(a_ledger(), limits)
     assert "until 2027-01-15 09:30:00 UTC" in shown(a_ledger(), limits)
 
@@ -100,16 +100,16 @@ async def test_the_configured_limits_are_shown() -> None:
     kube = MemoryKube(clock)
     kube.skew = 1_000.0
     await create_ledger(kube, OWN, clock)
-    limits = Limits(evictions_per_cluster=EvictionsPerCluster(most="2%", at_most=7))
+    limits = Limits(evictions_per_cluster=EvictionsPerCluster(max="2%", max_count=7))
     seen = await look(kube, OWN, limits, clock)
     assert seen.halved_until == NOW + 1_000 + 3_600
-    assert "2% of the pods, at most 7" in {use.most for use in seen.uses}
+    assert "2% of the pods, at most 7" in {each.max for each in seen.usage}
 
 
 def test_the_summary_is_text_that_yaml_can_show() -> None:
     """No line ends in a space, and every entry of the ledger is one line: so kubectl prints blocks of text."""
     entries = [an_entry(f"pod-{number}", detail="two\nlines and  a tab\t") for number in range(30)]
-    ledger = a_ledger(*entries, disturbed_at=NOW, disturbance="the bus was away for 90 s")
+    ledger = a_ledger(*entries, outage_ended_at=NOW, outage="the bus was away for 90 s")
     for text in (summary(ledger), encode(ledger)):
         assert all(line == line.rstrip() for line in text.splitlines())
         assert f"|\n  {text.splitlines()[0]}" in yaml.safe_dump({"data": text}, default_style="|", width=10_000)
@@ -159,7 +159,7 @@ async def test_the_command(cluster: tuple[Path, dict[str, Any]]) -> None:
     seen = json.loads(said)
     assert code == 0
     assert seen["evictions"] == "allowed"
-    assert [entry["pod"] for entry in seen["underWay"]] == ["web-1"]
+    assert [entry["pod"] for entry in seen["pending"]] == ["web-1"]
 
 
 async def test_no_ledger_is_an_answer(cluster: tuple[Path, dict[str, Any]]) -> None:
@@ -188,8 +188,8 @@ async def test_a_wrong_configuration_is_wrong_input(tmp_path: Path) -> None:
     """Exit code 2, and where it is wrong."""
     file = tmp_path / "equipoise.yaml"
     file.write_text(
-        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nbinder: {limits: {pace: {most: lots}}}\n"
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nbinder: {limits: {rate: {max: lots}}}\n"
     )
     code, said = await run("status", "--config", file)
     assert code == 2
-    assert "binder.limits.pace.most" in said
+    assert "binder.limits.rate.max" in said

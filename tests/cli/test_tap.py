@@ -51,7 +51,7 @@ def test_a_pattern_is_heard_with_the_messages_it_covers(given: str, expected: li
 
 def test_a_subject_that_nobody_uses_is_wrong_input() -> None:
     """The message shows where something is said."""
-    with pytest.raises(WrongInput, match=r"'utilisation': try advice.fleet, .*eviction.intent"):
+    with pytest.raises(WrongInput, match=r"'utilisation': try advice.cluster, .*eviction.intent"):
         channels_of("utilisation")
 
 

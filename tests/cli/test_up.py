@@ -170,7 +170,7 @@ async def test_evicting_takes_the_name_of_the_context(cluster: Cluster) -> None:
     (wrong, said), (none, asked) = await asyncio.gather(run(*arguments, "--yes", "production"), run(*arguments))
 
     assert 2 == wrong == none
-    assert f"cluster  testbed {cluster.url}\n  context  testbed\n  limits\n    inMigrationPerNode:" in said
+    assert f"cluster  testbed {cluster.url}\n  context  testbed\n  limits\n    maintenance:" in said
     assert "'production' is not the context's name, 'testbed': nothing was started" in said
     assert "give the context's name with --yes" in asked
 

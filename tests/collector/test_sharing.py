@@ -12,7 +12,7 @@ from collector.sources_in_memory import FakeSource, Usage
 from collector.test_service import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
-from equipoise.binder.decisions.staleness import doubt_of_coverage
+from equipoise.binder.decisions.staleness import check_coverage
 from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
@@ -85,7 +85,7 @@ class Fleet:
             for identity in self.running.keys() - self.cut_off:
                 part = self.health[identity].part
                 beat = Heartbeat(
-                    service="collector", id=identity, version="", ready=identity not in self.not_ready, part=part,
+                    service="collector", id=identity, version="", ready=identity not in self.not_ready, shard=part,
                     at=self.clock.now(),
                 )  # fmt: skip
                 await self.bus.publish(subjects.health("collector", identity), beat)
@@ -406,7 +406,7 @@ async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet)
     fresh = COUNT - silent.expected
     assert doubt(cycles, fresh_here=COUNT, load=LOAD, now=at) == ""
     assert blindness(cycles, COUNT, LOAD) == ""
-    assert doubt_of_coverage(cycles, LOAD, at) is None
+    assert check_coverage(cycles, LOAD, at) is None
     later = at + 200
     heard = [
         cycle if cycle is silent else UtilizationCycle(
@@ -417,7 +417,7 @@ async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet)
     stricter = LoadSettings(coverage=type(LOAD.coverage)(score=0.8))
     assert f"of {fresh} of {COUNT} nodes" in doubt(heard, fresh_here=fresh, load=stricter, now=later)
     assert f"of {fresh} of {COUNT} nodes" in blindness(heard, fresh, LOAD)
-    verdict = doubt_of_coverage(heard, LOAD, later)
+    verdict = check_coverage(heard, LOAD, later)
     assert verdict is not None
     assert silent.shard in verdict.detail
 

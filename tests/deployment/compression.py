@@ -33,7 +33,7 @@ def _overlay() -> Document:
     # Seconds of Leases are not compressed; a replica that was killed must be missed sooner than in a day of minutes.
     kept["descheduler"]["leaderElection"] = {"leaseDuration": 4, "renewDeadline": 3, "retryPeriod": 0.5}
     # Or most of the time is spent waiting.
-    kept["binder"] = {"limits": document["binder"]["limits"] | {"evictionsPerCluster": {"most": "2%"}}}
+    kept["binder"] = {"limits": document["binder"]["limits"] | {"evictionsPerCluster": {"max": "2%"}}}
     return kept
 
 

@@ -186,7 +186,17 @@ class Cluster:
         now = self.clock.now()
         fields = {
             name: getattr(intent, name)
-            for name in ("pod_uid", "namespace", "pod", "node", "workload", "target", "reason", "relief", "decided_at")
+            for name in (
+                "pod_uid",
+                "namespace",
+                "pod",
+                "node",
+                "workload",
+                "target",
+                "reason",
+                "expected_reduction",
+                "decided_at",
+            )
         }
         message = EvictionOutcome(intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now, **fields)
         await self.bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), message)

@@ -201,7 +201,7 @@ def an_outcome(**fields: Any) -> EvictionOutcome:
         "pod_uid": "uid-web-1",
         "node": "node-a",
         "target": "node-b",
-        "relief": Resources(cpu=2.0, memory=GIB),
+        "expected_reduction": Resources(cpu=2.0, memory=GIB),
         "reason": "node is overutilized",
         "decided_at": NOW,
         "settled_at": NOW,

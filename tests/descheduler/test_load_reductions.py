@@ -8,7 +8,7 @@ from descheduler.test_tracker import an_outcome
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages.descheduling import Relief
+from equipoise.contracts.messages.descheduling import LoadReduction
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -30,10 +30,10 @@ COOL_DOWN = CooldownSettings()
 BEFORE = Resources(cpu=8.0, memory=20 * GIB)
 
 
-def a_relief(node: str = "node-a", *, better: bool = False) -> Relief:
+def a_relief(node: str = "node-a", *, better: bool = False) -> LoadReduction:
     expected = Resources(cpu=1.0, memory=GIB)
-    return Relief(
-        node=node, intents=["one"], over=["cpu"], before=BEFORE, after=BEFORE, expected=expected, better=better
+    return LoadReduction(
+        node=node, intents=["one"], over=["cpu"], before=BEFORE, after=BEFORE, expected=expected, reduced=better
     )
 
 
@@ -60,7 +60,7 @@ def test_a_node_is_judged_once_its_window_shows_nothing_of_the_pod() -> None:
     assert memory.judged([measured(7.0, NOW + 299)], WINDOW, NOW + 299) == []
     assert memory.judged([measured(7.0, NOW + 301, unknown="silent")], WINDOW, NOW + 301) == []
     (relief,) = memory.judged([measured(7.0, NOW + 301)], WINDOW, NOW + 301)
-    assert (relief.node, relief.intents, relief.better) == ("node-a", ["intent-web-1"], True)
+    assert (relief.node, relief.intents, relief.reduced) == ("node-a", ["intent-web-1"], True)
     assert memory.judged([measured(7.0, NOW + 400)], WINDOW, NOW + 400) == []
 
 
@@ -70,7 +70,7 @@ def test_half_of_what_was_expected_is_better() -> None:
     (less,) = evicted("web-1").judged([measured(7.6, NOW + 301, memory=10 * GIB)], WINDOW, NOW + 301)
     (unsaid,) = evicted("web-1", over=()).judged([measured(7.6, NOW + 301, memory=10 * GIB)], WINDOW, NOW + 301)
 
-    assert (half.better, less.better, unsaid.better) == (True, False, True)
+    assert (half.reduced, less.reduced, unsaid.reduced) == (True, False, True)
 
 
 def test_the_number_of_pods_is_not_judged() -> None:
@@ -84,7 +84,7 @@ def test_evictions_within_a_window_are_judged_together() -> None:
 
     assert memory.judged([measured(7.0, NOW + 300.5)], WINDOW, NOW + 301) == []
     (relief,) = memory.judged([measured(7.0, NOW + 301)], WINDOW, NOW + 301)
-    assert (relief.expected.cpu, relief.better) == (2.0, True)
+    assert (relief.expected.cpu, relief.reduced) == (2.0, True)
     assert relief.intents == ["intent-web-1", "intent-web-2"]
 
 

@@ -22,7 +22,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.descheduler.decisions.evaluation import preview
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -80,7 +80,7 @@ async def test_a_node_that_stays_hot_gives_pods_away(cluster: Cluster) -> None:
     assert intent.reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
     assert intent.expires_at == now + 180
     assert now - 30 <= intent.sampled_at <= now
-    assert intent.relief.cpu == 1.0
+    assert intent.expected_reduction.cpu == 1.0
     lease = await cluster.kube.get(LEASES, "equipoise-descheduler", "equipoise-system")
     assert intent.epoch == LeaseEpoch(lease_uid=lease.metadata.uid, transitions=0, holder="descheduler-1")
     decision = cluster.last_decision
@@ -333,9 +333,13 @@ async def test_where_a_replacement_landed_is_told(cluster: Cluster) -> None:
         await cluster.pass_time(360)
 
     assert (move.intent_id, move.pod, move.target) == (intent.id, intent.pod, intent.target)
-    assert (move.relief, move.expires_at, move.sampled_at) == (intent.relief, intent.expires_at, intent.sampled_at)
-    (landing,) = [landing for decision in cluster.decisions for landing in decision.landings]
-    assert (landing.intent_id, landing.replacement, landing.landed_on) == (intent.id, "app0-new", "node-c")
+    assert (move.expected_reduction, move.expires_at, move.sampled_at) == (
+        intent.expected_reduction,
+        intent.expires_at,
+        intent.sampled_at,
+    )
+    (landing,) = [landing for decision in cluster.decisions for landing in decision.replacements]
+    assert (landing.intent_id, landing.replacement, landing.placed_on) == (intent.id, "app0-new", "node-c")
 
 
 async def test_a_node_that_gets_no_better_is_left_alone(cluster: Cluster) -> None:
@@ -354,13 +358,13 @@ async def test_a_node_that_gets_no_better_is_left_alone(cluster: Cluster) -> Non
 
         assert len(cluster.intents) == 2
         decision = cluster.last_decision
-        assert [each.node for each in decision.resting] == ["node-a"]
-        assert "it did not get better, 2 times in a row: cpu should have fallen by" in decision.resting[0].why
+        assert [each.node for each in decision.cooldowns] == ["node-a"]
+        assert "it did not get better, 2 times in a row: cpu should have fallen by" in decision.cooldowns[0].why
         assert any(entry.node == "node-a" and "did not get better" in entry.why for entry in decision.refused)
         assert any(problem.startswith("nodes are left alone: node-a for ") for problem in cluster.health.problems)
         assert cluster.registry.get_sample_value("equipoise_descheduler_resting_nodes") == 1.0
-        told = [relief for each in cluster.decisions for relief in each.reliefs]
-        assert [(relief.node, relief.better) for relief in told] == [("node-a", False)] * 2
+        told = [relief for each in cluster.decisions for relief in each.load_reductions]
+        assert [(relief.node, relief.reduced) for relief in told] == [("node-a", False)] * 2
         await cluster.pass_time(1_800)
         assert len(cluster.intents) > 2
         assert not cluster.health.problems
@@ -393,12 +397,12 @@ async def test_a_dry_run_is_assumed_until_evictions_are_real(cluster: Cluster) -
 
         assert cluster.intents == first
         decision = cluster.last_decision
-        assert {each.pod for each in decision.assumed} == {intent.pod for intent in first}
+        assert {each.pod for each in decision.dry_run_moves} == {intent.pod for intent in first}
         assert [(each.node, each.load.cpu) for each in decision.nodes if each.node == "node-a"] == [("node-a", 0.6)]
         await beat(cluster, REAL)
         await cluster.pass_time(FIVE_EVALUATIONS + 120)
     assert {intent.pod for intent in cluster.intents[2:]} == {intent.pod for intent in first}
-    assert cluster.last_decision.assumed == []
+    assert cluster.last_decision.dry_run_moves == []
 
 
 async def beat(cluster: Cluster, evictions: str) -> None:
@@ -413,8 +417,8 @@ async def beat(cluster: Cluster, evictions: str) -> None:
 # what would move
 
 
-async def shown(cluster: Cluster) -> PlanShown:
-    return await cluster.bus.request(subjects.PLAN_SHOW, PlanQuestion(), PlanShown, timeout=5.0)
+async def shown(cluster: Cluster) -> PlanResponse:
+    return await cluster.bus.request(subjects.PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=5.0)
 
 
 async def test_a_plan_is_shown_before_anything_is_abnormal(cluster: Cluster) -> None:
@@ -497,7 +501,7 @@ async def test_moves_under_way_are_in_the_plan(cluster: Cluster) -> None:
         await cluster.pass_time(FIVE_EVALUATIONS)
         plan = await shown(cluster)
 
-    assert [(move.pod, move.node) for move in plan.under_way] == [("app0-x", "node-a"), ("app1-x", "node-a")]
+    assert [(move.pod, move.node) for move in plan.pending] == [("app0-x", "node-a"), ("app1-x", "node-a")]
     assert plan.moves == []
     (node,) = plan.nodes
     assert (node.before.cpu, node.after.cpu) == pytest.approx((0.8, 0.6))
@@ -523,7 +527,7 @@ async def test_many_questions_need_few_plans(cluster: Cluster, monkeypatch: pyte
     made = []
     decide = preview.preview
 
-    def counted(*given: Any, **named: Any) -> PlanShown:
+    def counted(*given: Any, **named: Any) -> PlanResponse:
         made.append(1)
         return decide(*given, **named)
 
@@ -572,7 +576,7 @@ async def test_a_big_cluster_is_judged_beside_the_loop(cluster: Cluster, monkeyp
     threads: set[int] = set()
     decide = preview.preview
 
-    def watched(*given: Any, **named: Any) -> PlanShown:
+    def watched(*given: Any, **named: Any) -> PlanResponse:
         threads.add(threading.get_ident())
         return decide(*given, **named)
 

@@ -86,17 +86,17 @@ PODS = (len(MOVABLE) + 1) * REPLICAS + 4 + 4 + len(NODES) + 1 + 3 + 1 + 3 + 3 + 
 
 LIMITS: Document = {
     # Wide, so that there is traffic, but such that they are reached all the time.
-    "evictionsPerWorkload": {"most": 2, "window": "4s"},
-    "evictionsPerNamespace": {"most": 24, "window": "8s"},
-    "evictionsPerCluster": {"most": "50%", "atMost": 20, "window": "8s"},
-    "inMigrationPerNode": {"most": 4},
+    "evictionsPerWorkload": {"max": 2, "window": "4s"},
+    "evictionsPerNamespace": {"max": 24, "window": "8s"},
+    "evictionsPerCluster": {"max": "50%", "maxCount": 20, "window": "8s"},
+    "migratingPerNode": {"max": 4},
     # What is usual is nothing on a cluster that is a minute old.
-    "unusualRate": {"most": "unlimited"},
-    "lateReplacements": {"most": LATE, "after": f"{LATE_AFTER:g}s"},
-    "pace": {"most": 10, "window": "1s"},
+    "unusualRate": {"max": "unlimited"},
+    "lateReplacements": {"max": LATE, "after": f"{LATE_AFTER:g}s"},
+    "rate": {"max": 10, "window": "1s"},
     "migrationTimeout": "25s",
-    "replacementSettling": "500ms",
-    "startUpGrace": "0s",
+    "replacementSettlingPeriod": "500ms",
+    "startupGracePeriod": "0s",
 }
 
 

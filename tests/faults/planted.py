@@ -56,7 +56,9 @@ DEFECTS = (
         name="limits off",
         patches=(
             Patch(
-                file=f"{BINDER}/decisions/limits/refusing.py", before="    if counted < allowed:", after="    if True:"
+                file=f"{BINDER}/decisions/limits/rule.py",
+                before="        if counted < allowed:",
+                after="        if True:",
             ),
         ),
         tests=("tests/binder/test_crashes.py", "-k", "share_the_work"),
@@ -107,13 +109,13 @@ DEFECTS = (
         patches=(
             Patch(
                 file=f"{BINDER}/service.py",
-                before="entry = held.ledger.entry(intent.id)",
-                after="entry: Entry | None = None",
+                before="entry = ledger.entry(intent.id)",
+                after="entry: LedgerEntry | None = None",
             ),
             Patch(
                 file=f"{BINDER}/service.py",
-                before="                verdict, settled_at = verdict_of(entry), entry.settled_at",
-                after="                pass",
+                before="        if entry is None or entry.outcome is None:",
+                after="        if True:",
             ),
             Patch(
                 file=f"{BINDER}/shell/ledger_writer.py",
@@ -125,7 +127,7 @@ DEFECTS = (
                 before="        if self.entry(entry.intent_id) is not None:",
                 after="        if False:",
             ),
-            Patch(file=f"{BINDER}/decisions/admission.py", before="    if moved is not None:", after="    if False:"),
+            Patch(file=f"{BINDER}/decisions/admission.py", before="    if other is not None:", after="    if False:"),
         ),
         tests=("tests/binder/test_service.py", "-k", "second_delivery"),
         fault="redelivered",
@@ -134,11 +136,11 @@ DEFECTS = (
     Defect(
         name="fencing off",
         patches=(
-            Patch(file=f"{BINDER}/decisions/staleness.py", before="    if said != live:", after="    if False:"),
+            Patch(file=f"{BINDER}/decisions/staleness.py", before="    if epoch != live:", after="    if False:"),
             Patch(
                 file=f"{BINDER}/decisions/staleness.py",
-                before="    if seen is not None and seen.lease_uid == said.lease_uid",
-                after="    if False and seen is not None and seen.lease_uid == said.lease_uid",
+                before="    if newest is not None and newest.lease_uid == epoch.lease_uid",
+                after="    if False and newest is not None and newest.lease_uid == epoch.lease_uid",
             ),
         ),
         tests=("tests/binder/test_service.py", "-k", "older_leader"),

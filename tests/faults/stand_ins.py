@@ -227,7 +227,7 @@ class Proposing:
             sampled_at=now - 60 if kind == "stale" else min(self._measuring.looked_at, decided_at),
             decided_at=decided_at,
             expires_at=decided_at + self.life,
-            relief=Resources(cpu=0.15, memory=GIB),
+            expected_reduction=Resources(cpu=0.15, memory=GIB),
             target=target,
             epoch=self.epoch,
         )

@@ -38,7 +38,7 @@ def an_outcome(intent: EvictionIntent) -> EvictionOutcome:
         node=intent.node,
         target=intent.target,
         reason=intent.reason,
-        relief=Resources(),
+        expected_reduction=Resources(),
         decided_at=intent.decided_at,
         settled_at=NOW,
     )

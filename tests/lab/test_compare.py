@@ -5,7 +5,7 @@ from lab.traces import a_trace
 
 from equipoise.lab.compare import Question, beside_stock, compare, plans, policies_of
 from equipoise.lab.replay import GREEDY, STOCK, Settings
-from equipoise.lab.running import on_processes
+from equipoise.lab.runners import on_processes
 from equipoise.scorer.decisions.policies.mix import Mix, Part
 from equipoise.scorer.decisions.policies.single import SINGLE
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
@@ -83,7 +83,7 @@ def test_processes_give_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = plans(Question(scenarios=("fresh",), policies=("profile",), descheduler=(False,)), Settings())
 
     alone = beside_stock(list(compare(trace, wanted, Settings(), on_processes(1))))
-    monkeypatch.setattr("equipoise.lab.running.Replay", None)
+    monkeypatch.setattr("equipoise.lab.runners.Replay", None)
     beside = beside_stock(list(compare(trace, wanted, Settings(), on_processes(2))))
 
     assert [run.spread for run in alone] == [run.spread for run in beside]

@@ -18,7 +18,7 @@ GIB = 2.0**30
 WEB = Workload(kind="Deployment", group="apps", namespace="shop", name="web")
 API = Workload(kind="Deployment", group="apps", namespace="shop", name="api")
 BASE = Resources(cpu=8.0, memory=32 * GIB)
-ROOMY = Limits(evictions_per_cluster=EvictionsPerCluster(most=20))
+ROOMY = Limits(evictions_per_cluster=EvictionsPerCluster(max=20))
 """A hundredth of four pods is one."""
 
 EAGER = DeschedulerSettings(consecutive_abnormalities=1, max_intents_per_node=2, strategies=(LowNodeLoad(),))
@@ -88,7 +88,7 @@ def test_pods_leave_a_node_over_its_mark() -> None:
 
 def test_a_limit_refuses_by_its_name() -> None:
     """And nothing moves, and the outcome says why."""
-    fleet = Fleet(limits=Limits(evictions_per_workload=EvictionsPerWorkload(most=0)))
+    fleet = Fleet(limits=Limits(evictions_per_workload=EvictionsPerWorkload(max=0)))
     fleet.look(NOW)
 
     assert [] == fleet.evicted

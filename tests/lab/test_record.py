@@ -34,15 +34,15 @@ from equipoise.lab.model.trace import (
     TraceWorkload,
 )
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
-from equipoise.lab.record.folding import Fold, Tally
+from equipoise.lab.record.aggregation import Aggregation, Tally
+from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
-from equipoise.lab.record.owners import NOBODY, Owners, Places, told
+from equipoise.lab.record.owners import NO_WORKLOAD, Owners, WorkloadIndex, told
 from equipoise.lab.record.progress import shown
 from equipoise.lab.record.prometheus import connect_prometheus
-from equipoise.lab.record.questions import METRICS, Series, least_samples
-from equipoise.lab.record.reading import SCALES
-from equipoise.lab.record.unfinished import Beginning, Unfinished
-from equipoise.lab.record.writing import write_trace
+from equipoise.lab.record.queries import METRICS, Series, least_samples
+from equipoise.lab.record.reader import SCALES
+from equipoise.lab.record.writer import write_trace
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
@@ -255,7 +255,7 @@ def all_settled(seen: Any) -> bool:
 SETTLED_SECONDS = 10
 
 
-class World(msgspec.Struct):
+class RecordedCluster(msgspec.Struct):
     """A cluster, and its Prometheus at a moment before which nothing was missed: this process may be too busy to be
     scraped while it records.
     """
@@ -266,7 +266,7 @@ class World(msgspec.Struct):
 
 
 @pytest.fixture(scope="module")
-async def world(cluster: Cluster) -> AsyncIterator[World]:
+async def world(cluster: Cluster) -> AsyncIterator[RecordedCluster]:
     taint = {"key": "dedicated", "value": "training", "effect": "NoSchedule"}
     main = {"pool": "main"}
     await cluster.add_nodes(
@@ -290,10 +290,12 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
             await asyncio.sleep(SCRAPE)  # Prometheus tells nobody that it scraped
     at = found[0]["value"][0]
     async with serving(Relay(cluster.prometheus_url, at).answer) as url:
-        yield World(cluster, at, url)
+        yield RecordedCluster(cluster, at, url)
 
 
-def options(world: World, out: Path, *, url: str = "", days: float = MANY_DAYS, **fields: Any) -> RecordOptions:
+def options(
+    world: RecordedCluster, out: Path, *, url: str = "", days: float = MANY_DAYS, **fields: Any
+) -> RecordOptions:
     settings = PrometheusSettings(url=url or world.url, concurrency=fields.pop("concurrency", 4))
     kubernetes = fields.pop("kubernetes", Kubernetes(kubeconfig=str(world.cluster.kubeconfig)))
     return RecordOptions(prometheus=settings, kubernetes=kubernetes, out=out, days=days, step=STEP, **fields)
@@ -315,7 +317,7 @@ class Recorded(msgspec.Struct):
 
 
 @pytest.fixture(scope="module")
-async def recorded(world: World, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+async def recorded(world: RecordedCluster, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     console, out = a_console(), tmp_path_factory.mktemp("recorded") / "shop"
     summary = await record(options(world, out), console, without_waiting())
     return Recorded(summary, load_trace(out), said(console))
@@ -374,7 +376,7 @@ def test_workloads_are_recorded(recorded: Recorded) -> None:
     assert (1_000, 2_048) == (store.limit_cpu_milli, store.limit_memory_mib)
 
 
-async def test_pods_are_recorded(recorded: Recorded, world: World) -> None:
+async def test_pods_are_recorded(recorded: Recorded, world: RecordedCluster) -> None:
     """Each where it is, the finished one left out; their names alone would have given them to the same owners."""
     listed = (await world.cluster.request("GET", "/api/v1/pods"))["items"]
     there = {
@@ -387,7 +389,8 @@ async def test_pods_are_recorded(recorded: Recorded, world: World) -> None:
     assert any("1 pods that are finished" in note for note in trace.notes)
     controlled = [item for item in trace.pods if trace.workloads[item.workload].kind != "Pod"]
     assert [item.workload for item in controlled] == [
-        Places(trace.workloads).by_pod_name(trace.workloads[item.workload].namespace, item.name) for item in controlled
+        WorkloadIndex(trace.workloads).by_pod_name(trace.workloads[item.workload].namespace, item.name)
+        for item in controlled
     ]
 
 
@@ -399,7 +402,7 @@ def test_a_workload_that_keeps_off_itself_is_a_rule(recorded: Recorded) -> None:
     assert any("node selectors and node affinity (1)" in note for note in recorded.trace.notes)
 
 
-async def test_usage_of_nobody_is_told_and_left_out(world: World, tmp_path: Path) -> None:
+async def test_usage_of_nobody_is_told_and_left_out(world: RecordedCluster, tmp_path: Path) -> None:
     """One core; the pods of the past that are `web`'s, by their names or by kube-state-metrics, are not stray."""
     summary = await record(options(world, tmp_path / "out", days=A_FEW_STEPS), a_console(), without_waiting())
     of_workloads = (4 + 2) * 0.5 + 0.3 + 2 * 0.2 + 2 * 0.05 + 0.08
@@ -437,13 +440,15 @@ def test_the_summary_counts_what_the_folder_holds(recorded: Recorded) -> None:
 
 
 @pytest.fixture
-async def relay(world: World) -> AsyncIterator[tuple[Relay, str]]:
+async def relay(world: RecordedCluster) -> AsyncIterator[tuple[Relay, str]]:
     opened = Relay(world.cluster.prometheus_url, world.at)
     async with serving(opened.answer) as url:
         yield opened, url
 
 
-async def test_a_recording_that_was_refused_goes_on(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
+async def test_a_recording_that_was_refused_goes_on(
+    world: RecordedCluster, relay: tuple[Relay, str], tmp_path: Path
+) -> None:
     """What was read is not asked for again, nor is the API server, and the trace is whole."""
     relayed, url = relay
     console = a_console()
@@ -459,7 +464,7 @@ async def test_a_recording_that_was_refused_goes_on(world: World, relay: tuple[R
 
     assert ["cpu-000000.npz", "cpu-000002.npz", "memory-000000.npz"] == kept
     assert "3 of " in said(console)
-    begun = msgspec.json.decode((asked.out / ".partial" / "beginning.json").read_bytes(), type=Beginning)
+    begun = msgspec.json.decode((asked.out / ".partial" / "beginning.json").read_bytes(), type=RecordingPlan)
     assert least_samples(STEP / SCRAPE) == begun.least_samples
     relayed.refuse = nobody
     without_api_server = msgspec.structs.replace(asked, kubernetes=Kubernetes(kubeconfig=str(tmp_path / "nothing")))
@@ -471,7 +476,9 @@ async def test_a_recording_that_was_refused_goes_on(world: World, relay: tuple[R
     assert_usage(trace)
 
 
-async def test_a_recording_that_was_interrupted_goes_on(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
+async def test_a_recording_that_was_interrupted_goes_on(
+    world: RecordedCluster, relay: tuple[Relay, str], tmp_path: Path
+) -> None:
     """Ctrl-C while queries are under way loses these alone."""
     relayed, url = relay
     console, hanging = a_console(), asyncio.Event()
@@ -498,7 +505,9 @@ async def test_a_recording_that_was_interrupted_goes_on(world: World, relay: tup
     assert "going on with the recording" in said(console)
 
 
-async def test_what_is_too_large_is_asked_in_parts(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
+async def test_what_is_too_large_is_asked_in_parts(
+    world: RecordedCluster, relay: tuple[Relay, str], tmp_path: Path
+) -> None:
     """By halves of the time, at last by namespaces; a Prometheus that is old enough gives all that was asked for."""
     relayed, url = relay
 
@@ -519,7 +528,9 @@ async def test_what_is_too_large_is_asked_in_parts(world: World, relay: tuple[Re
     assert_usage(trace)
 
 
-async def test_what_cannot_be_made_smaller_is_an_error(world: World, relay: tuple[Relay, str], tmp_path: Path) -> None:
+async def test_what_cannot_be_made_smaller_is_an_error(
+    world: RecordedCluster, relay: tuple[Relay, str], tmp_path: Path
+) -> None:
     """It names the namespace, and what Prometheus said."""
     relayed, url = relay
 
@@ -533,7 +544,7 @@ async def test_what_cannot_be_made_smaller_is_an_error(world: World, relay: tupl
 
 
 async def test_containers_are_added_up_where_pods_are_not_measured(
-    world: World, relay: tuple[Relay, str], tmp_path: Path
+    world: RecordedCluster, relay: tuple[Relay, str], tmp_path: Path
 ) -> None:
     """A Prometheus with cAdvisor's metrics only."""
     relayed, url = relay
@@ -551,7 +562,7 @@ async def test_containers_are_added_up_where_pods_are_not_measured(
 
 
 async def test_two_series_of_every_pod_end_the_recording(
-    world: World, relay: tuple[Relay, str], tmp_path: Path
+    world: RecordedCluster, relay: tuple[Relay, str], tmp_path: Path
 ) -> None:
     """Two clusters in one Prometheus: it is said at the first part what to choose by."""
     _, url = relay
@@ -570,7 +581,7 @@ async def test_two_series_of_every_pod_end_the_recording(
             )
 
 
-async def test_an_api_server_that_is_away_is_named(world: World, tmp_path: Path) -> None:
+async def test_an_api_server_that_is_away_is_named(world: RecordedCluster, tmp_path: Path) -> None:
     """With what has to be readable."""
     away = Kubernetes(kubeconfig=str(tmp_path / "nothing"))
     with pytest.raises(RecordError, match=r"the API server: .*list nodes and pods"):
@@ -579,7 +590,7 @@ async def test_an_api_server_that_is_away_is_named(world: World, tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-async def test_a_step_too_short_for_a_rate_is_an_error(world: World, tmp_path: Path) -> None:
+async def test_a_step_too_short_for_a_rate_is_an_error(world: RecordedCluster, tmp_path: Path) -> None:
     """Of what is scraped every two seconds, a second holds one sample."""
     settings = PrometheusSettings(url=world.url, matchers={"job": "slow"})
     asked = RecordOptions(prometheus=settings, out=tmp_path / "out", step=1, days=A_FEW_STEPS)
@@ -587,7 +598,7 @@ async def test_a_step_too_short_for_a_rate_is_an_error(world: World, tmp_path: P
         await record(asked, a_console(), without_waiting())
 
 
-async def test_matchers_choose_the_series(world: World, tmp_path: Path) -> None:
+async def test_matchers_choose_the_series(world: RecordedCluster, tmp_path: Path) -> None:
     """Only what has the label is looked for, and the error says so."""
     settings = PrometheusSettings(url=world.url, matchers={"cluster": "other"})
     asked = RecordOptions(prometheus=settings, out=tmp_path / "out", step=STEP, days=A_FEW_STEPS)
@@ -595,7 +606,9 @@ async def test_matchers_choose_the_series(world: World, tmp_path: Path) -> None:
         await record(asked, a_console(), without_waiting())
 
 
-async def usage_of(world: World, metrics: str, matchers: dict[str, str], least: int) -> dict[str, list[float]]:
+async def usage_of(
+    world: RecordedCluster, metrics: str, matchers: dict[str, str], least: int
+) -> dict[str, list[float]]:
     """By resource the values of the last minute: milli cores and MiB."""
     settings, clock, found = PrometheusSettings(url=world.url), SystemClock(), {}
     async with connect_prometheus(settings, clock) as prometheus:
@@ -608,7 +621,7 @@ async def usage_of(world: World, metrics: str, matchers: dict[str, str], least: 
 
 
 @pytest.mark.parametrize("metrics", METRICS)
-async def test_a_step_that_samples_do_not_cover_is_unknown(world: World, metrics: str) -> None:
+async def test_a_step_that_samples_do_not_cover_is_unknown(world: RecordedCluster, metrics: str) -> None:
     """A minute of which there are a dozen seconds would read as a fifth of the usage."""
     running = {"instance": "alpha"}
     some, none = await usage_of(world, metrics, running, 20), await usage_of(world, metrics, running, 400)
@@ -618,7 +631,7 @@ async def test_a_step_that_samples_do_not_cover_is_unknown(world: World, metrics
     assert {"cpu": [], "memory": []} == none
 
 
-async def test_a_container_that_starts_anew_counts_once(world: World) -> None:
+async def test_a_container_that_starts_anew_counts_once(world: RecordedCluster) -> None:
     """Its memory before and after is no sum; the pod's own cgroup and its sandbox are no containers."""
     found = await usage_of(world, "containers", {"namespace": "anew"}, 20)
 
@@ -724,9 +737,9 @@ WORKLOADS = tuple(
 )  # fmt: skip
 
 
-def a_beginning() -> Beginning:
+def a_beginning() -> RecordingPlan:
     """Of one workload, in parts of two and one steps."""
-    return Beginning(
+    return RecordingPlan(
         step=900, days=1, matchers={}, metrics="pods", starts_at=900_000.0, steps=3, steps_per_part=2, least_samples=2,
         inventory=Inventory(nodes=(TraceNode(name="n", cpu_milli=1, memory_mib=1),), workloads=WORKLOADS[:1],
                             pods=(TracePod(name="web-1", workload=0, node="n"),), rules=(), notes=()),
@@ -744,7 +757,7 @@ async def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) 
 
 def test_the_beginning_of_another_recording_is_left_alone(tmp_path: Path) -> None:
     """Its parts have other steps."""
-    unfinished = Unfinished(tmp_path)
+    unfinished = Checkpoint(tmp_path)
     unfinished.begin(a_beginning())
     asked = RecordOptions(prometheus=PrometheusSettings(), out=tmp_path, step=60, days=1)
     with pytest.raises(RecordError, match=r"1 days in steps of 900 s, no matchers.*ask for the same"):
@@ -755,7 +768,7 @@ def test_the_beginning_of_another_recording_is_left_alone(tmp_path: Path) -> Non
 
 def test_nothing_measured_is_no_trace(tmp_path: Path) -> None:
     """The error counts what there was instead."""
-    unfinished, beginning = Unfinished(tmp_path), a_beginning()
+    unfinished, beginning = Checkpoint(tmp_path), a_beginning()
     unfinished.begin(beginning)
     for part in beginning.parts():
         unfinished.keep(part, np.full((1, part.count), np.nan, dtype=np.float32), Tally(doubled=2))
@@ -768,7 +781,7 @@ def test_nothing_measured_is_no_trace(tmp_path: Path) -> None:
 
 def test_cells_that_nobody_measured_stay_empty(tmp_path: Path) -> None:
     """In the folder they are no 0, and the summary has their share."""
-    unfinished, beginning = Unfinished(tmp_path), a_beginning()
+    unfinished, beginning = Checkpoint(tmp_path), a_beginning()
     unfinished.begin(beginning)
     for part in beginning.parts():
         values = [0.0, np.nan] if part.first == 0 else [7.04]
@@ -782,7 +795,7 @@ def test_cells_that_nobody_measured_stay_empty(tmp_path: Path) -> None:
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     """So that it can be deleted and read again."""
-    unfinished, beginning = Unfinished(tmp_path), a_beginning()
+    unfinished, beginning = Checkpoint(tmp_path), a_beginning()
     unfinished.begin(beginning)
     (unfinished.folder / "cpu-000000.npz").write_bytes(b"PK cut off")
     with pytest.raises(RecordError, match=r"cpu-000000.npz is damaged.*delete it"):
@@ -800,26 +813,26 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
         ("agent-79ww7", 2),
         ("nightly-29384620-x2x4z", 3),
         ("canary-5d4f8c7b9-x2x4z", 4),
-        ("web-5d4f8c7b9-hello", NOBODY),
-        ("web-0", NOBODY),
-        ("agent", NOBODY),
-        ("web-db", NOBODY),
-        ("gone-5d4f8c7b9-x2x4z", NOBODY),
+        ("web-5d4f8c7b9-hello", NO_WORKLOAD),
+        ("web-0", NO_WORKLOAD),
+        ("agent", NO_WORKLOAD),
+        ("web-db", NO_WORKLOAD),
+        ("gone-5d4f8c7b9-x2x4z", NO_WORKLOAD),
     ],
 )
 def test_pods_of_the_past_are_known_by_their_names(pod_name: str, owner: int) -> None:
     """As controllers make them from their own, of workloads that are still there."""
-    owners = Owners(Places(WORKLOADS), {})
+    owners = Owners(WorkloadIndex(WORKLOADS), {})
 
     assert owner == owners.of("default", pod_name)
-    assert NOBODY == owners.of("elsewhere", pod_name)
+    assert NO_WORKLOAD == owners.of("elsewhere", pod_name)
 
 
 def test_who_knows_goes_before_the_name() -> None:
     """A pod that somebody knows to be nobody's is not given to who has the name."""
-    owners = Owners(Places(WORKLOADS), {"default/web-db-0": NOBODY, "default/odd": 2})
+    owners = Owners(WorkloadIndex(WORKLOADS), {"default/web-db-0": NO_WORKLOAD, "default/odd": 2})
 
-    assert NOBODY == owners.of("default", "web-db-0")
+    assert NO_WORKLOAD == owners.of("default", "web-db-0")
     assert 2 == owners.of("default", "odd")
 
 
@@ -829,14 +842,14 @@ def test_owners_are_followed_to_the_workload() -> None:
         Series(labels={"namespace": "default", "replicaset": name, "owner_kind": kind, "owner_name": owner})
         for name, kind, owner in (("odd", "Deployment", "web"), ("alone", "<none>", "<none>"))
     ]
-    above, places = told(answer, "ReplicaSet", "replicaset"), Places(WORKLOADS)
+    above, places = told(answer, "ReplicaSet", "replicaset"), WorkloadIndex(WORKLOADS)
 
     assert {("default", "ReplicaSet", "odd"): ("default", "Deployment", "web")} == above
     assert 0 == places.above(("default", "ReplicaSet", "odd"), above)
     assert 0 == places.above(("default", "ReplicaSet", "web-5d4f8c7b9"), above)
     assert 1 == places.above(("default", "StatefulSet", "web-db"), above)
     assert 3 == places.above(("default", "Job", "nightly-29384620"), above)
-    assert NOBODY == places.above(("default", "ReplicaSet", "alone"), above)
+    assert NO_WORKLOAD == places.above(("default", "ReplicaSet", "alone"), above)
 
 
 def series(pod_name: str, *values: tuple[float, Any]) -> Series:
@@ -845,7 +858,7 @@ def series(pod_name: str, *values: tuple[float, Any]) -> Series:
 
 def test_usage_is_the_mean_of_the_pods_that_were_measured() -> None:
     """NaN, infinite, negative, doubled values, words and instants beside the grid are unknown, and never 0."""
-    fold = Fold(workloads=2, ends=[900.0, 1800.0, 2700.0], step=900.0)
+    fold = Aggregation(workloads=2, ends=[900.0, 1800.0, 2700.0], step=900.0)
     fold.add(
         [
             series("a", (900, "1"), (1800, "3"), (2700, "NaN")),
@@ -857,7 +870,7 @@ def test_usage_is_the_mean_of_the_pods_that_were_measured() -> None:
             Series(labels={"pod": "nameless"}, values=((900, "9"),)),
             series("nobody", (900, "4")),
         ],
-        lambda space, name: NOBODY if name == "nobody" else 0,
+        lambda space, name: NO_WORKLOAD if name == "nobody" else 0,
         scale=1000.0,
     )
 

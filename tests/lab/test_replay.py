@@ -9,7 +9,7 @@ from lab.traces import a_trace
 from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay import GREEDY, STOCK, Plan, Replay, Settings
-from equipoise.lab.run import Run, Scenario
+from equipoise.lab.results import Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.single import SINGLE
 

@@ -12,10 +12,10 @@ from PIL import Image
 from rich.console import Console
 
 from equipoise.lab.report import write_report
-from equipoise.lab.report.cases import Comparison, compared
-from equipoise.lab.report.pictures import Chart, charts
+from equipoise.lab.report.charts import Chart, charts
+from equipoise.lab.report.comparison import Comparison, compared
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.run import Figures, Picture, Run
+from equipoise.lab.results import Figures, Picture, Run
 
 COMMAND = "equipoise lab compare --trace example --out DIR"
 

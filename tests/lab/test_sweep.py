@@ -10,8 +10,8 @@ from lab.traces import a_trace
 
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import STOCK, Plan, Settings
-from equipoise.lab.run import Run
-from equipoise.lab.running import Job, on_dask, on_processes
+from equipoise.lab.results import Run
+from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 
 TRACE = a_trace(replicas=(3,))

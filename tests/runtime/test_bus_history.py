@@ -10,7 +10,7 @@ from bus_worlds import PATIENCE, NatsWorld, free_port
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import STREAMS
-from equipoise.contracts.messages.advice import FleetReview
+from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.runtime.bus import BusError, BusUnavailable, connect
 from equipoise.runtime.bus import stream_reader as history_module
 from equipoise.runtime.bus.setup import setup_streams
@@ -29,13 +29,13 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
     await world.stop()
 
 
-def a_review(hour: int, seen: float = 3_600.0) -> FleetReview:
-    return FleetReview(since=hour * 3_600, until=(hour + 1) * 3_600, seen=seen, nodes=3)
+def a_review(hour: int, seen: float = 3_600.0) -> ClusterReview:
+    return ClusterReview(since=hour * 3_600, until=(hour + 1) * 3_600, seen=seen, nodes=3)
 
 
-async def read(settings: Nats, since: float) -> list[FleetReview]:
+async def read(settings: Nats, since: float) -> list[ClusterReview]:
     found = history(settings, "tap", ADVICE, since=since, clock=SystemClock())
-    return [msgspec.json.decode(payload, type=FleetReview) async for _, payload in found]
+    return [msgspec.json.decode(payload, type=ClusterReview) async for _, payload in found]
 
 
 async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> None:
@@ -43,9 +43,9 @@ async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> N
     await setup_streams(world.settings, intent_life=60)
     before = SystemClock().now()
     async with connect(world.settings, "scorer") as bus:
-        await bus.publish(subjects.fleet_review(0, 0), a_review(0, seen=1.0))
+        await bus.publish(subjects.cluster_review(0, 0), a_review(0, seen=1.0))
         for hour in range(300):
-            await bus.publish(subjects.fleet_review(hour, hour * 3_600), a_review(hour))
+            await bus.publish(subjects.cluster_review(hour, hour * 3_600), a_review(hour))
 
     assert [int(each.since / 3_600) for each in await read(world.settings, before)] == list(range(300))
     assert {each.seen for each in await read(world.settings, before)} == {3_600.0}
@@ -57,12 +57,12 @@ async def test_a_pattern_reads_only_its_subjects(world: NatsWorld) -> None:
     await setup_streams(world.settings, intent_life=60)
     async with connect(world.settings, "scorer") as bus:
         for hour in range(3):
-            await bus.publish(subjects.fleet_review(hour, hour * 3_600), a_review(hour))
+            await bus.publish(subjects.cluster_review(hour, hour * 3_600), a_review(hour))
     found = history(
-        world.settings, "tap", ADVICE, since=0, clock=SystemClock(), pattern=subjects.fleet_review(1, 3_600)
+        world.settings, "tap", ADVICE, since=0, clock=SystemClock(), pattern=subjects.cluster_review(1, 3_600)
     )
 
-    assert [subject async for subject, _ in found] == [subjects.fleet_review(1, 3_600)]
+    assert [subject async for subject, _ in found] == [subjects.cluster_review(1, 3_600)]
 
 
 async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:

@@ -40,7 +40,7 @@ async def test_work_comes_again_by_the_clock_of_the_test() -> None:
 async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
     """Intents and last values are gone after their lives."""
     clock = ManualClock()
-    bus = MemoryBus(clock, streams=subjects.with_lives(intent=10, utilization=100))
+    bus = MemoryBus(clock, streams=subjects.with_max_ages(intent=10, utilization=100))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
     await clock.advance(11)

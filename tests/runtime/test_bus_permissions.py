@@ -79,7 +79,7 @@ async def test_a_service_can_say_its_own_channels_and_no_other(users: Users, ser
     """Each service is let to publish exactly the channels that the table gives it, health only its own."""
     async with users.bus(service) as bus:
         said = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
-        assert said == {channel.pattern for channel in CHANNELS if service in channel.said_by}
+        assert said == {channel.pattern for channel in CHANNELS if service in channel.publishers}
         for other in SERVICES:
             assert await may(bus.publish(subjects.health(other, "x"), Anything())) == (other == service)
 
@@ -93,13 +93,13 @@ async def test_a_service_can_hear_its_own_channels_and_no_other(users: Users, se
         assert heard == {
             channel.pattern
             for channel in CHANNELS
-            if (service in channel.heard_by and stream_of(channel.pattern) not in queues)
-            or service in channel.overheard_by
-            or service == channel.answered_by
+            if (service in channel.subscribers and stream_of(channel.pattern) not in queues)
+            or service in channel.observers
+            or service == channel.responder
         }
         kept = [c for c in CHANNELS if (stream := stream_of(c.pattern)) is not None and not stream.work_queue]
         followed = {c.pattern for c in kept if await may(bus.follow(c.pattern, Anything, Heard()))}
-        assert followed == {channel.pattern for channel in kept if service in channel.heard_by}
+        assert followed == {channel.pattern for channel in kept if service in channel.subscribers}
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -142,11 +142,11 @@ async def test_the_tap_hears_everything_and_only_asks(users: Users) -> None:
         await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
         await heard.until(1)
         for channel in CHANNELS:
-            asked = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_SHOW)
+            asked = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
             assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == asked, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
                 read = await may(tap.follow(channel.pattern, Anything, Heard()))
-                assert read == stream.read_back, channel.pattern
+                assert read == stream.open_to_users, channel.pattern
         for stream in STREAMS:
             assert await may(asking(tap, f"$JS.API.STREAM.INFO.{stream.name}"))
             assert not await may(asking(tap, f"$JS.API.STREAM.DELETE.{stream.name}"))

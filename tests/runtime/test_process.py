@@ -176,7 +176,7 @@ async def test_a_heartbeat_tells_how_it_is(world: World) -> None:
     await world.clock.advance(HEARTBEAT_PERIOD)
     beats = world.memory_bus.said(Heartbeat, "equipoise.health.scorer.*")
     assert [beat.problems for beat in beats] == [[], [], ["away"]]
-    assert [(beat.evictions, beat.part) for beat in beats] == [("", ""), ("", ""), ("dry run", "blue")]
+    assert [(beat.evictions, beat.shard) for beat in beats] == [("", ""), ("", ""), ("dry run", "blue")]
     assert beats[-1].ready
     assert beats[-1].id == world.process.identity
     assert not running.done()

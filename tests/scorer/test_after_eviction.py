@@ -23,7 +23,7 @@ def an_outcome(pod: str = "web-1", **fields: object) -> EvictionOutcome:
         "workload": a_workload(),
         "target": "node-b",
         "reason": "node is overutilized",
-        "relief": RELIEF,
+        "expected_reduction": RELIEF,
         "decided_at": NOW,
         "settled_at": NOW,
     }

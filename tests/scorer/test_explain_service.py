@@ -7,7 +7,7 @@ from scorer.fleets import a_pod
 from scorer.test_extender import fill
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
@@ -22,9 +22,9 @@ async def test_why_is_answered_on_the_bus(start: Start) -> None:
     ranking = await running.bus.request(
         subjects.SCORE_PRIORITIZE, PrioritizeQuestion(pod=pod, nodes=["node-a", "node-b", "node-c"]), Ranking, timeout=1
     )
-    told = await running.bus.request(subjects.SCORE_EXPLAIN, ExplainQuestion(pod=pod), Explanation, timeout=1)
+    told = await running.bus.request(subjects.SCORE_EXPLAIN, ExplainRequest(pod=pod), Explanation, timeout=1)
 
-    assert {each.node: each.answer for each in told.nodes} == ranking.scores
+    assert {each.node: each.extender_score for each in told.nodes} == ranking.scores
     assert (told.policy, told.explained_at) == ("profile", NOW)
 
 
@@ -36,10 +36,10 @@ async def test_a_pod_that_was_heard_of_is_explained_by_its_name(start: Start) ->
     await running.bus.settled()
 
     async def ask(name: str) -> Explanation:
-        question = ExplainQuestion(namespace="shop", name=name)
+        question = ExplainRequest(namespace="shop", name=name)
         return await running.bus.request(subjects.SCORE_EXPLAIN, question, Explanation, timeout=1)
 
-    assert (await ask("web-1")).runs_on == "node-a"
+    assert (await ask("web-1")).current_node == "node-a"
     assert "has not heard that pod shop/web-2 has a node" in (await ask("web-2")).problem
 
 
@@ -47,7 +47,7 @@ async def test_scores_that_are_switched_off_are_explained_as_such(start: Start) 
     """Every node is told the same, whatever its score."""
     running = await start(ScorerSettings(listen="127.0.0.1:0", neutral=True))
     await fill(running)
-    told = await running.bus.request(subjects.SCORE_EXPLAIN, ExplainQuestion(node="node-a"), Explanation, timeout=1)
+    told = await running.bus.request(subjects.SCORE_EXPLAIN, ExplainRequest(node="node-a"), Explanation, timeout=1)
 
     assert (told.neutral, told.why) == (True, "scores are set to neutral (scorer.neutral)")
 
@@ -68,7 +68,7 @@ async def test_an_explanation_of_a_busy_fleet_fits_into_a_message(start: Start) 
         )
     await running.bus.settled()
     told = await running.bus.request(
-        subjects.SCORE_EXPLAIN, ExplainQuestion(node="node-7", pod=a_pod(cpu=0.1)), Explanation, timeout=5
+        subjects.SCORE_EXPLAIN, ExplainRequest(node="node-7", pod=a_pod(cpu=0.1)), Explanation, timeout=5
     )
 
     assert told.considered == 200

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from equipoise.contracts.configuration.settings import Marks
-from equipoise.contracts.messages.advice import FleetReview
+from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.fleet_review import Reviewer
 from equipoise.scorer.state.arrays import Array
@@ -22,9 +22,9 @@ def loads(*cpu: float) -> Array:
 
 def looked(
     reviewer: Reviewer, load: Array, begin: float, end: float, *, step: float = 10.0, known: bool = True
-) -> list[FleetReview]:
+) -> list[ClusterReview]:
     """Look every few seconds over a span."""
-    told: list[FleetReview] = []
+    told: list[ClusterReview] = []
     for now in np.arange(begin, end + step / 2, step):
         told += reviewer.look(NAMES, load, float(now), known=known)
     return told

@@ -18,7 +18,7 @@ from scorer.test_after_eviction import an_outcome
 from scorer.test_extender import fill
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -308,11 +308,11 @@ async def test_the_fleet_is_reviewed(start: Start) -> None:
         await running.bus.publish(subjects.utilization_cycle("0"), a_cycle(3, queried_at=now))
         await running.clock.advance(100)
 
-    [review] = running.bus.said(FleetReview, f"equipoise.advice.fleet.{int(NOW // 3_600)}.*")
+    [review] = running.bus.said(ClusterReview, f"equipoise.advice.cluster.{int(NOW // 3_600)}.*")
     assert review.over == {"node-c": review.seen}
     assert review.seen == review.until - review.since == 300
     assert review.spread.cpu == pytest.approx(0.7)
-    assert review.scores == ScoresFollowed(asked=1)
+    assert review.scores == ScoresFollowed(requests=1)
 
 
 async def test_a_shadow_policy_is_counted_and_told(start: Start) -> None:

@@ -42,6 +42,6 @@ def nodes_of(kind: str, message: dict[str, object]) -> list[str]:
         case "decision.scorer.":
             best = message["best"]
             assert isinstance(best, list)
-            return [entry["node"] for entry in best if entry["answer"] == 10]
+            return [entry["node"] for entry in best if entry["extender_score"] == 10]
         case _:
             return [str(message["target"])]

@@ -9,7 +9,7 @@ from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import Document, identity, read_kustomization
 from deployment.worlds import Run, World
 
-from equipoise.binder.decisions.eviction_response import read_answer
+from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import PODS, EvictionAnswer, connect_kube
@@ -219,7 +219,7 @@ async def test_observe_takes_the_right_to_evict_away(world: World, overlaid: Any
         await until_evicts(world, namespace, False)
     answer = await try_to_evict(world, "shop")
     assert answer.status == 403
-    verdict = read_answer(answer.status, answer.message, dry_run=True).verdict
+    verdict = read_response(answer.status, answer.message, dry_run=True).finish
     assert verdict is not None
     assert verdict.outcome == Outcome.DRY_RUN
     assert "missing" in verdict.detail

@@ -20,7 +20,7 @@ from equipoise.annotator.decisions.replicas import SELECTOR, live
 from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
 from equipoise.contracts.kubernetes.annotations import read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.objects import Lease
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect
 from equipoise.runtime.bus.setup import setup_streams
@@ -224,13 +224,13 @@ class Loop:
     async def _wrong_scores(self) -> list[str]:
         """By the loads that the scorer goes by, and by what it tells kube-scheduler."""
         try:
-            question = ExplainQuestion(node=NODES[0], nodes=list(NODES))
+            question = ExplainRequest(node=NODES[0], nodes=list(NODES))
             explained = await self.bus.request(SCORE_EXPLAIN, question, Explanation, timeout=2)
             answer = await self._prioritize()
         except (BusError, aiohttp.ClientError, TimeoutError) as error:
             return [f"no answer from the scorer: {error}"]
         loads = {node.node: node.windows[0].load.cpu for node in explained.nodes}
-        found = [explained.doubt or explained.problem] if explained.doubt or explained.problem else []
+        found = [explained.data_problem or explained.problem] if explained.data_problem or explained.problem else []
         for node in NODES:
             load = loads.get(node)
             if load is None or abs(load - self._load(node)) > told.BAND + MEASURED:

@@ -13,7 +13,7 @@ from equipoise.cli.telling import UNIT, amount, console, percent
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import (
     Correction,
-    ExplainQuestion,
+    ExplainRequest,
     Explanation,
     NodeExplanation,
     WindowExplanation,
@@ -30,10 +30,10 @@ TIMEOUT = 20.0
 _SHOWN = 10
 
 
-def question_about_pod(name: str, node: str) -> ExplainQuestion:
+def question_about_pod(name: str, node: str) -> ExplainRequest:
     """`name` is NAMESPACE/NAME, `node` may be empty. Raises WrongInput."""
     namespace, pod = pod_named(name)
-    return ExplainQuestion(namespace=namespace, name=pod, node=node)
+    return ExplainRequest(namespace=namespace, name=pod, node=node)
 
 
 def pod_named(name: str) -> tuple[str, str]:
@@ -44,7 +44,7 @@ def pod_named(name: str) -> tuple[str, str]:
     return namespace, pod
 
 
-async def run_explain(question: ExplainQuestion, server: Nats, *, as_json: bool) -> str:
+async def run_explain(question: ExplainRequest, server: Nats, *, as_json: bool) -> str:
     """The command; what keeps it from explaining, empty when nothing does. Raises BusError when nobody answers."""
     configure_logging(Logging(level="error"), "explain")
     explanation = await answer_of(question, server)
@@ -57,7 +57,7 @@ async def run_explain(question: ExplainQuestion, server: Nats, *, as_json: bool)
     return ""
 
 
-async def answer_of(question: ExplainQuestion, server: Nats) -> Explanation:
+async def answer_of(question: ExplainRequest, server: Nats) -> Explanation:
     """Ask. Raises BusError when nobody answers in time."""
     try:
         async with asyncio.timeout(TIMEOUT), connect(server, "tap", clock=SystemClock()) as bus:
@@ -79,13 +79,13 @@ def show(explanation: Explanation, to: Console, asked_node: str = "") -> None:
         to.print(_ranking(explanation, asked_node))
     best = explanation.nodes[0].node if explanation.pod is not None and explanation.nodes else ""
     for node in explanation.nodes:
-        if node.node in (best, explanation.runs_on, asked_node):
+        if node.node in (best, explanation.current_node, asked_node):
             to.print()
             for part in _details(node, explanation):
                 to.print(part)
-    if explanation.overtaking is not None and explanation.pod is not None:
+    if explanation.rank_change is not None and explanation.pod is not None:
         to.print()
-        to.print(Text.assemble(("What would change the order: ", "bold"), explanation.overtaking.why))
+        to.print(Text.assemble(("What would change the order: ", "bold"), explanation.rank_change.why))
     for note in explanation.notes:
         to.print(Text(f"Note: {note}", style="dim"))
 
@@ -94,7 +94,7 @@ def _headline(explanation: Explanation) -> Iterator[Text]:
     pod = explanation.pod
     if pod is not None:
         workload = "" if pod.workload is None else f" of {pod.workload}"
-        runs_on = f", scored without itself on {explanation.runs_on}" if explanation.runs_on else ""
+        runs_on = f", scored without itself on {explanation.current_node}" if explanation.current_node else ""
         yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"{workload}{runs_on}")
     expected = ", ".join(
         f"{_amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
@@ -106,8 +106,8 @@ def _headline(explanation: Explanation) -> Iterator[Text]:
     yield Text(f"policy {explanation.policy}{level}; {explanation.considered} nodes considered")
     if explanation.neutral:
         yield Text(f"every node is told the same: {explanation.why}", style="bold yellow")
-    elif explanation.doubt:
-        yield Text(explanation.doubt, style="bold yellow")
+    elif explanation.data_problem:
+        yield Text(explanation.data_problem, style="bold yellow")
 
 
 def _ranking(explanation: Explanation, asked_node: str) -> Table:
@@ -119,17 +119,17 @@ def _ranking(explanation: Explanation, asked_node: str) -> Table:
         table.add_column(name)
     table.add_column("why", overflow="fold")
     for node in explanation.nodes:
-        if node.rank > _SHOWN and node.node not in (explanation.runs_on, asked_node):
+        if node.rank > _SHOWN and node.node not in (explanation.current_node, asked_node):
             continue
         window = _telling(node, explanation)
         marks = [
             *(["best"] if node.rank == 1 and not explanation.neutral else []),
-            *(["here"] if node.node == explanation.runs_on else []),
+            *(["here"] if node.node == explanation.current_node else []),
         ]
         table.add_row(
             " ".join(marks),
             node.node,
-            str(node.answer),
+            str(node.extender_score),
             f"{node.score:.1f}",
             *(f"{node.parts.get(part, 0.0):.1f}" for part in parts),
             "" if window is None else window.window,
@@ -144,12 +144,12 @@ def _ranking(explanation: Explanation, asked_node: str) -> Table:
 def _style(node: NodeExplanation, *, best: bool) -> str:
     if best:
         return "bold green"
-    return "red" if node.standing in ("unknown", "avoided", "overfull") else ""
+    return "red" if node.status in ("unknown", "avoided", "overfull") else ""
 
 
 def _details(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | Table]:
     """Where its numbers come from: measured + arrived − left + booked, as cores and GiB, of its base."""
-    place = f"rank {node.rank} of {explanation.considered}, answer {node.answer}, score {node.score:.1f}"
+    place = f"rank {node.rank} of {explanation.considered}, answer {node.extender_score}, score {node.score:.1f}"
     yield Text.assemble((node.node, "bold"), f": {place}{'; ' if node.why else ''}{node.why}")
     table = _table("window", "", "measured>", "+ arrived>", "− left>", "+ booked>", "of>", "= load", "sample")
     for window in node.windows:
@@ -160,33 +160,35 @@ def _details(node: NodeExplanation, explanation: Explanation) -> Iterator[Text |
                 f"{resource}, {unit}",
                 "?" if window.measured is None else _amount(window.measured.mean, resource),
                 _corrected(window.added, resource),
-                _corrected(window.taken_off, resource),
-                _amount(window.booked, resource, nothing="–"),
+                _corrected(window.subtracted, resource),
+                _amount(window.reserved, resource, nothing="–"),
                 _amount(node.base, resource),
-                f"unknown: {window.why_unknown}" if window.why_unknown else _then(window, resource),
-                f"{_seconds(window.age)} old, good for {window.life:.0f} s" if first and window.age is not None else "",
+                f"unknown: {window.unknown_reason}" if window.unknown_reason else _then(window, resource),
+                f"{_seconds(window.age)} old, good for {window.lifetime:.0f} s"
+                if first and window.age is not None
+                else "",
             )
         for name, value in window.statistics.items():
-            if not window.why_unknown:
+            if not window.unknown_reason:
                 table.add_row("", name, "", "", "", "", "", _both(value), "")
     yield table
-    pod, here = explanation.pod, node.node == explanation.runs_on
+    pod, here = explanation.pod, node.node == explanation.current_node
     itself = "" if pod is None else f"{pod.namespace}/{pod.name}"
     for title, corrections in (
         ("arrived", [window.added for window in node.windows]),
-        ("left", [window.taken_off for window in node.windows]),
+        ("left", [window.subtracted for window in node.windows]),
     ):
         most = max(corrections, key=lambda each: each.count, default=Correction())
         if most.count:
             more = f" and {most.count - len(most.pods)} more" if most.count > len(most.pods) else ""
             names = (f"{name} (itself)" if here and name == itself else name for name in most.pods)
             yield Text(f"{title}: {', '.join(names)}{more}")
-    if node.answers_booked or node.replacements_booked:
+    if node.reserved_by_responses or node.reserved_for_replacements:
         yield Text(
-            f"booked: {node.answers_booked} pods that were told of it and are not heard to be placed, "
-            f"{node.replacements_booked} replacements of evicted pods on their way"
+            f"booked: {node.reserved_by_responses} pods that were told of it and are not heard to be placed, "
+            f"{node.reserved_for_replacements} replacements of evicted pods on their way"
         )
-    yield Text(f"newest sample of the node: {_seconds(node.age)} old, good for {node.life:.0f} s")
+    yield Text(f"newest sample of the node: {_seconds(node.age)} old, good for {node.lifetime:.0f} s")
 
 
 def _table(*columns: str) -> Table:
@@ -199,12 +201,12 @@ def _table(*columns: str) -> Table:
 
 def _telling(node: NodeExplanation, explanation: Explanation) -> WindowExplanation | None:
     """The first window that the policy looks at and knows, else the shortest known."""
-    known = {window.window: window for window in node.windows if not window.why_unknown}
-    return next((known[name] for name in (*explanation.looks_at, *known) if name in known), None)
+    known = {window.window: window for window in node.windows if not window.unknown_reason}
+    return next((known[name] for name in (*explanation.windows_used, *known) if name in known), None)
 
 
 def _label(window: WindowExplanation, explanation: Explanation) -> str:
-    unused = explanation.looks_at and window.window not in explanation.looks_at
+    unused = explanation.windows_used and window.window not in explanation.windows_used
     return f"{window.window} (unused)" if unused else window.window
 
 

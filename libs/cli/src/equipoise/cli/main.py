@@ -12,7 +12,7 @@ from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.testbed.command import testbed
 
 if TYPE_CHECKING:
-    from equipoise.contracts.messages.explanation import ExplainQuestion
+    from equipoise.contracts.messages.explanation import ExplainRequest
     from equipoise.runtime.configuration import Kubernetes, Nats
 
 PLUGIN = "kubectl-equipoise"
@@ -184,9 +184,9 @@ def explain_pod(pod: str, node: str, url: str, user: str | None, password_file: 
 @output_option
 def explain_node(node: str, url: str, user: str | None, password_file: str | None, output: str) -> None:
     """Show where a node's load comes from, and how it looks to a pod that asks for nothing."""
-    from equipoise.contracts.messages.explanation import ExplainQuestion
+    from equipoise.contracts.messages.explanation import ExplainRequest
 
-    _explain(ExplainQuestion(node=node), _nats(url, user, password_file), output)
+    _explain(ExplainRequest(node=node), _nats(url, user, password_file), output)
 
 
 @explain.command(name="eviction")
@@ -229,7 +229,7 @@ def report(since: str, html: Path | None, url: str, user: str | None, password_f
         raise click.ClickException(problem)
 
 
-def _explain(question: "ExplainQuestion", server: "Nats", output: str) -> None:
+def _explain(question: "ExplainRequest", server: "Nats", output: str) -> None:
     import asyncio
 
     from equipoise.cli.explain import run_explain

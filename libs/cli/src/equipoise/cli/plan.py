@@ -11,9 +11,9 @@ from rich.text import Text
 
 from equipoise.cli.plan_changes import LastPlans, NodeChange, PlanChanges, changes
 from equipoise.cli.telling import RESOURCES, amounts, console, day_and_time, length, percent, table, time_of_day, under
-from equipoise.contracts.bus.subjects import PLAN_SHOW
+from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import RefusedMove
-from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable, NoAnswer, connect
 from equipoise.runtime.configuration import Logging, Nats
@@ -36,7 +36,7 @@ async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: boo
     if only_changes and before is None:
         click.echo("no plan of this cluster was shown before: everything is new", err=True)
     if only_changes and (as_json or before is not None):
-        told = changes(before or PlanShown(leader=plan.leader, planned_at=plan.planned_at), plan)
+        told = changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
         _tell(told, as_json, lambda: show_changes(told, console()))
     else:
         _tell(plan, as_json, lambda: show(plan, console()))
@@ -53,11 +53,11 @@ def _tell(told: msgspec.Struct, as_json: bool, show_it: Callable[[], None]) -> N
         show_it()
 
 
-async def asked(server: Nats) -> PlanShown:
+async def asked(server: Nats) -> PlanResponse:
     """Ask. Raises BusError when nobody answers in time."""
     try:
         async with asyncio.timeout(TIMEOUT), connect(server, "tap", clock=SystemClock()) as bus:
-            return await bus.request(PLAN_SHOW, PlanQuestion(), PlanShown, timeout=TIMEOUT)
+            return await bus.request(PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=TIMEOUT)
     except TimeoutError:
         raise BusUnavailable(
             f"nobody lets us in at {server.url} within {TIMEOUT:g} s: is NATS there (--nats), and is it the right user?"
@@ -69,7 +69,7 @@ async def asked(server: Nats) -> PlanShown:
         ) from None
 
 
-def show(plan: PlanShown, to: Console) -> None:
+def show(plan: PlanResponse, to: Console) -> None:
     """For people: what would move, what nodes become, who was refused, what is under way."""
     for line in _headline(plan):
         to.print(line)
@@ -79,22 +79,22 @@ def show(plan: PlanShown, to: Console) -> None:
         under(f"Nodes{_more(plan.nodes)}", _nodes(plan.nodes[:_SHOWN], plan.interval), to)
     if plan.refused:
         under(f"Stay{_more(plan.refused)}", _refused(plan.refused[:_SHOWN]), to)
-    if plan.under_way:
+    if plan.pending:
         rows = (
             (f"{move.namespace}/{move.pod}", f"{move.node} → {move.target}", _since(move.evicted_at))
-            for move in plan.under_way[:_SHOWN]
+            for move in plan.pending[:_SHOWN]
         )
-        under(f"Under way{_more(plan.under_way)}", _rows(("pod", "move", "state"), rows), to)
-    if plan.assumed:
+        under(f"Under way{_more(plan.pending)}", _rows(("pod", "move", "state"), rows), to)
+    if plan.dry_run_moves:
         rows = (
             (f"{move.namespace}/{move.pod}", f"{move.node} → {move.target}", f"until {day_and_time(move.until)}")
-            for move in plan.assumed[:_SHOWN]
+            for move in plan.dry_run_moves[:_SHOWN]
         )
-        title = f"Assumed moved in dry run, and counted so above{_more(plan.assumed)}"
+        title = f"Assumed moved in dry run, and counted so above{_more(plan.dry_run_moves)}"
         under(title, _rows(("pod", "move", "assumed"), rows), to)
-    if plan.resting:
-        rest = ((each.node, f"until {day_and_time(each.until)}", each.why) for each in plan.resting[:_SHOWN])
-        under(f"Nodes left alone{_more(plan.resting)}", _rows(("node", "for now", "why"), rest), to)
+    if plan.cooldowns:
+        rest = ((each.node, f"until {day_and_time(each.until)}", each.why) for each in plan.cooldowns[:_SHOWN])
+        under(f"Nodes left alone{_more(plan.cooldowns)}", _rows(("node", "for now", "why"), rest), to)
 
 
 def show_changes(told: PlanChanges, to: Console) -> None:
@@ -121,7 +121,7 @@ def show_changes(told: PlanChanges, to: Console) -> None:
         to.print(Text(f"~ evictions: {told.evictions or 'not known'}, before {told.evictions_before or 'not known'}"))
 
 
-def _headline(plan: PlanShown) -> Iterator[Text]:
+def _headline(plan: PlanResponse) -> Iterator[Text]:
     what = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     place = f" of {plan.considered} nodes at {day_and_time(plan.planned_at)}, by {plan.leader.holder}"
     yield Text.assemble((what, "bold"), place)
@@ -157,7 +157,7 @@ def _moves(moves: Sequence[PlannedMove]) -> Table:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         sample = time_of_day(move.sampled_at)
         why = f"once there is room: {move.reason}" if move.later else move.reason
-        made.add_row(_name(move), workload, move.node, move.target, amounts(move.relief), sample, why)
+        made.add_row(_name(move), workload, move.node, move.target, amounts(move.expected_reduction), sample, why)
     return made
 
 

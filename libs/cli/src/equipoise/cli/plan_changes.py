@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from equipoise.contracts.messages.descheduling import RefusedMove
-from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
 
 
 class Redirected(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class PlanChanges(msgspec.Struct, frozen=True, kw_only=True):
         return not any(lists) and self.evictions == self.evictions_before
 
 
-def changes(before: PlanShown, now: PlanShown) -> PlanChanges:
+def changes(before: PlanResponse, now: PlanResponse) -> PlanChanges:
     """Loads and samples alone make no change: they differ every few seconds."""
     old = {(move.strategy, move.namespace, move.pod, move.node): move for move in before.moves}
     new = {(move.strategy, move.namespace, move.pod, move.node): move for move in now.moves}
@@ -71,7 +71,7 @@ def changes(before: PlanShown, now: PlanShown) -> PlanChanges:
     )
 
 
-def _nodes(before: PlanShown, now: PlanShown) -> list[NodeChange]:
+def _nodes(before: PlanResponse, now: PlanResponse) -> list[NodeChange]:
     old = {(node.strategy, node.node): node for node in before.nodes}
     new = {(node.strategy, node.node): node for node in now.nodes}
     return [
@@ -94,14 +94,14 @@ class LastPlans:
         root = Path(base) if os.path.isabs(base) else Path(environment.get("HOME") or Path.home()) / ".cache"
         self._folder = root / "equipoise" / "plans"
 
-    def last(self, plan: PlanShown) -> PlanShown | None:
+    def last(self, plan: PlanResponse) -> PlanResponse | None:
         """The plan of this cluster that was shown before; None when none is kept, or it cannot be read."""
         try:
-            return msgspec.json.decode(self._file(plan).read_bytes(), type=PlanShown)
+            return msgspec.json.decode(self._file(plan).read_bytes(), type=PlanResponse)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def keep(self, plan: PlanShown) -> None:
+    def keep(self, plan: PlanResponse) -> None:
         """For the next time. Raises OSError when it cannot be kept."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._file(plan)
@@ -113,6 +113,6 @@ class LastPlans:
             with suppress(OSError):
                 fresh.unlink()
 
-    def _file(self, plan: PlanShown) -> Path:
+    def _file(self, plan: PlanResponse) -> Path:
         name = hashlib.sha256(plan.leader.lease_uid.encode()).hexdigest()[:16]
         return self._folder / f"{name}.json"

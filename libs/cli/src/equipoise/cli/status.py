@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.binder.decisions.limits import Limits
-from equipoise.binder.decisions.status import Overview, overview, state_of
+from equipoise.binder.decisions.status import LedgerStatus, ledger_status, state_text
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import LedgerStore
-from equipoise.binder.state.ledger import Closed, Entry
+from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
@@ -49,14 +49,14 @@ async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, meas
         show(seen, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES), measured_by)
 
 
-async def look(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> Overview:
+async def look(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:
     """Read the ledger. Raises KubeError."""
-    held = await LedgerStore(kube, namespace).read()
-    ledger = held if isinstance(held, Closed) else held.ledger
-    return overview(ledger, limits, kube.server_time(clock.now()))
+    stored = await LedgerStore(kube, namespace).read()
+    ledger = stored if isinstance(stored, LedgerClosed) else stored.ledger
+    return ledger_status(ledger, limits, kube.server_time(clock.now()))
 
 
-def show(seen: Overview, console: Console, measured_by: str) -> None:
+def show(seen: LedgerStatus, console: Console, measured_by: str) -> None:
     """Print it as people read it."""
     style = "bold green" if seen.evictions == "allowed" and not seen.why else "bold red"
     console.print(Text.assemble("evictions: ", (seen.evictions, style), f" ({seen.why})" if seen.why else ""))
@@ -67,30 +67,30 @@ def show(seen: Overview, console: Console, measured_by: str) -> None:
     else:
         console.print(Text("limits: in full"))
     console.print(Text(f"last 24 hours: {seen.last_day} evictions, {seen.dry_runs_last_day} dry runs"))
-    console.print(Text(f"uses below are measured by {measured_by}"))
+    console.print(Text(f"usage below is measured by {measured_by}"))
     for part in _parts(seen):
         console.print()
         console.print(part)
 
 
-def _parts(seen: Overview) -> Iterator[Table | Text]:
-    uses = _table("limit", "of", "counted>", "most>", "window>")
-    for use in seen.uses:
-        uses.add_row(use.limit, use.of, str(use.counted), use.most, use.window)
-    yield uses
-    if not seen.under_way:
-        yield Text("nothing is under way")
+def _parts(seen: LedgerStatus) -> Iterator[Table | Text]:
+    usage = _table("limit", "scope", "counted>", "max>", "window>")
+    for each in seen.usage:
+        usage.add_row(each.limit, each.scope, str(each.counted), each.max, each.window)
+    yield usage
+    if not seen.pending:
+        yield Text("nothing is pending")
     else:
-        yield _entries("under way since", seen.under_way, settled=False)
+        yield _entries("pending since", seen.pending, settled=False)
     if seen.last:
         yield _entries("settled", seen.last, settled=True)
 
 
-def _entries(title: str, entries: list[Entry], *, settled: bool) -> Table:
+def _entries(title: str, entries: list[LedgerEntry], *, settled: bool) -> Table:
     table = _table(title, "what", "pod", "node", "target", "workload", "why")
     for entry in entries:
         at = (entry.settled_at if settled else None) or entry.reserved_at
-        what = f"{state_of(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
+        what = f"{state_text(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
         pod = f"{entry.namespace}/{entry.pod}"
         table.add_row(clock_time(at), what, pod, entry.node, entry.target, str(entry.workload or ""), entry.detail)
     return table

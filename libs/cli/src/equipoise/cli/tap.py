@@ -9,7 +9,7 @@ import msgspec
 
 from equipoise.cli.endings import WrongInput
 from equipoise.contracts.bus.subjects import CHANNELS, PREFIX
-from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -193,7 +193,7 @@ def _annotation(message: AnnotationWritten) -> str:
 
 
 def _score(message: ScoreDecision) -> str:
-    best = ", ".join(f"{node.node} {node.answer} ({node.score:.0f})" for node in message.best[:5])
+    best = ", ".join(f"{node.node} {node.extender_score} ({node.score:.0f})" for node in message.best[:5])
     demand = f"expects {_cores(message.demand)} ({message.demand_source})"
     return f"{'neutral: ' + message.why if message.neutral else best}; {demand}; {message.considered} nodes"
 
@@ -205,7 +205,7 @@ def _advice(message: PlacementAdvice) -> str:
     return place if message.rank == 1 else f"{place}, {message.regret:.0f} points worse than {message.best.node}"
 
 
-def _review(message: FleetReview) -> str:
+def _review(message: ClusterReview) -> str:
     over = ", ".join(f"{node} {seconds:.0f} s" for node, seconds in list(message.over.items())[:8])
     return f"{message.seen:.0f} s seen, {message.nodes:.0f} nodes; over their marks: {over or 'none'}"
 
@@ -213,7 +213,7 @@ def _review(message: FleetReview) -> str:
 def _deschedule(message: DescheduleDecision) -> str:
     hot = [f"{node.node} ({_percent(node.load)})" for node in message.nodes if node.state == "hot"]
     said = f"{len(message.intents)} intents" if message.intents else message.why
-    said += f"; {len(message.assumed)} moves assumed in dry run" if message.assumed else ""
+    said += f"; {len(message.dry_run_moves)} moves assumed in dry run" if message.dry_run_moves else ""
     return f"hot: {', '.join(hot[:8]) or 'none'}; {said}; {len(message.refused)} moves refused"
 
 
@@ -234,7 +234,7 @@ _TELLERS: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {
     AnnotationWritten: _annotation,
     ScoreDecision: _score,
     PlacementAdvice: _advice,
-    FleetReview: _review,
+    ClusterReview: _review,
     DescheduleDecision: _deschedule,
     Heartbeat: _health,
 }

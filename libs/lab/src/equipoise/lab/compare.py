@@ -6,8 +6,8 @@ import msgspec
 
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import GREEDY, STOCK, Plan, Settings
-from equipoise.lab.run import Foresight, Run, Scenario
-from equipoise.lab.running import Job, Runner
+from equipoise.lab.results import Foresight, Run, Scenario
+from equipoise.lab.runners import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.scorer.decisions.policies import ScoringPolicy, name_of
 from equipoise.scorer.decisions.policies.single import SINGLE

@@ -20,16 +20,16 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.lab.collecting import Collector, load_settings
-from equipoise.lab.kubernetes import Kubernetes
-from equipoise.lab.model.agenda import Agenda
-from equipoise.lab.model.judging import hourly_load, levelness, picture, spread
+from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.levelling import Levelling, paced
+from equipoise.lab.model.levelness import hourly_load, levelness, picture, spread
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.model.world import Curves, World
-from equipoise.lab.run import Figures, Foresight, Picture, Run, Scenario
+from equipoise.lab.results import Figures, Foresight, Picture, Run, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
-from equipoise.lab.scheduling import Extended, Fractional, Plain
+from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
+from equipoise.lab.simulated_cluster import SimulatedCluster
+from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
 from equipoise.scorer.settings import ScorerSettings
@@ -100,9 +100,9 @@ class Replay:
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
         load = load_settings(self._tick, settings.load)
         self._curves = Curves(trace)
-        self._world = World(trace, self._curves)
-        self._agenda = Agenda()
-        self._collector = Collector(
+        self._world = ClusterUsage(trace, self._curves)
+        self._agenda = EventQueue()
+        self._collector = SimulatedCollector(
             trace,
             self._world,
             self._curves,
@@ -116,7 +116,7 @@ class Replay:
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
         self._knowledge = None if plan.scoring is None else _knowledge(plan, plan.scoring, settings.scorer, load)
         self._scheduling = self._scheduler(settings.scorer)
-        self._kubernetes = Kubernetes(
+        self._kubernetes = SimulatedCluster(
             trace, self._world, self._collector, self._scheduling, self._agenda, self._on_placement,
             origin=self._origin,
         )  # fmt: skip
@@ -157,13 +157,13 @@ class Replay:
 
     # wiring
 
-    def _scheduler(self, settings: ScorerSettings) -> Plain:
+    def _scheduler(self, settings: ScorerSettings) -> StockOnly:
         chance = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
-            return Fractional(self._trace, chance)
+            return GreedyScheduler(self._trace, chance)
         if self._knowledge is None:
-            return Plain(self._trace, chance)
-        return Extended(
+            return StockOnly(self._trace, chance)
+        return WithScorer(
             self._trace,
             chance,
             self._knowledge,

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from equipoise.lab.kubernetes import Kubernetes
-from equipoise.lab.model.agenda import Agenda
+from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.run import Scenario
+from equipoise.lab.results import Scenario
+from equipoise.lab.simulated_cluster import SimulatedCluster
 
 DAY = 86_400.0
 
@@ -18,11 +18,11 @@ _SCALED_FROM = 4
 
 _SCALED_FOR = 4 * 3_600.0
 
-Enter = Callable[[Trace, Kubernetes, Agenda, random.Random, float], float]
+Enter = Callable[[Trace, SimulatedCluster, EventQueue, random.Random, float], float]
 """Enters what happens into the agenda, from a moment on; returns when nothing more does."""
 
 
-def given(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.Random, begin: float) -> float:
+def given(trace: Trace, kubernetes: SimulatedCluster, agenda: EventQueue, chance: random.Random, begin: float) -> float:
     """The trace's own placement. Pods of which it tells none are placed in a random order before anything happens."""
     homeless = []
     for pod in trace.pods:
@@ -36,7 +36,7 @@ def given(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.R
     return begin
 
 
-def fresh(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.Random, begin: float) -> float:
+def fresh(trace: Trace, kubernetes: SimulatedCluster, agenda: EventQueue, chance: random.Random, begin: float) -> float:
     """An empty fleet; every pod arrives once, a second apart, in a random order."""
     order = [pod.workload for pod in trace.pods]
     chance.shuffle(order)
@@ -45,7 +45,7 @@ def fresh(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.R
     return begin + len(order) * _PAUSE_BETWEEN_ARRIVALS
 
 
-def churn(trace: Trace, kubernetes: Kubernetes, agenda: Agenda, chance: random.Random, begin: float) -> float:
+def churn(trace: Trace, kubernetes: SimulatedCluster, agenda: EventQueue, chance: random.Random, begin: float) -> float:
     """The given placement; within the day each workload is rolled out once, and every other larger one scaled.
 
     A roll-out replaces one pod after the other: the new one runs before the old one leaves. Scaling takes a quarter of

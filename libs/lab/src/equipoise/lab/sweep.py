@@ -10,8 +10,8 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.run import Figures, Run
-from equipoise.lab.running import Job, Runner
+from equipoise.lab.results import Figures, Run
+from equipoise.lab.runners import Job, Runner
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

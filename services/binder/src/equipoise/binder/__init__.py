@@ -1,6 +1,6 @@
 """Carries out evictions, within strict limits and never twice.
 
-Hears: eviction intents (work queue); utilization and placement of nodes, the end of the collector's rounds.
-Says: one outcome per intent.
-Touches: pods/eviction, the ledger (a ConfigMap), Events; reads live what it decides on.
+Subscribes to: eviction intents (work queue); utilization and placement of nodes, the collector's cycles.
+Publishes: one outcome per intent.
+Writes: pods/eviction, the ledger (a ConfigMap), Events. What decides about a pod is read live.
 """

@@ -1,24 +1,24 @@
-"""The shell: one intent at a time from the queue to its outcome, in an order in which dying anywhere is safe."""
+"""Takes each intent from the queue to its outcome, in an order in which a crash at any point is safe."""
 
 import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Histogram
 
-from equipoise.binder.decisions.ending import Ending, left, paused, recorded, verdict_of
-from equipoise.binder.decisions.fleet_state import Picture
-from equipoise.binder.decisions.staleness import Verdict
+from equipoise.binder.decisions.result import Finish, Proceed, Reservation, Retry, paused, pod_left, recorded, retry
 from equipoise.binder.settings import BinderSettings
-from equipoise.binder.shell.eviction_client import Posting, again_for
+from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
-from equipoise.binder.shell.ledger_writer import Books, Taken
+from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
 from equipoise.binder.shell.live_reads import has_left, read_pod
-from equipoise.binder.shell.outcome_reporter import Telling
-from equipoise.binder.shell.validation import Examination
-from equipoise.binder.state.ledger import Closed, Entry, Ledger
+from equipoise.binder.shell.outcome_reporter import OutcomeReporter
+from equipoise.binder.shell.validation import Validation, ValidIntent
+from equipoise.binder.state.cluster_state import ClusterState
+from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
@@ -32,9 +32,12 @@ from equipoise.runtime.process.health import Health
 
 log = structlog.get_logger()
 
+_DECISION_LIFETIME = 2.0
+"""Seconds after which a binder that was suspended checks its decision again: a pause takes effect within 5 s."""
+
 
 class Binder:
-    """Several may run: they share the queue, and the ledger keeps them within one set of limits."""
+    """Any number of binders share the queue; the ledger keeps them within one set of limits."""
 
     def __init__(
         self,
@@ -51,184 +54,201 @@ class Binder:
         health: Health,
         metrics: CollectorRegistry,
         identity: str,
-        chance: Callable[[], float] = random.random,
+        random: Callable[[], float] = random.random,
     ) -> None:
-        """`chance` gives 0..1 and spreads what would else come at the same moment."""
-        self._settings = settings
+        """`random` returns 0..1; it is the jitter of backoffs."""
         self._bus = bus
         self._kube = kube
         self._clock = clock
         self._health = health
-        self._picture = Picture()
-        self._examination = Examination(
+        self._concurrency = settings.concurrency
+        self._dry_run = not settings.evict
+        self._cluster = ClusterState()
+        self._validation = Validation(
             kube=kube,
             clock=clock,
-            picture=self._picture,
+            cluster=self._cluster,
             rules=Rules(protection=protection, namespaces=namespaces, own_namespace=namespace),
             load=load,
             thresholds=thresholds,
         )
-        self._books = Books(kube, clock, settings.limits, namespace, lambda: self._picture.preempted)
-        evictions = REAL if settings.evict else DRY_RUN
-        self._ledger_watch = LedgerWatch(self._books, clock, health, evictions=evictions)
-        self._telling = Telling(bus=bus, kube=kube, books=self._books, identity=identity, metrics=metrics)
-        self._posting = Posting(
-            kube=kube,
-            clock=clock,
-            books=self._books,
-            examination=self._examination,
-            health=health,
-            sample_life=load.freshness.eviction,
-            chance=chance,
+        self._ledger = LedgerWriter(
+            kube,
+            clock,
+            settings.limits,
+            namespace,
+            dry_run=self._dry_run,
+            preempted=lambda: self._cluster.preempted,
         )
-        self._seconds = Histogram(
-            "equipoise_binder_intent_seconds", "Time from the delivery of an intent to its outcome.", registry=metrics
+        self._ledger_watch = LedgerWatch(self._ledger, clock, health, evictions=DRY_RUN if self._dry_run else REAL)
+        self._client = EvictionClient(
+            kube=kube, clock=clock, health=health, sample_lifetime=load.freshness.eviction, random=random
+        )
+        self._reporter = OutcomeReporter(
+            bus=bus, kube=kube, now=lambda: self._ledger.latest, identity=identity, metrics=metrics
+        )
+        self._duration = Histogram(
+            "equipoise_binder_intent_duration_seconds",
+            "Time from the delivery of an intent to its outcome.",
+            registry=metrics,
         )
 
     async def attach(self) -> None:
-        """What it hears; the work queue is opened by `run`, once the last values are known."""
+        """Subscribes to the cluster's state; `run` opens the work queue, once the latest messages are known."""
         await self._bus.follow("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await self._bus.follow("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
         await self._bus.follow("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def run(self) -> None:
         """Works until cancelled."""
-        await self._ledger_watch.learn_the_time()
+        await self._ledger_watch.synchronize()
         self._health.warmed_up()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ledger_watch.run(), name="watch the ledger")
             tasks.create_task(
-                self._bus.work(EvictionIntent, self.on_eviction_intent, concurrency=self._settings.concurrency),
+                self._bus.work(EvictionIntent, self.on_eviction_intent, concurrency=self._concurrency),
                 name="work on intents",
             )
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        self._books.outages.heard(self._clock.monotonic())
-        self._picture.measure(delivery.message)
+        self._ledger.outages.message_received(self._clock.monotonic())
+        self._cluster.update_utilization(delivery.message)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        self._books.outages.heard(self._clock.monotonic())
-        self._picture.end_round(delivery.message)
+        self._ledger.outages.message_received(self._clock.monotonic())
+        self._cluster.update_cycle(delivery.message)
 
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        self._books.outages.heard(self._clock.monotonic())
-        self._picture.place(delivery.message)
+        self._ledger.outages.message_received(self._clock.monotonic())
+        self._cluster.update_placement(delivery.message)
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Again | None:
-        """None: its outcome was published, or is another binder's to publish.
+        """None acknowledges the intent: its outcome is published, or another binder publishes it."""
+        intent, started_at = delivery.message, self._clock.monotonic()
+        try:
+            result = await self._process(intent)
+            if isinstance(result, Retry) and delivery.final:
+                detail = f"delivered too often without a result: {result.why}"
+                result = Finish(outcome=Outcome.FAILED, detail=detail, recorded=True)
+            if isinstance(result, Finish):
+                await self._report(intent, result, final=delivery.final)
+                self._duration.observe(self._clock.monotonic() - started_at)
+                return None
+        except (HandledByAnotherBinder, BusError) as error:
+            result = retry(intent, str(error))
+            if delivery.final and isinstance(error, HandledByAnotherBinder):
+                # One outcome is kept per intent: "failed" from here would replace the other binder's eviction.
+                return None
+        pod = f"{intent.namespace}/{intent.pod}"
+        log.warning("intent delayed", intent=intent.id, pod=pod, why=result.why, after=result.after)
+        return Again(after=result.after)
 
-        Even one that is put off for the last time has an outcome.
-        """
-        intent = delivery.message
+    async def _process(self, intent: EvictionIntent) -> Finish | Retry:
+        """Decides, evicts and records the outcome; the API server may not respond. Raises HandledByAnotherBinder."""
+        if waiting := self._client.throttled_for:
+            return self._unavailable(intent, "the API server throttles requests", waiting)
         try:
-            again = await self._settle(intent)
-        except Taken as taken:
-            log.info("intent left to another binder", intent=intent.id, pod=_name(intent), why=str(taken))
-            # One outcome is kept for each intent: "failed" from here would hide the eviction of the other.
-            return None if delivery.final else again_for(intent)
-        if again is None or not delivery.final:
-            return again
-        often = Verdict(outcome=Outcome.FAILED, detail="tried too often: not decided, or not carried out")
-        try:
-            await self._telling.outcome(intent, often, self._books.latest)
-        except BusError:
-            return again
-        return None
-
-    async def _settle(self, intent: EvictionIntent) -> Again | None:
-        """Raises Taken."""
-        started = self._clock.monotonic()
-        if waiting := self._posting.left_alone:
-            throttled = KubeError(429, "Throttled", "the API server wants to be left alone", retry_after=waiting)
-            return await self._put_off(intent, throttled)
-        try:
-            ending = await self._carry_out(intent)
-            if isinstance(ending, Again):
-                return ending
-            await self._conclude(intent, ending)
+            result = await self._carry_out(intent)
+            if isinstance(result, Retry):
+                return result
+            finish = await self._record(intent, result)
         except KubeError as error:
             if error.status == 429:
-                self._posting.leave_alone(error.retry_after or 0.0)
-            return await self._put_off(intent, error)
-        except BusError as error:
-            log.warning("intent put off", intent=intent.id, pod=_name(intent), why=str(error))
-            return again_for(intent)
-        self._posting.answered()
-        self._seconds.observe(self._clock.monotonic() - started)
-        return None
+                self._client.throttle(error.retry_after or 0.0)
+            return self._unavailable(intent, str(error), error.retry_after or 0.0)
+        self._client.end_throttling()
+        return finish
 
-    async def _put_off(self, intent: EvictionIntent, error: KubeError) -> Again | None:
-        """The API server has no answer. At the last try that is told; a reservation stays in the ledger, and counts."""
-        again = again_for(intent, error.retry_after or 0.0)
+    def _unavailable(self, intent: EvictionIntent, why: str, at_least: float) -> Finish | Retry:
+        """Retries while the intent lives. Afterwards it has failed; a reservation remains in the ledger and counts."""
+        again = retry(intent, why, at_least=at_least)
         if self._clock.now() + again.after < intent.expires_at:
-            log.warning("intent put off", intent=intent.id, pod=_name(intent), why=str(error))
             return again
-        failed = Verdict(outcome=Outcome.FAILED, detail=f"not decided within its life: {error}")
-        try:
-            await self._telling.outcome(intent, failed, self._books.latest)
-        except BusError:
-            return again
-        return None
+        return Finish(outcome=Outcome.FAILED, detail=f"not decided within its lifetime: {why}", recorded=True)
 
-    # From the intent to its end
+    # The path of an intent
 
-    async def _carry_out(self, intent: EvictionIntent) -> Again | Ending:
-        held = await self._books.read()
-        self._ledger_watch.tell(held if isinstance(held, Closed) else held.ledger)
-        if isinstance(held, Closed):
-            return Ending(verdict=Verdict(outcome=Outcome.PAUSED, detail=held.why), recorded=True)
-        entry = held.ledger.entry(intent.id)
-        if entry is not None and entry.outcome is not None:
-            return recorded(entry)
+    async def _carry_out(self, intent: EvictionIntent) -> Finish | Retry:
+        """Ledger entry, validation (age, epoch, pod, protection, fit), budget backoff, limits and reservation, POST."""
+        ledger = await self._ledger.read()
+        self._ledger_watch.report(ledger)
+        if isinstance(ledger, LedgerClosed):
+            return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
+        entry = ledger.entry(intent.id)
         if entry is not None:
-            return await self._take_over(intent, entry, held.ledger)
-        dry_run = not self._settings.evict
-        examined = await self._examination.examine(intent, held.ledger)
-        if isinstance(examined, Verdict):
-            return Ending(verdict=examined, dry_run=dry_run)
-        asked_at = self._clock.monotonic()
-        blocked = self._posting.blocked(intent, examined.move.workload, dry_run=dry_run)
-        if blocked is not None:
-            return blocked
-        doubt = partial(self._examination.doubt, intent, examined.lease)
-        reserved = await self._books.reserve(intent, examined.move, dry_run=dry_run, doubt=doubt)
-        if isinstance(reserved, Verdict):
-            return Ending(verdict=reserved, dry_run=dry_run, recorded=True)
-        return await self._posting.post(intent, reserved, examined, asked_at, dry_run=dry_run, inherited=False)
+            return recorded(entry) if entry.outcome is not None else await self._take_over(intent, entry, ledger)
+        valid = await self._validation.validate(intent, ledger)
+        if not isinstance(valid, Proceed):
+            return valid
+        decided_at = self._clock.monotonic()
+        budget = self._client.check_budget(intent, valid.value.eviction.workload)
+        if not isinstance(budget, Proceed):
+            return budget
+        recheck = partial(self._validation.recheck, intent, valid.value.lease)
+        reserved = await self._ledger.reserve(intent, valid.value.eviction, recheck)
+        if not isinstance(reserved, Proceed):
+            return reserved
+        return await self._evict(intent, reserved.value, valid.value, decided_at, taken_over=False)
 
-    async def _take_over(self, intent: EvictionIntent, entry: Entry, ledger: Ledger) -> Again | Ending:
-        """Whoever reserved has died, or is slow: the POST may have happened, or may still."""
-        asked_at = self._clock.monotonic()
+    async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry, ledger: Ledger) -> Finish | Retry:
+        """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
+        decided_at = self._clock.monotonic()
         pod = await read_pod(self._kube, intent.namespace, intent.pod)
         if has_left(pod, intent.pod_uid):
-            return Ending(verdict=left(dry_run=entry.dry_run), reserved=True)
+            return pod_left(dry_run=entry.dry_run)
         if ledger.paused:
-            return Ending(verdict=paused(ledger.paused_why), reserved=True)
-        examined = await self._examination.examine(intent, ledger)
-        if isinstance(examined, Verdict):
-            return Ending(verdict=examined, reserved=True)
-        await self._books.take_over(intent)
-        dry_run = entry.dry_run or not self._settings.evict
-        return await self._posting.post(intent, entry, examined, asked_at, dry_run=dry_run, inherited=True)
+            return msgspec.structs.replace(paused(ledger.pause_reason), reservation="kept")
+        valid = await self._validation.validate(intent, ledger)
+        if not isinstance(valid, Proceed):
+            return msgspec.structs.replace(valid, reservation="kept")
+        await self._ledger.take_over(intent)
+        return await self._evict(intent, entry, valid.value, decided_at, taken_over=True)
 
-    # What is said afterwards
+    async def _evict(
+        self, intent: EvictionIntent, entry: LedgerEntry, valid: ValidIntent, decided_at: float, *, taken_over: bool
+    ) -> Finish | Retry:
+        """The POST, unless the binder was suspended since `decided_at` and the decision holds no longer."""
+        not_posted: Reservation = "kept" if taken_over else "returned"
+        if self._clock.monotonic() - decided_at > _DECISION_LIFETIME:
+            refusal = await self._recheck(intent, valid)
+            if refusal is not None:
+                return msgspec.structs.replace(refusal, reservation=not_posted)
+        lifetime = entry.expires_at - self._ledger.latest
+        if lifetime <= 0:
+            detail = "expired while it was reserved"
+            return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
+        dry_run = entry.dry_run or self._dry_run
+        result = await self._client.evict(
+            intent, valid.eviction.workload, lifetime, dry_run=dry_run, taken_over=taken_over
+        )
+        if isinstance(result, Retry) and result.reservation == "returned":
+            await self._ledger.release(intent)
+        return result
 
-    async def _conclude(self, intent: EvictionIntent, ending: Ending) -> None:
-        """Into the ledger first: from then on every redelivery gives the same outcome."""
-        verdict, settled_at, workload = ending.verdict, ending.settled_at, intent.workload
-        if not ending.recorded:
-            entry = await self._books.settle(
-                intent, verdict, dry_run=ending.dry_run, reserved=ending.reserved, counted=ending.counted
-            )
-            if entry is not None and entry.outcome is not None:
-                verdict, settled_at = verdict_of(entry), entry.settled_at
-                workload = entry.workload or workload
-        await self._telling.outcome(intent, verdict, self._books.latest if settled_at is None else settled_at)
-        if verdict.outcome == Outcome.EVICTED:
-            await self._telling.evicted(intent, workload)
-        elif ending.of_workload:
-            await self._telling.refused(intent, workload, verdict.detail)
+    async def _recheck(self, intent: EvictionIntent, valid: ValidIntent) -> Finish | None:
+        """What may have changed since the decision: a pause, the leader, time."""
+        ledger = await self._ledger.read()
+        if isinstance(ledger, LedgerClosed):
+            return Finish(outcome=Outcome.PAUSED, detail=ledger.why)
+        if ledger.paused:
+            return paused(ledger.pause_reason)
+        return self._validation.recheck(intent, valid.lease, ledger)
 
+    async def _record(self, intent: EvictionIntent, finish: Finish) -> Finish:
+        """Writes the outcome to the ledger before it is published: every redelivery then has the same outcome."""
+        if finish.recorded:
+            return finish
+        entry = await self._ledger.settle(intent, finish)
+        if entry is None or entry.outcome is None:
+            return finish
+        return msgspec.structs.replace(recorded(entry), owner_must_act=finish.owner_must_act)
 
-def _name(intent: EvictionIntent) -> str:
-    return f"{intent.namespace}/{intent.pod}"
+    async def _report(self, intent: EvictionIntent, finish: Finish, *, final: bool) -> None:
+        """Outcome and Events. Raises BusError, but at the last delivery only when a second attempt fails too."""
+        try:
+            await self._reporter.publish(intent, finish)
+        except BusError:
+            if not final:
+                raise
+            await self._reporter.publish(intent, finish)
+        await self._reporter.write_events(intent, finish)

@@ -1,4 +1,4 @@
-"""What the binder is told: whether it may evict, and how much at most. Whom never is shared."""
+"""The binder's settings: whether it may evict, and within which limits. Which pods it may evict is a shared setting."""
 
 from typing import Annotated
 
@@ -12,12 +12,12 @@ class BinderSettings(Section, frozen=True, kw_only=True):
     """The section `binder`."""
 
     health: str = "0.0.0.0:8085"
-    """Where /healthz, /readyz and /metrics are served."""
+    """Address of /healthz, /readyz and /metrics."""
 
     evict: bool = False
-    """Off: every eviction is a dry run, which the API server checks in full and then does not carry out."""
+    """Off: every eviction is a dry run, which the API server checks in full and does not carry out."""
 
     limits: Limits = Limits()
 
     concurrency: Annotated[int, Meta(ge=1, le=32)] = 4
-    """Intents under way at once in one binder."""
+    """Intents that one binder works on at once."""

@@ -174,7 +174,7 @@ class Collector:
         self._past.on_cycle(delivery.message)
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        if delivery.message.part == self._settings.shard:
+        if delivery.message.shard == self._settings.shard:
             self._voices.hear(delivery.message.id, self._clock.monotonic(), ready=delivery.message.ready)
 
     def on_node(self, before: Node | None, after: Node | None) -> None:

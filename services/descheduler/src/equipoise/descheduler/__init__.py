@@ -2,6 +2,6 @@
 
 Subscribes to: utilization.node, utilization.workload, utilization.cycle, eviction.outcome, health.binder
 Watches:       nodes, pods, namespaces, disruption budgets, workloads and, if pods with volumes may move, volumes
-Publishes:     eviction.intent, decision.descheduler; the leader responds to plan.show
+Publishes:     eviction.intent, decision.descheduler; the leader responds to plan.preview
 Writes:        its Lease
 """

@@ -13,13 +13,13 @@ from equipoise.contracts.bus.subjects import (
     SCORE_EXPLAIN,
     SCORE_FILTER,
     SCORE_PRIORITIZE,
+    cluster_review,
     decision,
-    fleet_review,
     placement_advice,
 )
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
@@ -104,7 +104,7 @@ class Scorer:
             [
                 Endpoint(subject=SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=self.on_prioritize_question),
                 Endpoint(subject=SCORE_FILTER, question=PrioritizeQuestion, answer=self.on_filter_question),
-                Endpoint(subject=SCORE_EXPLAIN, question=ExplainQuestion, answer=self.on_explain_question),
+                Endpoint(subject=SCORE_EXPLAIN, question=ExplainRequest, answer=self.on_explain_question),
             ],
         )
         self._look_after_picture()
@@ -163,7 +163,7 @@ class Scorer:
         """`score.filter`. Who asks it wants the answer: it needs no opting in."""
         return self.filter(question.pod, list(dict.fromkeys(question.nodes)))
 
-    async def on_explain_question(self, question: ExplainQuestion) -> Explanation:
+    async def on_explain_question(self, question: ExplainRequest) -> Explanation:
         """`score.explain`: why a pod would go where, as if asked now."""
         by = _SET_TO_NEUTRAL if self._settings.neutral else ""
         return self._picture.explain_question(question, self._clock.now(), neutral_by=by)
@@ -256,7 +256,7 @@ class Scorer:
             for review in self._reviewer.look(names, load, now, known=not self._picture.doubt(now)):
                 told = msgspec.structs.replace(review, scores=self._metrics.scores())
                 try:
-                    await self._bus.publish(fleet_review(int(review.since // HOUR), int(review.since)), told)
+                    await self._bus.publish(cluster_review(int(review.since // HOUR), int(review.since)), told)
                 except BusError as error:
                     log.debug("review dropped", error=str(error))  # the next one holds it too, but for an hour's last
 

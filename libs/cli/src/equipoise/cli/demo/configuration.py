@@ -87,7 +87,7 @@ def equipoise_document(
         "binder": {
             "health": f"127.0.0.1:{ports['binder']}",
             "evict": True,
-            "limits": {"unusualRate": {"most": "unlimited"}, "outage": "6h"},
+            "limits": {"unusualRate": {"max": "unlimited"}, "outageThreshold": "6h"},
         },
     }
 
@@ -111,15 +111,15 @@ def window_limits(limits: Document) -> list[WindowLimit]:
     cluster = limits["evictionsPerCluster"]
     return [
         WindowLimit(
-            scope="workload", count=limits["evictionsPerWorkload"]["most"], seconds=seconds["evictionsPerWorkload"]
+            scope="workload", count=limits["evictionsPerWorkload"]["max"], seconds=seconds["evictionsPerWorkload"]
         ),
         WindowLimit(
-            scope="namespace", count=limits["evictionsPerNamespace"]["most"], seconds=seconds["evictionsPerNamespace"]
+            scope="namespace", count=limits["evictionsPerNamespace"]["max"], seconds=seconds["evictionsPerNamespace"]
         ),
         WindowLimit(
             scope="cluster",
-            count=cluster["atMost"],
-            share=float(cluster["most"].removesuffix("%")) / 100,
+            count=cluster["maxCount"],
+            share=float(cluster["max"].removesuffix("%")) / 100,
             seconds=seconds["evictionsPerCluster"],
         ),
     ]

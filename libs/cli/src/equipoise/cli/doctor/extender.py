@@ -14,7 +14,7 @@ from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
 from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
 from equipoise.contracts.kubernetes.objects import ConfigMap
-from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice, ScoresFollowed
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.stream_reader import history
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
@@ -62,15 +62,15 @@ async def extender(around: Surroundings) -> list[Finding]:
 
 async def _told(around: Surroundings) -> Told:
     patterns = {channel.message: channel.pattern for channel in CHANNELS}
-    reviews: dict[str, FleetReview] = {}
+    reviews: dict[str, ClusterReview] = {}
     placed = 0
     settings, now = around.configured.shared.nats, around.clock.now()
     async for subject, payload in history(settings, around.bus_user, ADVICE, since=now - LOOK_BACK, clock=around.clock):
         try:
             if matches(patterns[PlacementAdvice], subject):
                 placed += 1
-            elif matches(patterns[FleetReview], subject):
-                reviews[subject] = msgspec.json.decode(payload, type=FleetReview)
+            elif matches(patterns[ClusterReview], subject):
+                reviews[subject] = msgspec.json.decode(payload, type=ClusterReview)
         except msgspec.MsgspecError:
             continue
     scores = [review.scores for review in reviews.values() if review.scores is not None]
@@ -86,7 +86,7 @@ def judged(told: Told) -> Finding:
             what="no scorer has told of its answers in the last 15 minutes",
             to_do="is one running and ready (its /readyz)? It tells every five minutes, once it knows the fleet",
         )
-    asked = max(scores.asked for scores in told.scores)
+    asked = max(scores.requests for scores in told.scores)
     if not asked:
         also = f", though {told.placed} pods were placed" if told.placed else ""
         return Finding(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.surroundings import Surroundings
-from equipoise.contracts.bus.subjects import UTILIZATION_LIFE, Stream, with_lives
+from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamSeen, inspecting
 from equipoise.runtime.bus.permissions import USERS, Permissions, permissions_of
@@ -17,7 +17,7 @@ AS_TAP = "ask as the user tap: --user tap --password-file FILE"
 async def streams(around: Surroundings) -> list[Finding]:
     settings = around.configured.shared.nats
     where = settings.url
-    wanted = with_lives(intent=around.configured.descheduler.intent_life, utilization=UTILIZATION_LIFE)
+    wanted = with_max_ages(intent=around.configured.descheduler.intent_life, utilization=UTILIZATION_MAX_AGE)
     try:
         async with inspecting(settings, around.bus_user, around.clock) as looking:
             findings = [Finding(state="ok", where=where, what=f"lets us in as {settings.user or 'anybody'}")]

@@ -88,11 +88,11 @@ def _channels() -> Document:
         if (stream := stream_of(channel.pattern)) is not None:
             described["x-nats-stream"] = _stream(stream)
         channels[name] = described
-        if channel.answer is not None:
-            answer = channel.answer.__name__
+        if channel.response is not None:
+            answer = channel.response.__name__
             channels[f"{name}.answer"] = {
                 "address": None,
-                "description": summary_of(channel.answer),
+                "description": summary_of(channel.response),
                 "messages": {answer: {"$ref": f"#/components/messages/{answer}"}},
             }
     return channels
@@ -120,18 +120,18 @@ def _stream(stream: Stream) -> Document:
 def _operations(channel: Channel) -> Iterable[tuple[str, Document]]:
     """What each service does there: says, hears or answers."""
     name = name_of(channel)
-    for service in channel.said_by:
+    for service in channel.publishers:
         yield f"{service}.says.{name}", _operation("send", name, service)
-    for service in (*channel.heard_by, *channel.overheard_by):
+    for service in (*channel.subscribers, *channel.observers):
         yield f"{service}.hears.{name}", _operation("receive", name, service)
-    if channel.answered_by is not None and channel.answer is not None:
-        answering = _operation("receive", name, channel.answered_by)
+    if channel.responder is not None and channel.response is not None:
+        answering = _operation("receive", name, channel.responder)
         answering["bindings"] = {"nats": {"queue": MICRO_QUEUE, "bindingVersion": "0.1.0"}}
         answering["reply"] = {
             "address": {"description": "The reply subject of the question.", "location": "$message.header#/reply-to"},
             "channel": {"$ref": f"#/channels/{name}.answer"},
         }
-        yield f"{channel.answered_by}.answers.{name}", answering
+        yield f"{channel.responder}.answers.{name}", answering
 
 
 def _operation(action: str, channel: str, service: str) -> Document:
@@ -140,7 +140,7 @@ def _operation(action: str, channel: str, service: str) -> Document:
 
 def _kinds() -> list[type[msgspec.Struct]]:
     """Every message and answer, once, in the order of the table."""
-    kinds = (kind for channel in CHANNELS for kind in (channel.message, channel.answer) if kind is not None)
+    kinds = (kind for channel in CHANNELS for kind in (channel.message, channel.response) if kind is not None)
     return list(dict.fromkeys(kinds))
 
 

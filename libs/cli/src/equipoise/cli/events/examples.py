@@ -7,15 +7,15 @@ import msgspec
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import CHANNELS, Channel
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
-from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeVerdict, ProposedMove
+from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification, ProposedMove
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import DRY_RUN, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import Filtering, NodeScore, PrioritizeQuestion, Ranking, ScoreDecision
@@ -84,7 +84,7 @@ def _placement() -> Said:
 def _intent() -> Said:
     return subjects.eviction_intent("shop", POD), EvictionIntent(
         id=INTENT, pod_uid=POD_UID, namespace="shop", pod=POD, node=HOT, workload=WEB, strategy="low_node_load",
-        reason=REASON, sampled_at=NOW - 6, decided_at=NOW, expires_at=NOW + 180, relief=RELIEF, target=IDLE,
+        reason=REASON, sampled_at=NOW - 6, decided_at=NOW, expires_at=NOW + 180, expected_reduction=RELIEF, target=IDLE,
         epoch=EPOCH,
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def _intent() -> Said:
 def _outcome() -> Said:
     return subjects.eviction_outcome("shop", POD), EvictionOutcome(
         intent_id=INTENT, outcome=Outcome.EVICTED, pod_uid=POD_UID, namespace="shop", pod=POD, node=HOT,
-        workload=WEB, target=IDLE, reason=REASON, relief=RELIEF, decided_at=NOW, settled_at=NOW + 0.4,
+        workload=WEB, target=IDLE, reason=REASON, expected_reduction=RELIEF, decided_at=NOW, settled_at=NOW + 0.4,
     )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _annotation() -> Said:
 
 
 def _score() -> Said:
-    best = [NodeScore(node=IDLE, score=88.0, answer=10), NodeScore(node=HOT, score=12.5, answer=0)]
+    best = [NodeScore(node=IDLE, score=88.0, extender_score=10), NodeScore(node=HOT, score=12.5, extender_score=0)]
     return subjects.decision("scorer", "shop", POD), ScoreDecision(
         pod=DEMAND, policy="profile", demand=RELIEF, demand_source="measured", best=best, considered=40, neutral=False,
         decided_at=NOW + 1.2,
@@ -125,20 +125,20 @@ def _advice() -> Said:
 
 def _review() -> Said:
     hour = int(NOW // 3_600)
-    return subjects.fleet_review(hour, int(NOW)), FleetReview(
+    return subjects.cluster_review(hour, int(NOW)), ClusterReview(
         since=NOW, until=NOW + 600, seen=600, nodes=39.5, over={HOT: 240.0}, high=Resources(cpu=0.65, memory=0.8),
         spread=Resources(cpu=0.42, memory=0.31), deviation=Resources(cpu=0.11, memory=0.08),
     )  # fmt: skip
 
 
 def _deschedule() -> Said:
-    verdict = NodeVerdict(
+    verdict = NodeClassification(
         node=HOT, state="hot", load=Resources(cpu=0.91, memory=0.5625), abnormal_evaluations=5, over=["cpu"],
         sampled_at=NOW - 6,
     )  # fmt: skip
     move = ProposedMove(
         intent_id=INTENT, namespace="shop", pod=POD, pod_uid=POD_UID, workload=WEB, node=HOT, target=IDLE,
-        reason=REASON, relief=RELIEF, sampled_at=NOW - 6, expires_at=NOW + 180,
+        reason=REASON, expected_reduction=RELIEF, sampled_at=NOW - 6, expires_at=NOW + 180,
     )  # fmt: skip
     return subjects.decision("descheduler", "low_node_load"), DescheduleDecision(
         strategy="low_node_load", evaluated_at=NOW, nodes=[verdict], intents=[INTENT], moves=[move]
@@ -152,7 +152,7 @@ def _heartbeat() -> Said:
 
 
 def _plan_question() -> Said:
-    return subjects.PLAN_SHOW, PlanQuestion()
+    return subjects.PLAN_PREVIEW, PlanRequest()
 
 
 def _prioritize() -> Said:
@@ -164,7 +164,7 @@ def _filter() -> Said:
 
 
 def _explain() -> Said:
-    return subjects.SCORE_EXPLAIN, ExplainQuestion(node=IDLE)
+    return subjects.SCORE_EXPLAIN, ExplainRequest(node=IDLE)
 
 
 _SAID = (
@@ -176,7 +176,7 @@ ANSWERS: Mapping[str, msgspec.Struct] = {
     subjects.SCORE_PRIORITIZE: Ranking(scores={HOT: 0, IDLE: 10}),
     subjects.SCORE_FILTER: Filtering(nodes=[IDLE], refused={HOT: "cpu would be at 106 %"}),
     subjects.SCORE_EXPLAIN: Explanation(policy="profile", considered=40, explained_at=NOW),
-    subjects.PLAN_SHOW: PlanShown(
+    subjects.PLAN_PREVIEW: PlanResponse(
         why={"low_node_load": "no node is hot"}, evictions=DRY_RUN, considered=40, interval=120, leader=EPOCH,
         planned_at=NOW,
     ),

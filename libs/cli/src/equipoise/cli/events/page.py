@@ -30,7 +30,7 @@ async for message in (await client.subscribe("equipoise.eviction.outcome.>")).me
 ```
 
 Where the server has users, `tap` hears `equipoise.>`, may read back what the table calls *read back*, and may ask what
-changes nothing (`score.explain`, `plan.show`). `equipoise explain eviction` and `equipoise report` read back.
+changes nothing (`score.explain`, `plan.preview`). `equipoise explain eviction` and `equipoise report` read back.
 
 - Names are one token of a subject: their dots are written `_` (`node-1_example_com`). Kubernetes names hold no `_`, so
   it can be undone.
@@ -65,29 +65,29 @@ def _section(channel: Channel) -> str:
     subject, message = example_of(channel)
     parts = [f"## {name_of(channel)}\n", f"{summary_of(channel.message)}\n", _who(channel)]
     parts += [f"```json\n{_text({'subject': subject, 'message': message})}\n```\n"]
-    if channel.answer is not None:
-        parts += [f"Answer: {summary_of(channel.answer)}\n", f"```json\n{_text(ANSWERS[channel.pattern])}\n```\n"]
+    if channel.response is not None:
+        parts += [f"Answer: {summary_of(channel.response)}\n", f"```json\n{_text(ANSWERS[channel.pattern])}\n```\n"]
     return "\n".join(parts)
 
 
 def _who(channel: Channel) -> str:
-    if channel.answered_by is not None:
-        return f"`{address_of(channel)}`: a question that the {channel.answered_by} answers. {_asking(channel)}\n"
-    hearers = [*channel.heard_by, *channel.overheard_by]
+    if channel.responder is not None:
+        return f"`{address_of(channel)}`: a question that the {channel.responder} answers. {_asking(channel)}\n"
+    hearers = [*channel.subscribers, *channel.observers]
     heard = f"; heard by {', '.join(hearers)}" if hearers else "; for people and programs of theirs"
     return f"`{address_of(channel)}`: said by {_speakers(channel)}{heard}. Kept: {_kept(channel)}.\n"
 
 
 def _asking(channel: Channel) -> str:
-    if not channel.asked_by_people:
+    if not channel.open_to_users:
         return "The user `tap` may not ask it."
     return f"Ask it with `nats request {channel.pattern} '…'`: the answer changes nothing."
 
 
 def _speakers(channel: Channel) -> str:
-    if channel.answered_by is not None:
-        return f"who asks; answered by {channel.answered_by}"
-    return "every service" if len(channel.said_by) == 5 else ", ".join(channel.said_by)
+    if channel.responder is not None:
+        return f"who asks; answered by {channel.responder}"
+    return "every service" if len(channel.publishers) == 5 else ", ".join(channel.publishers)
 
 
 def _kept(channel: Channel) -> str:
@@ -99,7 +99,7 @@ def _kept(channel: Channel) -> str:
     if stream.max_bytes is not None:
         limits.append(f"{stream.max_bytes // 2**20} MiB")
     kept = ", ".join([what, *([f"at most {' and '.join(limits)}"] if limits else [])])
-    return f"{kept} (`{stream.name}`{', read back' if stream.read_back else ''})"
+    return f"{kept} (`{stream.name}`{', read back' if stream.open_to_users else ''})"
 
 
 def _span(seconds: float) -> str:

@@ -7,12 +7,12 @@ import msgspec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
-    Landing,
+    LoadReduction,
+    NodeClassification,
     NodeState,
-    NodeVerdict,
     ProposedMove,
     RefusedMove,
-    Relief,
+    ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.resources import Resources
@@ -62,8 +62,8 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     outcome: EvictionOutcome | None
     """None: nobody has settled it."""
 
-    landing: Landing | None
-    relieved: Relief | None
+    landing: ReplacementPlaced | None
+    relieved: LoadReduction | None
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ def _eviction(
         target=told.target,
         strategy=decision.strategy if decision is not None else "",
         reason=told.reason,
-        relief=told.relief,
+        relief=told.expected_reduction,
         decided_at=decision.evaluated_at
         if decision is not None
         else outcome.decided_at
@@ -169,7 +169,7 @@ def _evaluations(decision: DescheduleDecision, node: str, decisions: Sequence[De
     return found[::-1]
 
 
-def _verdict(decision: DescheduleDecision, node: str) -> NodeVerdict | None:
+def _verdict(decision: DescheduleDecision, node: str) -> NodeClassification | None:
     return next((verdict for verdict in decision.nodes if verdict.node == node), None)
 
 
@@ -189,9 +189,9 @@ def _refusals(pod: str, decisions: Sequence[DescheduleDecision]) -> list[Refusal
     return list(last.values())
 
 
-def _landings(decisions: Sequence[DescheduleDecision]) -> Iterable[Landing]:
-    return (landing for decision in decisions for landing in decision.landings)
+def _landings(decisions: Sequence[DescheduleDecision]) -> Iterable[ReplacementPlaced]:
+    return (landing for decision in decisions for landing in decision.replacements)
 
 
-def _reliefs(decisions: Sequence[DescheduleDecision]) -> Iterable[Relief]:
-    return (relief for decision in decisions for relief in decision.reliefs)
+def _reliefs(decisions: Sequence[DescheduleDecision]) -> Iterable[LoadReduction]:
+    return (relief for decision in decisions for relief in decision.load_reductions)

@@ -19,7 +19,7 @@ from equipoise.cli.telling import (
     table,
     time_of_day,
 )
-from equipoise.contracts.messages.descheduling import Landing, Relief
+from equipoise.contracts.messages.descheduling import LoadReduction, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
 
@@ -95,22 +95,22 @@ def _outcome(outcome: EvictionOutcome | None) -> str:
         parts.append(f"binder.limits.{outcome.limit}")
     if outcome.detail:
         parts.append(outcome.detail)
-    if outcome.room_at is not None:
-        parts.append(f"room again at {time_of_day(outcome.room_at)}")
+    if outcome.retry_at is not None:
+        parts.append(f"room again at {time_of_day(outcome.retry_at)}")
     return ", ".join(parts)
 
 
-def _landing(landing: Landing | None) -> str:
+def _landing(landing: ReplacementPlaced | None) -> str:
     if landing is None:
         return "was not seen, or its sighting is not kept: kubectl knows where the workload's pods are"
     name = landing.replacement or "it"
-    if landing.landed_on == landing.node:
+    if landing.placed_on == landing.node:
         return f"{name} came back to {landing.node}: the workload is left alone for a growing time"
-    where = "as intended" if landing.landed_on == landing.target else f"instead of {landing.target}"
-    return f"{name} on {landing.landed_on}, {where}"
+    where = "as intended" if landing.placed_on == landing.target else f"instead of {landing.target}"
+    return f"{name} on {landing.placed_on}, {where}"
 
 
-def _relief(relief: Relief | None) -> str:
+def _relief(relief: LoadReduction | None) -> str:
     if relief is None:
         return "is not known (yet): it is judged one window after the eviction"
     parts = []
@@ -119,7 +119,7 @@ def _relief(relief: Relief | None) -> str:
         fell = "?" if before is None or after is None else f"{(before - after) / (1.0 if name == 'cpu' else GIB):.2f}"
         parts.append(f"{name} fell by {fell} of {amount(relief.expected, name)} {UNIT[name]} expected")
     together = f", by {len(relief.intents)} evictions together" if len(relief.intents) > 1 else ""
-    return f"{'; '.join(parts)}{together}: {'better' if relief.better else 'no better'}"
+    return f"{'; '.join(parts)}{together}: {'better' if relief.reduced else 'no better'}"
 
 
 def _evaluations(evaluations: Sequence[Evaluation]) -> Table:

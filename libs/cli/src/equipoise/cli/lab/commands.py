@@ -13,7 +13,7 @@ from equipoise.cli.endings import WrongInput
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
-    from equipoise.lab.run import Foresight, Scenario
+    from equipoise.lab.results import Foresight, Scenario
 
 SCENARIOS = ("given", "churn", "fresh")
 FORESIGHTS = ("profile", "past", "6h")

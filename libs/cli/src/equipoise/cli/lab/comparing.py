@@ -8,13 +8,13 @@ from rich.console import Console
 from equipoise.cli.endings import WrongInput
 from equipoise.cli.lab.progress import progress
 from equipoise.lab.compare import Question, beside_stock, compare, plans
-from equipoise.lab.model.judging import given_levels
+from equipoise.lab.model.levelness import given_levels
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Settings
 from equipoise.lab.report import write_report
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.run import Figures
-from equipoise.lab.running import on_processes
+from equipoise.lab.results import Figures
+from equipoise.lab.runners import on_processes
 
 _PIPE_COLUMNS = 150
 

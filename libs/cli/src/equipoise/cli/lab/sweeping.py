@@ -12,7 +12,7 @@ from equipoise.cli.lab.progress import progress
 from equipoise.cli.lab.settings import changed, settings_of
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Plan
-from equipoise.lab.running import Job, on_dask, on_processes
+from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 from equipoise.scorer.decisions.policies import name_of
 

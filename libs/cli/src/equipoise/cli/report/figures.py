@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from equipoise.contracts.messages.advice import AdvisedNode, FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.resources import Resources
 
 LEAST_REGRET = 5.0
@@ -114,7 +114,7 @@ class Figures:
         self._moves: defaultdict[str, list[tuple[float, Resources]]] = defaultdict(list)
         self._saved_by = 0
         self._saved: defaultdict[str, float] = defaultdict(float)
-        self._reviews: dict[tuple[float, float], FleetReview] = {}
+        self._reviews: dict[tuple[float, float], ClusterReview] = {}
         self._policies: set[str] = set()
         self._high = Resources()
 
@@ -140,7 +140,7 @@ class Figures:
             self._elsewhere += 1
             self._save(said.chosen, said.best, said.high, said.advised_at)
 
-    def review(self, said: FleetReview) -> None:
+    def review(self, said: ClusterReview) -> None:
         self._reviews[said.since, said.until] = said
         self._high = said.high
 
@@ -207,9 +207,9 @@ class Figures:
         return {name: sum(getattr(share, name) or 0.0 for _, share in moves) for name in _RESOURCES}
 
 
-def without_overlap(reviews: Iterable[FleetReview]) -> list[FleetReview]:
+def without_overlap(reviews: Iterable[ClusterReview]) -> list[ClusterReview]:
     """Several scorers tell of the same hour: of parts that overlap the one that saw most, whole, and no other."""
-    kept: list[FleetReview] = []
+    kept: list[ClusterReview] = []
     for review in sorted(reviews, key=lambda each: (-each.seen, each.since)):
         if all(review.until <= each.since or each.until <= review.since for each in kept):
             kept.append(review)

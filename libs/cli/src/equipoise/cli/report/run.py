@@ -11,7 +11,7 @@ from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
 from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.runtime.bus.stream_reader import history
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
@@ -55,8 +55,8 @@ async def _read(server: Nats, since: float, clock: SystemClock) -> Figures:
         try:
             if matches(patterns[PlacementAdvice], subject):
                 figures.advice(msgspec.json.decode(payload, type=PlacementAdvice))
-            elif matches(patterns[FleetReview], subject):
-                figures.review(msgspec.json.decode(payload, type=FleetReview))
+            elif matches(patterns[ClusterReview], subject):
+                figures.review(msgspec.json.decode(payload, type=ClusterReview))
         except msgspec.MsgspecError:
             continue
     return figures

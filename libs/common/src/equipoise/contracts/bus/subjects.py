@@ -5,14 +5,14 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.advice import FleetReview, PlacementAdvice
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
@@ -21,7 +21,7 @@ PREFIX = "equipoise"
 ServiceName = Literal["collector", "annotator", "scorer", "descheduler", "binder"]
 SERVICES: tuple[ServiceName, ...] = ("collector", "annotator", "scorer", "descheduler", "binder")
 
-UTILIZATION_LIFE: float = 1_800
+UTILIZATION_MAX_AGE: float = 1_800
 """Seconds for which the last utilization of a node that is gone is kept, and the last round of a shard."""
 
 
@@ -74,9 +74,9 @@ def placement_advice(namespace: str, pod: str, uid: str) -> str:
     return f"{PREFIX}.advice.placement.{token(namespace)}.{token(pod)}.{token(uid)}"
 
 
-def fleet_review(hour: int, since: int) -> str:
+def cluster_review(hour: int, since: int) -> str:
     """`hour`: full hours since 1970; `since`: the Unix second at which the part of it begins."""
-    return f"{PREFIX}.advice.fleet.{hour}.{since}"
+    return f"{PREFIX}.advice.cluster.{hour}.{since}"
 
 
 def health(service: str, instance: str) -> str:
@@ -86,7 +86,7 @@ def health(service: str, instance: str) -> str:
 SCORE_PRIORITIZE = f"{PREFIX}.score.prioritize"
 SCORE_FILTER = f"{PREFIX}.score.filter"
 SCORE_EXPLAIN = f"{PREFIX}.score.explain"
-PLAN_SHOW = f"{PREFIX}.plan.show"
+PLAN_PREVIEW = f"{PREFIX}.plan.preview"
 
 
 def micro_name(service: str) -> str:
@@ -103,7 +103,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     work_queue: bool = False
     """One reader shares the work; a second message of a waiting subject is refused."""
 
-    read_back: bool = False
+    open_to_users: bool = False
     """Programs of people (the user tap) may read what it holds."""
 
     max_age: float | None = None
@@ -117,21 +117,21 @@ STREAMS: tuple[Stream, ...] = (
         name="EQUIPOISE_UTILIZATION",
         subjects=(f"{PREFIX}.utilization.>",),
         last_per_subject=True,
-        max_age=UTILIZATION_LIFE,
+        max_age=UTILIZATION_MAX_AGE,
     ),
     Stream(name="EQUIPOISE_PLACEMENT", subjects=(f"{PREFIX}.placement.>",), last_per_subject=True),
     Stream(name="EQUIPOISE_INTENT", subjects=(f"{PREFIX}.eviction.intent.>",), work_queue=True, max_age=180),
     Stream(
         name="EQUIPOISE_OUTCOME",
         subjects=(f"{PREFIX}.eviction.outcome.>",),
-        read_back=True,
+        open_to_users=True,
         max_age=86_400,
         max_bytes=256 * 2**20,
     ),
     Stream(
         name="EQUIPOISE_DECISION",
         subjects=(f"{PREFIX}.annotation.>", f"{PREFIX}.decision.>"),
-        read_back=True,
+        open_to_users=True,
         max_age=86_400,
         max_bytes=256 * 2**20,
     ),
@@ -139,7 +139,7 @@ STREAMS: tuple[Stream, ...] = (
         name="EQUIPOISE_ADVICE",
         subjects=(f"{PREFIX}.advice.>",),
         last_per_subject=True,
-        read_back=True,
+        open_to_users=True,
         max_age=8 * 86_400,  # a week, and the day on which somebody looks at it
         max_bytes=256 * 2**20,
     ),
@@ -150,7 +150,7 @@ WORKERS = "binder"
 """The durable consumer of the work queue, which all binders share."""
 
 
-def with_lives(*, intent: float, utilization: float) -> tuple[Stream, ...]:
+def with_max_ages(*, intent: float, utilization: float) -> tuple[Stream, ...]:
     """The streams, with the lives (seconds) that the configuration gives to intents and to utilization."""
     lives = {"EQUIPOISE_INTENT": intent, "EQUIPOISE_UTILIZATION": utilization}
     return tuple(msgspec.structs.replace(stream, max_age=lives.get(stream.name, stream.max_age)) for stream in STREAMS)
@@ -187,18 +187,18 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """What stands for each `*` and `>`, in order, as people call it."""
 
     message: type[msgspec.Struct]
-    said_by: tuple[ServiceName, ...]
-    heard_by: tuple[ServiceName, ...]
-    overheard_by: tuple[ServiceName, ...] = ()
+    publishers: tuple[ServiceName, ...]
+    subscribers: tuple[ServiceName, ...]
+    observers: tuple[ServiceName, ...] = ()
     """Those that hear a work queue's messages as they are said, and have no share in the work."""
 
-    answered_by: ServiceName | None = None
-    """Set for request/reply: `said_by` ask, this one answers."""
+    responder: ServiceName | None = None
+    """Set for request/reply: callers send requests, this one responds."""
 
-    answer: type[msgspec.Struct] | None = None
+    response: type[msgspec.Struct] | None = None
     """What it answers with."""
 
-    asked_by_people: bool = False
+    open_to_users: bool = False
     """Who may watch the bus may ask this too: the answer changes nothing."""
 
 
@@ -207,119 +207,119 @@ CHANNELS: tuple[Channel, ...] = (
         pattern=f"{PREFIX}.utilization.node.*",
         tokens=("node",),
         message=NodeUtilization,
-        said_by=("collector",),
-        heard_by=("annotator", "scorer", "descheduler", "binder"),
+        publishers=("collector",),
+        subscribers=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.workload.*.*.*",
         tokens=("key", "namespace", "name"),
         message=WorkloadUtilization,
-        said_by=("collector",),
-        heard_by=("annotator", "scorer", "descheduler", "binder"),
+        publishers=("collector",),
+        subscribers=("annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.cycle.*",
         tokens=("shard",),
         message=UtilizationCycle,
-        said_by=("collector",),
-        heard_by=("collector", "annotator", "scorer", "descheduler", "binder"),
+        publishers=("collector",),
+        subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.placement.node.*",
         tokens=("node",),
         message=NodePlacement,
-        said_by=("collector",),
-        heard_by=("collector", "annotator", "scorer", "binder"),
+        publishers=("collector",),
+        subscribers=("collector", "annotator", "scorer", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",
         tokens=("namespace", "pod"),
         message=EvictionIntent,
-        said_by=("descheduler",),
-        heard_by=("binder",),
-        overheard_by=("scorer",),
+        publishers=("descheduler",),
+        subscribers=("binder",),
+        observers=("scorer",),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.outcome.*.*",
         tokens=("namespace", "pod"),
         message=EvictionOutcome,
-        said_by=("binder",),
-        heard_by=("scorer", "descheduler"),
+        publishers=("binder",),
+        subscribers=("scorer", "descheduler"),
     ),
     Channel(
         pattern=f"{PREFIX}.annotation.>",
         tokens=("object",),
         message=AnnotationWritten,
-        said_by=("annotator",),
-        heard_by=(),
+        publishers=("annotator",),
+        subscribers=(),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.scorer.>",
         tokens=("pod",),
         message=ScoreDecision,
-        said_by=("scorer",),
-        heard_by=(),
+        publishers=("scorer",),
+        subscribers=(),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.placement.*.*.*",
         tokens=("namespace", "pod", "uid"),
         message=PlacementAdvice,
-        said_by=("scorer",),
-        heard_by=(),
+        publishers=("scorer",),
+        subscribers=(),
     ),
     Channel(
-        pattern=f"{PREFIX}.advice.fleet.*.*",
+        pattern=f"{PREFIX}.advice.cluster.*.*",
         tokens=("hour", "since"),
-        message=FleetReview,
-        said_by=("scorer",),
-        heard_by=(),
+        message=ClusterReview,
+        publishers=("scorer",),
+        subscribers=(),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.descheduler.>",
         tokens=("strategy",),
         message=DescheduleDecision,
-        said_by=("descheduler",),
-        heard_by=(),
+        publishers=("descheduler",),
+        subscribers=(),
     ),
     Channel(
         pattern=SCORE_PRIORITIZE,
         message=PrioritizeQuestion,
-        said_by=(),
-        heard_by=(),
-        answered_by="scorer",
-        answer=Ranking,
+        publishers=(),
+        subscribers=(),
+        responder="scorer",
+        response=Ranking,
     ),
     Channel(
         pattern=SCORE_FILTER,
         message=PrioritizeQuestion,
-        said_by=(),
-        heard_by=(),
-        answered_by="scorer",
-        answer=Filtering,
+        publishers=(),
+        subscribers=(),
+        responder="scorer",
+        response=Filtering,
     ),
     Channel(
         pattern=SCORE_EXPLAIN,
-        message=ExplainQuestion,
-        said_by=(),
-        heard_by=(),
-        answered_by="scorer",
-        answer=Explanation,
-        asked_by_people=True,
+        message=ExplainRequest,
+        publishers=(),
+        subscribers=(),
+        responder="scorer",
+        response=Explanation,
+        open_to_users=True,
     ),
     Channel(
-        pattern=PLAN_SHOW,
-        message=PlanQuestion,
-        said_by=(),
-        heard_by=(),
-        answered_by="descheduler",
-        answer=PlanShown,
-        asked_by_people=True,
+        pattern=PLAN_PREVIEW,
+        message=PlanRequest,
+        publishers=(),
+        subscribers=(),
+        responder="descheduler",
+        response=PlanResponse,
+        open_to_users=True,
     ),
     Channel(
         pattern=f"{PREFIX}.health.*.*",
         tokens=("service", "id"),
         message=Heartbeat,
-        said_by=SERVICES,
-        heard_by=("collector", "descheduler"),
+        publishers=SERVICES,
+        subscribers=("collector", "descheduler"),
     ),
 )

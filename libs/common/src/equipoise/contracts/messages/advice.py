@@ -60,7 +60,7 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
 class ScoresFollowed(Value, frozen=True, kw_only=True):
     """What became of a scorer's answers since it began."""
 
-    asked: int
+    requests: int
     """Questions of kube-scheduler."""
 
     placed: int = 0
@@ -73,8 +73,8 @@ class ScoresFollowed(Value, frozen=True, kw_only=True):
     """The share that a blind choice among the candidates would have reached."""
 
 
-class FleetReview(Message, frozen=True, kw_only=True):
-    """`advice.fleet.<hour>.<since>`: what one scorer saw of the fleet in (a part of) an hour; said again as it grows.
+class ClusterReview(Message, frozen=True, kw_only=True):
+    """`advice.cluster.<hour>.<since>`: what one scorer saw of the fleet in (a part of) an hour; said again as it grows.
 
     Several scorers tell of the same time, and one that was restarted begins anew within the hour: who adds up takes
     parts that do not overlap.

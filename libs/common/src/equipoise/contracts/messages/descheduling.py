@@ -9,7 +9,7 @@ from equipoise.contracts.messages.resources import Resources
 NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
 
 
-class NodeVerdict(Value, frozen=True, kw_only=True):
+class NodeClassification(Value, frozen=True, kw_only=True):
     """What an evaluation said of one node."""
 
     node: str
@@ -50,14 +50,14 @@ class ProposedMove(Value, frozen=True, kw_only=True):
     node: str
     target: str
     reason: str
-    relief: Resources
+    expected_reduction: Resources
     sampled_at: float
     """Oldest sample the decision stands on."""
 
     expires_at: float
 
 
-class AssumedMove(Value, frozen=True, kw_only=True):
+class DryRunMove(Value, frozen=True, kw_only=True):
     """A move that was a dry run: its pod counts on the target, and is proposed no more, until then."""
 
     namespace: str
@@ -69,7 +69,7 @@ class AssumedMove(Value, frozen=True, kw_only=True):
     until: float
 
 
-class Landing(Value, frozen=True, kw_only=True):
+class ReplacementPlaced(Value, frozen=True, kw_only=True):
     """Where the replacement of an evicted pod was seen."""
 
     intent_id: str
@@ -84,10 +84,10 @@ class Landing(Value, frozen=True, kw_only=True):
     """Where its replacement was expected."""
 
     replacement: str
-    landed_on: str
+    placed_on: str
 
 
-class Relief(Value, frozen=True, kw_only=True):
+class LoadReduction(Value, frozen=True, kw_only=True):
     """What the load of a node did after evictions from it, once its shortest window shows nothing of their pods."""
 
     node: str
@@ -104,11 +104,11 @@ class Relief(Value, frozen=True, kw_only=True):
     expected: Resources
     """What all of them together should have taken away."""
 
-    better: bool
+    reduced: bool
     """By at least half of what was expected."""
 
 
-class RestingNode(Value, frozen=True, kw_only=True):
+class NodeCooldown(Value, frozen=True, kw_only=True):
     """A node that nothing is moved away from until then, and why."""
 
     node: str
@@ -121,7 +121,7 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
 
     strategy: str
     evaluated_at: float
-    nodes: list[NodeVerdict]
+    nodes: list[NodeClassification]
     intents: list[str]
     """Their ids."""
 
@@ -134,12 +134,12 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     moves: list[ProposedMove] = []
     """What the intents asked for."""
 
-    assumed: list[AssumedMove] = []
+    dry_run_moves: list[DryRunMove] = []
     """Moves assumed in dry run: the loads of `nodes` are with them. At most 50, the newest."""
 
-    landings: list[Landing] = []
-    """Replacements seen since the last evaluation. As `reliefs`, told by the first strategy only."""
+    replacements: list[ReplacementPlaced] = []
+    """Replacements seen since the last evaluation. As `load_reductions`, published by the first strategy only."""
 
-    reliefs: list[Relief] = []
-    resting: list[RestingNode] = []
+    load_reductions: list[LoadReduction] = []
+    cooldowns: list[NodeCooldown] = []
     """Nodes that did not get better and are left alone."""

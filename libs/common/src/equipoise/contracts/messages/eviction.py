@@ -28,7 +28,7 @@ class EvictionIntent(Message, frozen=True, kw_only=True):
 
     decided_at: float
     expires_at: float
-    relief: Resources
+    expected_reduction: Resources
     """What the node is expected to lose."""
 
     target: str
@@ -69,11 +69,14 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     workload: Workload | None = None
     target: str
     reason: str
-    relief: Resources
+    expected_reduction: Resources
     decided_at: float
     settled_at: float
     limit: str = ""
     """The limit that refused, as the configuration calls it."""
 
-    room_at: float | None = None
-    """When that limit may have room again; None when that is not a matter of time."""
+    limit_scope: str = ""
+    """What that limit refuses together with the pod: "pod", "workload", "namespace" or "cluster"."""
+
+    retry_at: float | None = None
+    """When that limit may agree again; None when time alone does not help."""

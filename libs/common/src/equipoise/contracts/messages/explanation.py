@@ -8,7 +8,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 
 
-class ExplainQuestion(Message, frozen=True, kw_only=True):
+class ExplainRequest(Message, frozen=True, kw_only=True):
     """Asked on `score.explain`: a pod by its name, any pod, or a node alone. It books nothing and changes nothing."""
 
     namespace: str = ""
@@ -47,10 +47,10 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
     added: Correction = Correction()
     """Of pods that arrived and are not, or not wholly, in the mean yet."""
 
-    taken_off: Correction = Correction()
+    subtracted: Correction = Correction()
     """Of pods that left or are leaving, and of the pod in question if it is here, as far as they are in the mean."""
 
-    booked: Resources = Resources()
+    reserved: Resources = Resources()
     """Promised to pods that are not heard to be here yet."""
 
     load: Resources = Resources()
@@ -63,10 +63,10 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
     age: float | None = None
     """Seconds since the newest sample in it."""
 
-    life: float
+    lifetime: float
     """Seconds for which its value may be used."""
 
-    why_unknown: str = ""
+    unknown_reason: str = ""
     """Why its value is not used; empty when it is."""
 
 
@@ -77,7 +77,7 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     rank: int
     """1 is the best; nodes of equal answers are in the order of their scores."""
 
-    answer: int
+    extender_score: int
     """As kube-scheduler would be told: 0..10, or up to the resolution of the scorer."""
 
     score: float
@@ -86,31 +86,31 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     parts: dict[str, float] = {}
     """By policy, where several are mixed."""
 
-    standing: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
+    status: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
     why: str = ""
     """What the standing comes from, as people read it."""
 
     base: Resources = Resources()
     """Cores and bytes that load refers to."""
 
-    requested: Resources = Resources()
-    limited: Resources = Resources()
+    requests: Resources = Resources()
+    limits: Resources = Resources()
     age: float | None = None
     """Seconds since the node's newest sample; None: nothing was heard."""
 
-    life: float
+    lifetime: float
     """Seconds for which the node may go without a new one."""
 
-    answers_booked: int = 0
+    reserved_by_responses: int = 0
     """Pods that were lately told of it as a best node, and are not heard to be placed."""
 
-    replacements_booked: int = 0
+    reserved_for_replacements: int = 0
     """Pods evicted for it whose replacements are on their way."""
 
     windows: list[WindowExplanation] = []
 
 
-class Overtaking(Value, frozen=True, kw_only=True):
+class RankChange(Value, frozen=True, kw_only=True):
     """What would have changed the order."""
 
     best: str
@@ -132,7 +132,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     pod: PodDemand | None = None
     """None: a pod that asks for nothing."""
 
-    runs_on: str = ""
+    current_node: str = ""
     """The node that the pod has; it was scored without itself there."""
 
     policy: str = ""
@@ -145,7 +145,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     chain: list[str] = []
     """Links in the order in which they are asked."""
 
-    looks_at: list[str] = []
+    windows_used: list[str] = []
     """The windows that the policy looks at, the most telling first; empty where it looks at whole days."""
 
     level: Resources = Resources()
@@ -161,13 +161,13 @@ class Explanation(Message, frozen=True, kw_only=True):
     why: str = ""
     """Why it is neutral; empty when it is not."""
 
-    doubt: str = ""
+    data_problem: str = ""
     """What is wrong with the coverage; empty when enough is known."""
 
     nodes: list[NodeExplanation] = []
     """By rank."""
 
-    overtaking: Overtaking | None = None
+    rank_change: RankChange | None = None
     """None with fewer than two nodes."""
 
     notes: list[str] = []

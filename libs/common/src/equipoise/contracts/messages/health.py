@@ -18,7 +18,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     evictions: str = ""
     """Of a binder: `real`, `dry run`, or why it carries out nothing."""
 
-    part: str = ""
+    shard: str = ""
     """Of a collector: the part of the cluster that it shares with others of the same (`collector.shard`)."""
 
     at: float

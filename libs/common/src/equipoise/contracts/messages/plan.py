@@ -1,14 +1,14 @@
-"""`plan.show`: what the descheduler would move now."""
+"""`plan.preview`: what the descheduler would move now."""
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import AssumedMove, NodeState, RefusedMove, RestingNode
+from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
 
-class PlanQuestion(Message, frozen=True, kw_only=True):
-    """Asked on `plan.show`: what would move now? It proposes nothing and changes nothing."""
+class PlanRequest(Message, frozen=True, kw_only=True):
+    """Asked on `plan.preview`: what would move now? It proposes nothing and changes nothing."""
 
 
 class PlannedMove(Value, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class PlannedMove(Value, frozen=True, kw_only=True):
     node: str
     target: str
     reason: str
-    relief: Resources
+    expected_reduction: Resources
     """Cores and bytes."""
 
     sampled_at: float
@@ -48,7 +48,7 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     why: str = ""
 
 
-class MoveUnderWay(Value, frozen=True, kw_only=True):
+class PendingMove(Value, frozen=True, kw_only=True):
     """Proposed and not settled yet, or evicted with no replacement seen."""
 
     namespace: str
@@ -59,7 +59,7 @@ class MoveUnderWay(Value, frozen=True, kw_only=True):
     evicted_at: float | None = None
 
 
-class PlanShown(Message, frozen=True, kw_only=True):
+class PlanResponse(Message, frozen=True, kw_only=True):
     """Answer to a plan question, by the leading descheduler. Every list holds at most 500."""
 
     moves: list[PlannedMove] = []
@@ -68,9 +68,9 @@ class PlanShown(Message, frozen=True, kw_only=True):
     why: dict[str, str] = {}
     """By strategy that would move nothing: why not."""
 
-    under_way: list[MoveUnderWay] = []
-    assumed: list[AssumedMove] = []
-    resting: list[RestingNode] = []
+    pending: list[PendingMove] = []
+    dry_run_moves: list[DryRunMove] = []
+    cooldowns: list[NodeCooldown] = []
     evictions: str = ""
     """What binders do with intents at present: `real`, `dry run`, or why nothing; empty when no binder was heard."""
 

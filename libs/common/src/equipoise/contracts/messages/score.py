@@ -35,13 +35,13 @@ class NodeScore(Value, frozen=True, kw_only=True):
     score: float
     """0..100, the policy's."""
 
-    answer: int
+    extender_score: int
     """0..10, as told to kube-scheduler."""
 
     why: str = ""
 
 
-class ShadowOpinion(Value, frozen=True, kw_only=True):
+class ShadowResult(Value, frozen=True, kw_only=True):
     """What the policy that only looks on (`scorer.shadow`) would have answered."""
 
     policy: str
@@ -69,5 +69,5 @@ class ScoreDecision(Message, frozen=True, kw_only=True):
     neutral: bool
     why: str = ""
     decided_at: float
-    shadow: ShadowOpinion | None = None
+    shadow: ShadowResult | None = None
     """None: no policy looks on, or no nodes were looked at."""

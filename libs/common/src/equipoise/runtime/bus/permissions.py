@@ -65,12 +65,12 @@ def permissions_of(user: User) -> Permissions:
         return Permissions(publish=_unique(_creating()), subscribe=(inbox,))
     if user == "tap":
         asking = (f"$SRV.{verb}{rest}" for verb in _MICRO_VERBS for rest in ("", ".>"))
-        questions = (channel.pattern for channel in CHANNELS if channel.asked_by_people)
+        questions = (channel.pattern for channel in CHANNELS if channel.open_to_users)
         publish = _unique([*asking, *_reading_back(), *_inspecting(), *questions])
         return Permissions(publish=publish, subscribe=(inbox, f"{PREFIX}.>"))
     said = [publish for channel in CHANNELS for publish in _saying(channel, user)]
     heard = [subscribe for channel in CHANNELS for subscribe in _hearing(channel, user)]
-    answers = any(channel.answered_by == user for channel in CHANNELS)
+    answers = any(channel.responder == user for channel in CHANNELS)
     return Permissions(publish=_unique(said), subscribe=_unique([inbox, *heard]), answers=answers)
 
 
@@ -85,7 +85,7 @@ def _creating() -> Iterable[str]:
 def _reading_back() -> Iterable[str]:
     """Read what some streams hold, for a report of the last days."""
     for stream in STREAMS:
-        if stream.read_back:
+        if stream.open_to_users:
             yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.*.{subject}" for subject in stream.subjects)
             yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"
 
@@ -101,10 +101,10 @@ def _inspecting() -> Iterable[str]:
 
 def _saying(channel: Channel, service: ServiceName) -> Iterable[str]:
     """What a service must publish for its part in a channel, the requests to JetStream included."""
-    if service in channel.said_by:
+    if service in channel.publishers:
         yield _own(channel.pattern, service)
     stream = stream_of(channel.pattern)
-    if service not in channel.heard_by or stream is None:
+    if service not in channel.subscribers or stream is None:
         return
     if stream.work_queue:
         yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{WORKERS}"
@@ -117,14 +117,14 @@ def _saying(channel: Channel, service: ServiceName) -> Iterable[str]:
 
 def _hearing(channel: Channel, service: ServiceName) -> Iterable[str]:
     stream = stream_of(channel.pattern)
-    if service in channel.heard_by:
+    if service in channel.subscribers:
         if stream is not None and stream.work_queue:
             yield f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream.name}.{WORKERS}"
         else:
             yield channel.pattern
-    if service in channel.overheard_by:
+    if service in channel.observers:
         yield channel.pattern
-    if service == channel.answered_by:
+    if service == channel.responder:
         yield channel.pattern
         for verb in _MICRO_VERBS:
             yield from (f"$SRV.{verb}{rest}" for rest in ("", f".{micro_name(service)}", f".{micro_name(service)}.*"))

@@ -16,7 +16,7 @@ import structlog
 from nats.js import api
 from nats.js.errors import APIError
 
-from equipoise.contracts.bus.subjects import UTILIZATION_LIFE, WORKERS, Stream, with_lives
+from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, WORKERS, Stream, with_max_ages
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.codec import ACK_WAIT, MAX_DELIVERIES
@@ -48,7 +48,7 @@ async def setup_streams(
     settings: Nats,
     *,
     intent_life: float,
-    utilization_life: float = UTILIZATION_LIFE,
+    utilization_life: float = UTILIZATION_MAX_AGE,
     replicas: int = 1,
     clock: Clock | None = None,
 ) -> None:
@@ -61,7 +61,7 @@ async def setup_streams(
     link = Link(settings, settings.user or "setup", Troubles(clock))
     try:
         await link.open()
-        for stream in with_lives(intent=intent_life, utilization=utilization_life):
+        for stream in with_max_ages(intent=intent_life, utilization=utilization_life):
             await _until_there(link, clock, stream, replicas)
     finally:
         await link.close()

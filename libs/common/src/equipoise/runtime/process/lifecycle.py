@@ -194,7 +194,7 @@ class Process(Generic[S]):
                 leading=report.leading,
                 problems=report.problems,
                 evictions=self.health.evictions,
-                part=self.health.part,
+                shard=self.health.part,
                 at=self._clock.now(),
             )
             try:

@@ -6,8 +6,8 @@ extender's few integers beside the stock scores reach is measured against it.
 
 import numpy as np
 
+from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.model.world import MIB
 
 MEMORY_WEIGHT = 0.3
 """That of a squared point of memory; CPU counts 1."""

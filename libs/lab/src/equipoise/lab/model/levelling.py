@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from equipoise.binder.decisions.limits import Limits, Refusal
-from equipoise.binder.decisions.limits import Move as LimitedMove
-from equipoise.binder.decisions.staleness import Verdict
-from equipoise.binder.state.ledger import Entry, Ledger, entry_of
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.limits.rule import ProposedEviction
+from equipoise.binder.decisions.result import Finish
+from equipoise.binder.state.ledger import Ledger, LedgerEntry, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
@@ -90,7 +90,7 @@ class Levelling:
         self._placements: dict[str, NodePlacement] = {}
         self._fits: dict[str, FitNode] = {}
         # Long in use: the grace after a start is over.
-        self._ledger = Ledger(created_at=begin, started_at=begin - limits.start_up_grace)
+        self._ledger = Ledger(created_at=begin, started_at=begin - limits.startup_grace_period)
         self.tally = Tally()
 
     @property
@@ -134,38 +134,34 @@ class Levelling:
 
     def _settle(self, intent: EvictionIntent, now: float) -> None:
         self.tally.proposed += 1
-        refusal = self._refusal(intent, now)
-        verdict = Verdict(outcome=Outcome.EVICTED)
-        if refusal is not None:
-            verdict = Verdict(
-                outcome=Outcome.REJECTED_LIMIT, detail=refusal.why, limit=refusal.limit, room_at=refusal.room_at
-            )
-        else:
-            entry = entry_of(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
+        finish = self._refusal(intent, now)
+        if finish is None:
+            finish = Finish(outcome=Outcome.EVICTED)
+            entry = new_entry(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
             self._ledger = self._ledger.reserve(entry, epoch=_EPOCH)
             if self._evict(intent):
-                self._ledger = self._ledger.settle(intent.id, verdict.outcome, now)
+                self._ledger = self._ledger.settle(intent.id, finish.outcome, now)
                 self.tally.evicted += 1
             else:
                 self._ledger = self._ledger.release(intent.id)
-                verdict = Verdict(outcome=Outcome.REJECTED_FIT, detail="no node has room for the replacement")
-        if verdict.outcome is not Outcome.EVICTED:
-            self.tally.refused[verdict.limit or verdict.detail] += 1
-        told = verdict.on(intent, now)
-        self._memory.settled(told, now)
-        self._say(told)
+                finish = Finish(outcome=Outcome.REJECTED_FIT, detail="no node has room for the replacement")
+        if finish.outcome is not Outcome.EVICTED:
+            self.tally.refused[finish.limit or finish.detail] += 1
+        outcome = finish.message(intent, now)
+        self._memory.settled(outcome, now)
+        self._say(outcome)
 
-    def _refusal(self, intent: EvictionIntent, now: float) -> Refusal | None:
+    def _refusal(self, intent: EvictionIntent, now: float) -> Finish | None:
         limits = self._limits
         view = self._ledger.view(
-            now, dry_run=False, migration_timeout=limits.migration_timeout, grace=limits.start_up_grace
+            now, dry_run=False, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
         )
-        move = LimitedMove(
+        move = ProposedEviction(
             namespace=intent.namespace,
             node=intent.node,
             workload=intent.workload,
             replicas=0 if intent.workload is None else self._replicas[intent.workload],
-            unready=sum(entry.workload == intent.workload for entry in view.in_migration()),
+            unready=sum(entry.workload == intent.workload for entry in view.migrating()),
             cluster_pods=sum(len(placement.pods) for placement in self._placements.values()),
         )
         return limits.refusal(move, view)
@@ -180,11 +176,12 @@ class Levelling:
                 for pod in placement.pods
                 if pod.running_since is not None and not pod.terminating
             )
-            back = [entry.intent_id for entry in missing if self._is_back(entry, running)]
-            self._ledger = self._ledger.recovered(back, now)
+            ready = ReplacementStatus(state="ready")
+            back = {entry.intent_id: ready for entry in missing if self._is_back(entry, running)}
+            self._ledger = self._ledger.with_replacements(back, now)
         self._ledger = self._ledger.pruned(now, memory=self._limits.memory)
 
-    def _is_back(self, entry: Entry, running: Mapping[Workload | None, int]) -> bool:
+    def _is_back(self, entry: LedgerEntry, running: Mapping[Workload | None, int]) -> bool:
         return entry.workload is None or running[entry.workload] >= self._replicas[entry.workload]
 
     # the fleet as it is seen

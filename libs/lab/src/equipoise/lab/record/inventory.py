@@ -14,8 +14,8 @@ from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
-from equipoise.lab.model.world import MIB
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
 

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from equipoise.lab.model.trace import TraceWorkload
-from equipoise.lab.record.questions import Series
+from equipoise.lab.record.queries import Series
 
 Key = tuple[str, str, str]
 """Namespace, kind, name."""
 
-NOBODY = -1
+NO_WORKLOAD = -1
 """Instead of a workload's place: none of the trace's."""
 
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -34,7 +34,7 @@ _BETWEEN: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
 """The same for what stands between a workload and its pods."""
 
 
-class Places:
+class WorkloadIndex:
     """Finds a trace's workloads by name."""
 
     def __init__(self, workloads: Sequence[TraceWorkload]) -> None:
@@ -42,34 +42,34 @@ class Places:
 
     def of(self, key: Key) -> int:
         """NOBODY where there is none of this name."""
-        return self._places.get(key, NOBODY)
+        return self._places.get(key, NO_WORKLOAD)
 
     def by_pod_name(self, namespace: str, pod: str) -> int:
         """The workload whose pods are called like this."""
         for pattern, kinds in _POD_NAMES:
-            if (place := self._matching(namespace, pod, pattern, kinds)) != NOBODY:
+            if (place := self._matching(namespace, pod, pattern, kinds)) != NO_WORKLOAD:
                 return place
-        return NOBODY
+        return NO_WORKLOAD
 
     def above(self, key: Key, owners: Mapping[Key, Key]) -> int:
         """The workload of what directly owns a pod. `owners`: of ReplicaSets and Jobs, as far as anybody told."""
         namespace, kind, name = key
-        if (place := self.of(key)) != NOBODY:
+        if (place := self.of(key)) != NO_WORKLOAD:
             return place
         if key in owners:
             return self.of(owners[key])
-        return self._matching(namespace, name, *_BETWEEN[kind]) if kind in _BETWEEN else NOBODY
+        return self._matching(namespace, name, *_BETWEEN[kind]) if kind in _BETWEEN else NO_WORKLOAD
 
     def _matching(self, namespace: str, name: str, pattern: re.Pattern[str], kinds: Iterable[str]) -> int:
         match = pattern.fullmatch(name)
         found = (self.of((namespace, kind, match[1])) for kind in kinds) if match else ()
-        return next((place for place in found if place != NOBODY), NOBODY)
+        return next((place for place in found if place != NO_WORKLOAD), NO_WORKLOAD)
 
 
 class Owners:
     """The workload of any pod that ever was."""
 
-    def __init__(self, places: Places, known: Mapping[str, int]) -> None:
+    def __init__(self, places: WorkloadIndex, known: Mapping[str, int]) -> None:
         """`known`: by `namespace/pod`. Names are asked only where nobody knows."""
         self._places = places
         self._known = dict(known)

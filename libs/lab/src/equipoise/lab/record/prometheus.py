@@ -13,7 +13,7 @@ from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.samples import moment, result
 from equipoise.lab.record.options import RecordError
-from equipoise.lab.record.questions import Series
+from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.clock import Clock
 
 CONNECT_SECONDS = 5.0

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from equipoise.lab.report.cases import compared
+from equipoise.lab.report.comparison import compared
 from equipoise.lab.report.table import encoded
-from equipoise.lab.run import Run
+from equipoise.lab.results import Run
 
 
 def write_report(runs: Sequence[Run], notes: Sequence[str], *, title: str, command: str, folder: Path) -> Path:
@@ -14,8 +14,8 @@ def write_report(runs: Sequence[Run], notes: Sequence[str], *, title: str, comma
     `notes`: the trace's. `command`: what a reader types to get the same.
     """
     # matplotlib takes half a second that a table does not need.
+    from equipoise.lab.report.charts import charts
     from equipoise.lab.report.page import page
-    from equipoise.lab.report.pictures import charts
 
     folder.mkdir(parents=True, exist_ok=True)
     figures = [run.figures for run in runs]

@@ -4,10 +4,10 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from equipoise.lab.report.cases import BEST, MEDIAN_RUN, REFERENCES, SCENARIOS, Case, Comparison, compared
-from equipoise.lab.report.pictures import Chart
+from equipoise.lab.report.charts import Chart
+from equipoise.lab.report.comparison import BEST, MEDIAN_RUN, REFERENCES, SCENARIOS, Case, Comparison, compared
 from equipoise.lab.report.table import COLUMNS
-from equipoise.lab.run import Figures, Scenario
+from equipoise.lab.results import Figures, Scenario
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6877; --line: #dde3ea; --paper: #ffffff; --card: #f5f7fa;

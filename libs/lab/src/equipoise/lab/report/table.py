@@ -7,8 +7,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.lab.report.cases import Case, Comparison, compared
-from equipoise.lab.run import Figures
+from equipoise.lab.report.comparison import Case, Comparison, compared
+from equipoise.lab.results import Figures
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,10 +74,10 @@ class _Subscription:
 class MemoryBus:
     """A `Bus` that all services of a test (or of the lab) share.
 
-    Beyond the protocol: `said` tells what was said, `headers` what travelled beside it, `inject` puts raw bytes on it,
-    `disconnect` and `reconnect` play a lost connection, `settled` waits until the handlers have nothing more to do.
-    `streams` gives other lives than the usual ones (`contracts.subjects.with_lives`), `chance` the ids of messages and
-    traces, which otherwise are the same every time.
+    Beyond the protocol: `said` returns published messages, `headers` their headers, `inject` publishes raw bytes,
+    `disconnect` and `reconnect` simulate a lost connection, `settled` waits until all handlers are idle. `streams`
+    replaces the default streams (see `with_max_ages`). `chance` generates the ids of messages and traces; by default
+    they are the same in every run.
     """
 
     def __init__(

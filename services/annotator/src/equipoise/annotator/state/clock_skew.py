@@ -1,6 +1,6 @@
 """How far the source's clock and the collectors' are apart: too far, and the age of no value is known."""
 
-from equipoise.contracts.bus.subjects import UTILIZATION_LIFE
+from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE
 from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
@@ -20,4 +20,4 @@ class Skews:
     def largest(self, now: float) -> float:
         """Of all shards, in seconds: positive where the source is ahead; a shard silent for long is dissolved."""
         # By the time at which it was heard: a cycle's own times are on the clock that is in doubt.
-        return skew_of(cycle for cycle, heard_at in self._heard.values() if now - heard_at <= UTILIZATION_LIFE)
+        return skew_of(cycle for cycle, heard_at in self._heard.values() if now - heard_at <= UTILIZATION_MAX_AGE)

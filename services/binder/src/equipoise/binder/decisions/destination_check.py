@@ -1,16 +1,15 @@
-"""Is there a node that a replacement could go to, by what the bus says of the fleet?
+"""Is there a node for the replacement, by what the bus reports of the nodes?
 
-Whether other pods would mind (affinity, spread) is judged by the descheduler, which sees whole pods; placement on the
-bus tells requests only.
+Rules between pods (affinity, topology spread) are the descheduler's part, which reads whole pods: placement on the bus
+holds requests only.
 """
 
 import math
 from collections.abc import Sequence
 
-import msgspec
-
+from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
-from equipoise.contracts.fit import FitNode, FitPod, node_refusal, placed_node
+from equipoise.contracts.fit import FitPod, node_refusal
 from equipoise.contracts.kubernetes.autoscaler_taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -27,42 +26,30 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
 
-class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, as its last messages tell it."""
-
-    placement: NodePlacement
-    fit: FitNode
-    utilization: NodeUtilization | None = None
-
-
-def fleet_node(placement: NodePlacement) -> FleetNode:
-    return FleetNode(placement=placement, fit=placed_node(placement))
-
-
-def unsettled(node: FleetNode, load: LoadSettings, now: float) -> str:
-    """ "" when the node may lose or get pods, else why neither."""
+def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
+    """ "" when pods may leave or come to the node, else why neither."""
     placement = node.placement
-    settling = load.coverage.node_settling
+    period = load.coverage.node_settling
     if not placement.ready or placement.ready_since is None:
         return "it is not Ready"
-    if now - placement.ready_since < settling:
-        return f"it is Ready for {max(0.0, now - placement.ready_since):.0f} s only"
-    if now - placement.created_at < settling:
+    if now - placement.ready_since < period:
+        return f"it has been Ready for {max(0.0, now - placement.ready_since):.0f} s only"
+    if now - placement.created_at < period:
         return "it is new"
     taint = being_removed(placement.taints)
     return f"an autoscaler is removing it (taint {taint})" if taint else ""
 
 
-def _closed(node: FleetNode) -> str:
-    """ "" when pods may be sent to a settled node, else why not."""
+def _unschedulable(node: NodeState) -> str:
+    """ "" when new pods may come to a settled node, else why not."""
     if node.placement.cordoned:
         return "it is cordoned"
     taint = may_be_removed(node.placement.taints)
-    return f"an autoscaler would like to remove it (taint {taint})" if taint else ""
+    return f"it is a candidate for removal by an autoscaler (taint {taint})" if taint else ""
 
 
-def predicted_load(node: FleetNode, relief: Resources, load: LoadSettings, now: float, skew: float) -> Resources | None:
-    """The node's load (0..1) with the pod on it; None when it is not known well enough for an eviction."""
+def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: float, skew: float) -> Resources | None:
+    """The node's load (0..1) with the pod on it; None when it is unknown or not fresh enough for an eviction."""
     utilization = node.utilization
     if utilization is None or utilization.uid != node.placement.uid:
         return None
@@ -81,7 +68,7 @@ def predicted_load(node: FleetNode, relief: Resources, load: LoadSettings, now: 
                 mode=load.compensation,
                 start_limit=load.start_limit,
             )
-            return load_of(plus(usage, relief), utilization.base)
+            return load_of(plus(usage, added), utilization.base)
     return None
 
 
@@ -103,55 +90,55 @@ def _stays(placement: NodePlacement, utilization: NodeUtilization) -> list[Stay]
 
 
 def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> str:
-    """Above the high mark, and no cooler than the node that the pod leaves.
+    """Above the high threshold, and not cooler than the node that the pod leaves.
 
-    Either is enough: in a fleet that is busy everywhere the descheduler levels around the mean, above the mark.
+    One alone is allowed: in a busy cluster the descheduler levels around the mean, which may be above the threshold.
     """
     if predicted is None:
         return "its load is unknown"
     for resource in RESOURCES:
-        mark = getattr(thresholds.high, resource)
-        if mark is None:
+        threshold = getattr(thresholds.high, resource)
+        if threshold is None:
             continue
-        value = known(getattr(predicted, resource))
-        if value is None:
+        load = known(getattr(predicted, resource))
+        if load is None:
             return f"its {resource} load is unknown"
-        there = known(getattr(source, resource)) if source is not None else None
-        if value * 100 > mark and (there is None or value >= there):
-            return f"its {resource} load would be {value:.0%}, {mark:g}% is the high mark, and no less than here"
+        source_load = known(getattr(source, resource)) if source is not None else None
+        if load * 100 > threshold and (source_load is None or load >= source_load):
+            return f"its {resource} load would be {load:.0%}: above {threshold:g}% (high threshold) and the pod's node"
     return ""
 
 
-def no_target(
+def no_destination(
     pod: FitPod,
     source: str,
-    intended: str,
-    relief: Resources,
-    nodes: Sequence[FleetNode],
+    target: str,
+    reduction: Resources,
+    nodes: Sequence[NodeState],
     *,
     load: LoadSettings,
     thresholds: Thresholds,
     now: float,
     skew: float,
 ) -> str:
-    """ "" when the pod fits on a node other than its own without making it too hot, else why on none.
+    """ "" when the pod fits on another node than `source` without making it too hot, else why on none.
 
-    The intended target is asked first, and its refusal is the one that is told.
+    `reduction`: the load that moves with the pod. The intended `target` is checked first, and its reason is returned.
     """
-    told = ""
-    here = next((node for node in nodes if node.placement.node == source), None)
-    now_here = predicted_load(here, Resources(), load, now, skew) if here is not None else None
-    for node in sorted(nodes, key=lambda node: node.placement.node != intended):
+    first_reason = ""
+    source_node = next((node for node in nodes if node.placement.node == source), None)
+    source_load = predicted_load(source_node, Resources(), load, now, skew) if source_node is not None else None
+    for node in sorted(nodes, key=lambda node: node.placement.node != target):
         name = node.placement.node
         if name == source:
             continue
         why = (
-            unsettled(node, load, now)
-            or _closed(node)
-            or _too_hot(predicted_load(node, relief, load, now, skew), now_here, thresholds)
+            unsettled_reason(node, load, now)
+            or _unschedulable(node)
+            or _too_hot(predicted_load(node, reduction, load, now, skew), source_load, thresholds)
             or node_refusal(pod, node.fit)
         )
         if not why:
             return ""
-        told = told or f"{name}: {why}"
-    return f"no node to go to: {told}" if told else "no node to go to: no other node is known"
+        first_reason = first_reason or f"{name}: {why}"
+    return f"no node for the replacement: {first_reason or 'no other node is known'}"

@@ -30,14 +30,14 @@ def workload_reference(workload: WorkloadObject) -> ObjectReference:
 def eviction_event(
     intent: EvictionIntent, now: float, instance: str, *, regarding: ObjectReference | None = None
 ) -> Event:
-    """The pod was evicted; said of the pod itself, or of what `regarding` names."""
+    """The pod was evicted. On the pod, or on the object that `regarding` names."""
     pod = "Pod" if regarding is None else f"Pod {intent.pod}"
     note = f'{pod} evicted from node "{intent.node}" by the reason "{intent.reason}"'
     return _event(intent, now, instance, regarding or pod_reference(intent), "Normal", "Descheduled", note)
 
 
 def refusal_event(intent: EvictionIntent, now: float, instance: str, why: str, *, regarding: ObjectReference) -> Event:
-    """The pod cannot be evicted as long as its owner does not put something right."""
+    """The pod cannot be evicted until its owner changes something."""
     note = f"Pod {intent.pod} cannot be evicted: {why}"
     return _event(intent, now, instance, regarding, "Warning", "EvictionRefused", note)
 
@@ -51,13 +51,13 @@ def _event(
     reason: str,
     note: str,
 ) -> Event:
-    """One Event per intent and object: its name follows from both, so that writing it twice conflicts."""
+    """One Event per intent and object: both determine its name, so that a second write conflicts."""
     digest = hashlib.sha256(f"{intent.id} {regarding.kind}".encode()).hexdigest()[:16]
-    moment = datetime.fromtimestamp(now, UTC)
+    time = datetime.fromtimestamp(now, UTC)
     return Event(
         metadata=ObjectMeta(name=f"{regarding.name[:_NAME_LENGTH]}.{digest}", namespace=intent.namespace),
-        # The API server reads exactly six digits of a second, and whole seconds are written without any.
-        event_time=moment.replace(microsecond=moment.microsecond or 1),
+        # The API server requires six digits of a second, and msgspec writes none for a whole second.
+        event_time=time.replace(microsecond=time.microsecond or 1),
         type=kind,
         reason=reason,
         action="Migrating",

@@ -1,51 +1,51 @@
-"""What an answer of the eviction API means."""
+"""What a response of the eviction API means."""
 
 from typing import Literal
 
 import msgspec
 
-from equipoise.binder.decisions.staleness import Verdict
+from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.messages.eviction import Outcome
 
-_PAUSE = 1.0
-"""Seconds to wait when the API server wants to be left alone and does not say how long."""
+_RETRY_AFTER = 1.0
+"""Seconds to wait when the API server throttles and does not say for how long."""
 
-_LACKS_RIGHT = 'cannot create resource "pods/eviction"'
-"""How the API server's role-based access control says no; admission says it otherwise."""
+_NO_PERMISSION = 'cannot create resource "pods/eviction"'
+"""The text of role-based access control; admission has others."""
 
-_UNTRIED = "the right to `create` `pods/eviction` is missing, so budgets and admission were not asked"
-"""Not a failure: a user who only wants to look gives no such right."""
+_NOT_CHECKED = "the right to `create` `pods/eviction` is missing, so budgets and admission were not checked"
+"""Not a failure: a user who only wants to observe does not grant the right."""
+
+Meaning = Literal["accepted", "refused", "blocked", "throttled", "not_now", "unknown", "unexpected"]
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionResponse(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next.
 
-    done: it happened. refused: it definitely did not, and never will. blocked: a disruption budget allows it not now.
-    throttled: the API server wants to be left alone. later: not now. unknown: look whether it happened, try again.
-    strange: look whether it happened, and do not try again.
+    accepted: the pod is evicted. refused: it is not, and never will be. blocked: a disruption budget allows nothing
+    now. throttled: the API server limits requests. not_now: refused for another reason that ends. unknown: read whether
+    the pod was evicted, and retry. unexpected: read whether it was, and do not retry.
     """
 
-    meaning: Literal["done", "refused", "blocked", "throttled", "later", "unknown", "strange"]
-    verdict: Verdict | None = None
-    """Set when done, refused or blocked: what is said if the intent ends here."""
+    meaning: Meaning
+    finish: Finish | None = None
+    """The outcome if the intent ends here; set when accepted, refused or blocked."""
 
     why: str = ""
     retry_after: float = 0.0
     budget: str = ""
-    """The budget that blocks, if the answer names it."""
+    """The blocking budget, if the response names it."""
 
-    operator: str = ""
-    """What a person has to put right."""
-
-    of_workload: bool = False
-    """Who owns the workload has to put it right."""
+    operator_action: str = ""
+    """What an operator has to change."""
 
 
-def _refused(outcome: Outcome, detail: str, operator: str = "") -> Reading:
-    return Reading(meaning="refused", verdict=Verdict(outcome=outcome, detail=detail), operator=operator)
+def _refused(outcome: Outcome, detail: str, operator_action: str = "") -> EvictionResponse:
+    finish = Finish(outcome=outcome, detail=detail)
+    return EvictionResponse(meaning="refused", finish=finish, operator_action=operator_action)
 
 
-def read_answer(
+def read_response(
     status: int,
     message: str,
     *,
@@ -53,42 +53,40 @@ def read_answer(
     budget: str = "",
     retry_after: float | None = None,
     dry_run: bool = False,
-) -> Reading:
-    """`status` 0: there was no answer.
+) -> EvictionResponse:
+    """`status` 0: there was no response.
 
     Source of the cases: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, priority and fairness, and the
     table of `reliability.md` 6.
     """
     if status in (200, 201):
-        return Reading(meaning="done", verdict=Verdict(outcome=Outcome.DRY_RUN if dry_run else Outcome.EVICTED))
+        return EvictionResponse(
+            meaning="accepted", finish=Finish(outcome=Outcome.DRY_RUN if dry_run else Outcome.EVICTED)
+        )
     if status == 404:
         return _refused(Outcome.ALREADY_GONE, "the pod was gone")
     if status == 409 and "precondition" in message:
         return _refused(Outcome.UID_CHANGED, "another pod has its name")
     if status == 409:
-        return Reading(meaning="later", why=f"conflict: {message}")
+        return EvictionResponse(meaning="not_now", why=f"conflict: {message}")
     if status == 429 and disruption_budget and not retry_after:
-        return Reading(
-            meaning="blocked",
-            verdict=Verdict(outcome=Outcome.BLOCKED_PDB, detail=message),
-            why=message,
-            budget=budget,
-        )
+        blocked = Finish(outcome=Outcome.BLOCKED_PDB, detail=message)
+        return EvictionResponse(meaning="blocked", finish=blocked, why=message, budget=budget)
     if status == 429 and disruption_budget:
-        # A budget that its controller has not looked at yet.
-        return Reading(meaning="later", why=message, retry_after=retry_after or _PAUSE)
+        # The disruption controller has not processed the budget yet.
+        return EvictionResponse(meaning="not_now", why=message, retry_after=retry_after or _RETRY_AFTER)
     if status == 429:
-        return Reading(meaning="throttled", why=message or "too many requests", retry_after=retry_after or _PAUSE)
-    if status == 403 and dry_run and _LACKS_RIGHT in message:
-        return Reading(meaning="done", verdict=Verdict(outcome=Outcome.DRY_RUN, detail=_UNTRIED))
+        why = message or "too many requests"
+        return EvictionResponse(meaning="throttled", why=why, retry_after=retry_after or _RETRY_AFTER)
+    if status == 403 and dry_run and _NO_PERMISSION in message:
+        return EvictionResponse(meaning="accepted", finish=Finish(outcome=Outcome.DRY_RUN, detail=_NOT_CHECKED))
     if status == 403:
-        advice = f"may not evict: {message}. Grant `create` on `pods/eviction`, or see which admission policy says no"
-        return _refused(Outcome.FAILED, message, operator=advice)
+        action = f"may not evict: {message}. Grant `create` on `pods/eviction`, or see which admission policy denies it"
+        return _refused(Outcome.FAILED, message, action)
     if status >= 500 and "more than one PodDisruptionBudget" in message:
-        return Reading(
-            meaning="refused", verdict=Verdict(outcome=Outcome.REJECTED_POLICY, detail=message), of_workload=True
-        )
+        finish = Finish(outcome=Outcome.REJECTED_POLICY, detail=message, owner_must_act=True)
+        return EvictionResponse(meaning="refused", finish=finish)
     if 400 <= status < 500:
-        return _refused(Outcome.FAILED, f"{status}: {message}", operator=f"the API server refused: {status} {message}")
-    meaning: Literal["unknown", "strange"] = "unknown" if status == 0 or status >= 500 else "strange"
-    return Reading(meaning=meaning, why=f"{status or 'no answer'}: {message}")
+        return _refused(Outcome.FAILED, f"{status}: {message}", f"the API server refused: {status} {message}")
+    why = f"{status or 'no response'}: {message}"
+    return EvictionResponse(meaning="unknown" if status == 0 or status >= 500 else "unexpected", why=why)

@@ -1,176 +1,112 @@
-"""The POST of one eviction, what its answer means for the intent, and whom to leave alone afterwards."""
+"""Sends the POST of an eviction, interprets the response, and backs off from throttling and blocking budgets."""
 
 from collections.abc import Callable
 
-import structlog
+import msgspec
 
-from equipoise.binder.decisions.backoff import BackOff
-from equipoise.binder.decisions.blocking_budgets import BlockingBudgets
-from equipoise.binder.decisions.ending import Ending, left, paused
-from equipoise.binder.decisions.eviction_response import Reading, read_answer
-from equipoise.binder.decisions.staleness import Verdict
-from equipoise.binder.shell.ledger_writer import Books
+from equipoise.binder.decisions.eviction_response import EvictionResponse, read_response
+from equipoise.binder.decisions.result import Finish, Proceed, Reservation, Retry, pod_left, retry
 from equipoise.binder.shell.live_reads import has_left, read_pod
-from equipoise.binder.shell.validation import Examination, Passed
-from equipoise.binder.state.ledger import Closed, Entry
+from equipoise.binder.state.backoff import Backoff, BudgetBackoff
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.async_tools.cancel import guarded, too_late
-from equipoise.runtime.bus import Again
 from equipoise.runtime.kubernetes.client import EvictionAnswer, Kube
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
-log = structlog.get_logger()
-
-_TRIES = 5
-"""An intent that cannot be decided now is tried this often within its life."""
-
-_DECISION_LIFE = 2.0
-"""Seconds after which a binder that was held up looks once more whether its decision still holds before it posts: a
-pause is in force 5 s after it was said."""
-
 _API_SERVER = "the API server"
-_FIRST_BACK_OFF = 1.0
-_LONGEST_BACK_OFF = 60.0
+_FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
 
 
-def again_for(intent: EvictionIntent, at_least: float = 0.0) -> Again:
-    """The tries that the queue allows are spread over the intent's life."""
-    return Again(after=max(at_least, (intent.expires_at - intent.decided_at) / _TRIES))
-
-
-class Posting:
+class EvictionClient:
     def __init__(
-        self,
-        *,
-        kube: Kube,
-        clock: Clock,
-        books: Books,
-        examination: Examination,
-        health: Health,
-        sample_life: float,
-        chance: Callable[[], float],
+        self, *, kube: Kube, clock: Clock, health: Health, sample_lifetime: float, random: Callable[[], float]
     ) -> None:
-        """`sample_life`: seconds for which a sample may be acted upon. `chance` gives 0..1."""
+        """`sample_lifetime`: seconds for which a sample is fresh enough for an eviction. `random` returns 0..1."""
         self._kube = kube
         self._clock = clock
-        self._books = books
-        self._examination = examination
         self._health = health
-        self._sample_life = sample_life
-        self._throttle = BackOff(_FIRST_BACK_OFF, _LONGEST_BACK_OFF, chance)
-        self._budgets = BlockingBudgets(chance)
+        self._sample_lifetime = sample_lifetime
+        self._throttling = Backoff(_FIRST_BACKOFF, _MAX_BACKOFF, random)
+        self._budgets = BudgetBackoff(random)
 
     @property
-    def left_alone(self) -> float:
-        """Seconds for which nothing may be asked of the API server; 0 when it may."""
-        return self._throttle.remaining(_API_SERVER, self._clock.monotonic())
+    def throttled_for(self) -> float:
+        """Seconds for which no request may be sent to the API server; 0 when one may."""
+        return self._throttling.remaining(_API_SERVER, self._clock.monotonic())
 
-    def leave_alone(self, seconds: float) -> float:
-        """Flow control struck: no intent of this process is worked on for a while. Returns the seconds."""
-        waiting = self._throttle.refused(_API_SERVER, self._clock.monotonic(), seconds)
-        why = f"the API server wants to be left alone: nothing is tried for {waiting:.0f} s"
-        self._health.problem("throttled", why)
+    def throttle(self, seconds: float) -> float:
+        """The API server throttles: this process works on no intent for a while. Returns the seconds."""
+        waiting = self._throttling.refused(_API_SERVER, self._clock.monotonic(), seconds)
+        self._health.problem("throttled", f"the API server throttles requests: the next one in {waiting:.0f} s")
         return waiting
 
-    def answered(self) -> None:
-        """The API server answers again as it should."""
-        self._throttle.agreed(_API_SERVER)
+    def end_throttling(self) -> None:
+        """The API server responds normally."""
+        self._throttling.reset(_API_SERVER)
         self._health.problem("throttled", None)
 
-    def blocked(self, intent: EvictionIntent, workload: Workload | None, *, dry_run: bool) -> Again | Ending | None:
-        """None when the workload's disruption budget may be asked, else what to do instead."""
+    def check_budget(self, intent: EvictionIntent, workload: Workload | None) -> Proceed[None] | Finish | Retry:
+        """Does not proceed while the workload's disruption budget is in backoff."""
         budget, waiting = self._budgets.remaining(workload, self._clock.monotonic())
         if waiting <= 0:
-            return None
-        why = f"PodDisruptionBudget {budget} allowed nothing of late and is asked again in {waiting:.0f} s"
-        verdict = Verdict(outcome=Outcome.BLOCKED_PDB, detail=why)
-        return self._while_usable(intent, waiting) or Ending(verdict=verdict, dry_run=dry_run)
+            return Proceed(None)
+        why = f"PodDisruptionBudget {budget} refused lately and is tried again in {waiting:.0f} s"
+        finish = Finish(outcome=Outcome.BLOCKED_PDB, detail=why)
+        return self._retry_while_fresh(intent, why, waiting) or finish
 
-    async def post(
-        self, intent: EvictionIntent, entry: Entry, examined: Passed, asked_at: float, *, dry_run: bool, inherited: bool
-    ) -> Again | Ending:
-        """Asks the API server to evict. `inherited`: somebody may have asked before, so nothing is given back."""
-        if self._clock.monotonic() - asked_at > _DECISION_LIFE:
-            doubt = await self._second_thought(intent, examined)
-            if doubt is not None:
-                return Ending(verdict=doubt, reserved=True, counted=inherited)
-        life = entry.expires_at - self._books.latest
-        if life <= 0:
-            late = Verdict(outcome=Outcome.EXPIRED, detail="expired while it was reserved")
-            return Ending(verdict=late, reserved=True, counted=inherited)
-        reading = await self._ask_to_evict(intent, life, dry_run=dry_run)
-        self._health.problem("eviction refused", reading.operator or None)
-        workload = examined.move.workload
-        if reading.meaning == "blocked":
-            waiting = self._budgets.blocked(workload, intent.namespace, reading.budget, self._clock.monotonic())
-            again = self._while_usable(intent, waiting)
+    async def evict(
+        self, intent: EvictionIntent, workload: Workload | None, timeout: float, *, dry_run: bool, taken_over: bool
+    ) -> Finish | Retry:
+        """Sends the POST. Raises KubeError when it must read the pod and cannot.
+
+        `taken_over`: another binder may have sent a POST for this reservation, so no response to ours returns it.
+        """
+        response = await self._post(intent, timeout, dry_run=dry_run)
+        self._health.problem("eviction_refused", response.operator_action or None)
+        refused: Reservation = "kept" if taken_over else "returned"
+        if response.meaning == "blocked":
+            waiting = self._budgets.refused(workload, intent.namespace, response.budget, self._clock.monotonic())
+            again = self._retry_while_fresh(intent, response.why, waiting, reservation=refused)
             if again is not None:
-                return await self._later(intent, again, reading, inherited=inherited)
-        if reading.verdict is not None:
-            return self._ended(reading, reading.verdict, workload=entry.workload, dry_run=dry_run, inherited=inherited)
-        # No definite answer, or one that somebody else's earlier POST may have caused: look.
-        if reading.meaning in ("unknown", "strange"):
+                return again
+        if response.meaning == "accepted":
+            self._budgets.accepted(workload)
+        if response.finish is not None:
+            finish = response.finish
+            if taken_over and finish.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED):
+                return pod_left(dry_run=dry_run)
+            return msgspec.structs.replace(finish, reservation="kept" if response.meaning == "accepted" else refused)
+        if response.meaning in ("unknown", "unexpected"):
             pod = await read_pod(self._kube, intent.namespace, intent.pod)
             if has_left(pod, intent.pod_uid):
-                return Ending(verdict=left(dry_run=dry_run), reserved=True)
-        waiting = self.leave_alone(reading.retry_after) if reading.meaning == "throttled" else reading.retry_after
-        again = again_for(intent, waiting)
-        if reading.meaning == "strange" or self._clock.now() + again.after >= intent.expires_at:
-            # Counted unless this POST was definitely refused: an unanswered one may still be carried out.
-            failed = Verdict(outcome=Outcome.FAILED, detail=f"not carried out within its life: {reading.why}")
-            refused = reading.meaning in ("later", "throttled")
-            return Ending(verdict=failed, reserved=True, counted=inherited or not refused)
-        return await self._later(intent, again, reading, inherited=inherited)
-
-    async def _second_thought(self, intent: EvictionIntent, examined: Passed) -> Verdict | None:
-        """What may have changed since the decision, if the binder was held up: a pause, the leader, time."""
-        held = await self._books.read()
-        if isinstance(held, Closed):
-            return Verdict(outcome=Outcome.PAUSED, detail=held.why)
-        if held.ledger.paused:
-            return paused(held.ledger.paused_why)
-        return self._examination.doubt(intent, examined.lease, held.ledger)
-
-    def _ended(
-        self, reading: Reading, verdict: Verdict, *, workload: Workload | None, dry_run: bool, inherited: bool
-    ) -> Ending:
-        """A definite answer."""
-        if reading.meaning == "done":
-            self._budgets.allowed(workload)
-        if inherited and verdict.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED):
-            verdict = left(dry_run=dry_run)
-        counted = inherited or reading.meaning == "done"
-        return Ending(verdict=verdict, reserved=True, counted=counted, of_workload=reading.of_workload)
-
-    async def _later(self, intent: EvictionIntent, again: Again, reading: Reading, *, inherited: bool) -> Again:
-        """Gives the reservation back if its POST was definitely refused."""
-        if reading.meaning != "unknown" and not inherited:
-            await self._books.release(intent)
-        log.warning(
-            "intent put off",
-            intent=intent.id,
-            pod=f"{intent.namespace}/{intent.pod}",
-            why=reading.why,
-            after=again.after,
-        )
+                return pod_left(dry_run=dry_run)
+            refused = "kept"  # this POST, or an earlier one, may still be carried out
+        throttled = response.meaning == "throttled"
+        waiting = self.throttle(response.retry_after) if throttled else response.retry_after
+        again = retry(intent, response.why, at_least=waiting, reservation=refused)
+        if response.meaning == "unexpected" or self._clock.now() + again.after >= intent.expires_at:
+            detail = f"not carried out within its lifetime: {response.why}"
+            return Finish(outcome=Outcome.FAILED, detail=detail, reservation=refused)
         return again
 
-    def _while_usable(self, intent: EvictionIntent, at_least: float) -> Again | None:
-        """None: by then it would have expired, or its samples would be too old."""
-        again = again_for(intent, at_least)
-        usable_until = min(intent.expires_at, intent.sampled_at + self._sample_life)
-        return again if self._clock.now() + again.after < usable_until else None
+    def _retry_while_fresh(
+        self, intent: EvictionIntent, why: str, at_least: float, *, reservation: Reservation = "none"
+    ) -> Retry | None:
+        """None when the intent would have expired by then, or its samples would be too old."""
+        again = retry(intent, why, at_least=at_least, reservation=reservation)
+        fresh_until = min(intent.expires_at, intent.sampled_at + self._sample_lifetime)
+        return again if self._clock.now() + again.after < fresh_until else None
 
-    async def _ask_to_evict(self, intent: EvictionIntent, seconds: float, *, dry_run: bool) -> Reading:
-        """The ledger relies on it that no POST is under way for longer than its intent lives."""
+    async def _post(self, intent: EvictionIntent, timeout: float, *, dry_run: bool) -> EvictionResponse:
+        """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
         request = self._kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
         try:
-            answer = await guarded(request, too_late(self._clock, seconds))
+            answer = await guarded(request, too_late(self._clock, timeout))
         except TimeoutError as error:
             answer = EvictionAnswer(status=0, reason="Timeout", message=str(error))
-        return read_answer(
+        return read_response(
             answer.status,
             answer.message,
             disruption_budget=answer.disruption_budget,

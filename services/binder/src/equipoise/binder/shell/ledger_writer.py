@@ -1,32 +1,44 @@
-"""Keeps the ledger for one binder: decides on the newest one, writes by compare-and-swap, tries again on conflict."""
+"""Writes the ledger for one binder: decides on the newest one, and again whenever its compare-and-swap conflicts."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from equipoise.binder.decisions.admission import Admission, admit
-from equipoise.binder.decisions.limits import Limits, Move
-from equipoise.binder.decisions.outages import Outages
-from equipoise.binder.decisions.preemptions import Preempted, with_preempted
-from equipoise.binder.decisions.staleness import Verdict
-from equipoise.binder.shell.ledger_store import Held, LedgerFull, LedgerStore
+from equipoise.binder.decisions.admission import Admission, admit, deciding_replacements
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.limits.rule import ProposedEviction
+from equipoise.binder.decisions.preemptions import with_preempted
+from equipoise.binder.decisions.result import Finish, Proceed, Retry
+from equipoise.binder.shell.ledger_store import LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
-from equipoise.binder.state.ledger import CLOCK_TOLERANCE, Closed, Entry, Ledger, Replacement, entry_of
+from equipoise.binder.state.cluster_state import PreemptedPod
+from equipoise.binder.state.ledger import (
+    CLOCK_TOLERANCE,
+    Ledger,
+    LedgerClosed,
+    LedgerEntry,
+    ReplacementStatus,
+    new_entry,
+)
+from equipoise.binder.state.outages import Outages
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
 _CAS_ATTEMPTS = 30
-"""Conflicts in a row after which an intent is left for later. A binder writes one at a time, so few are seen."""
+"""Conflicts in a row after which an intent is retried later. A binder writes one at a time, so few occur."""
+
+Recheck = Callable[[Ledger], Finish | None]
 
 
-class Taken(Exception):
-    """Another binder is busy with this very intent."""
+class HandledByAnotherBinder(Exception):
+    """Another binder has reserved this intent."""
 
 
-class Books:
-    """All writes of one binder go through one lock, so that only different binders ever conflict."""
+class LedgerWriter:
+    """All writes of one binder go through one lock, so that only different binders conflict."""
 
     def __init__(
         self,
@@ -34,186 +46,189 @@ class Books:
         clock: Clock,
         limits: Limits,
         namespace: str,
-        preempted: Callable[[], Iterable[Preempted]] = tuple,
+        *,
+        dry_run: bool,
+        preempted: Callable[[], Iterable[PreemptedPod]] = tuple,
     ) -> None:
-        """`preempted`: the pods that the bus tells to have been preempted of late."""
+        """`preempted`: the pods that were preempted lately, as the bus reports them."""
+        self.outages = Outages(limits.outage_threshold, clock.monotonic())
         self._preempted = preempted
-        self.outages = Outages(limits.outage, clock.monotonic())
         self._kube = kube
         self._clock = clock
         self._limits = limits
+        self._dry_run = dry_run
         self._store = LedgerStore(kube, namespace)
         self._writing = asyncio.Lock()
 
-    async def read(self) -> Held | Closed:
+    async def read(self) -> Ledger | LedgerClosed:
         """The ledger as it is now. Raises KubeError."""
-        asked = self._clock.monotonic()
+        stored = await self._read()
+        return stored if isinstance(stored, LedgerClosed) else stored.ledger
+
+    async def _read(self) -> StoredLedger | LedgerClosed:
+        started_at = self._clock.monotonic()
         try:
-            held = await self._store.read()
+            stored = await self._store.read()
         except KubeError as error:
             if error.status == 0 or error.status >= 500:
-                self.outages.failed(asked)
+                self.outages.request_failed(started_at)
             raise
-        if isinstance(held, Closed):
-            self.outages.failed(asked)
+        if isinstance(stored, LedgerClosed):
+            self.outages.request_failed(started_at)
         else:
-            self.outages.answered(self._clock.monotonic())
-        return held
+            self.outages.ledger_read(self._clock.monotonic())
+        return stored
 
-    async def bring_up_to_date(self) -> Ledger | Closed:
-        """Writes what happened meanwhile and concerns every binder: outages, preemptions. Raises KubeError."""
+    @property
+    def earliest(self) -> float:
+        """The earliest time that it can be at the API server: decisions are made at this time."""
+        return self._kube.server_time_bounds(self._clock.now())[0]
+
+    @property
+    def latest(self) -> float:
+        """The latest time that it can be at the API server: what is over is recorded with this time."""
+        return self._kube.server_time_bounds(self._clock.now())[1]
+
+    async def update(self) -> Ledger | LedgerClosed:
+        """Writes what concerns every binder: outages and preemptions. Raises KubeError."""
         outage = ""
 
         def change(ledger: Ledger) -> Ledger:
             nonlocal outage
             outage = self.outages.pending
-            return self._current(ledger)
+            return self._updated(ledger)
 
         ledger = await self._write(change)
-        if not isinstance(ledger, Closed):
+        if not isinstance(ledger, LedgerClosed):
             self.outages.written(outage)
         return ledger
 
-    def _current(self, ledger: Ledger) -> Ledger:
+    def _updated(self, ledger: Ledger) -> Ledger:
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
         within, memory = self._limits.preemptions.within, self._limits.memory
         return with_preempted(ledger, self._preempted(), self.earliest, within=within, memory=memory)
 
-    @property
-    def earliest(self) -> float:
-        """The earliest that it can be at the API server now: what decisions are made at."""
-        return self._kube.server_time_bounds(self._clock.now())[0]
-
-    @property
-    def latest(self) -> float:
-        """The latest that it can be at the API server now: what is written down of something that is over."""
-        return self._kube.server_time_bounds(self._clock.now())[1]
-
     async def reserve(
-        self,
-        intent: EvictionIntent,
-        move: Move,
-        *,
-        dry_run: bool,
-        doubt: Callable[[Ledger], Verdict | None],
-    ) -> Verdict | Entry:
-        """The reservation: the pod may go. Else why not; that is in the ledger too. Raises KubeError and Taken.
+        self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
+    ) -> Proceed[LedgerEntry] | Finish:
+        """The reservation, or a recorded refusal. Raises KubeError and HandledByAnotherBinder.
 
-        `doubt` is asked again for every ledger that is tried, for time passes.
+        `recheck` is called for every ledger that is tried, because time passes.
         """
         for _ in range(_CAS_ATTEMPTS):
             try:
-                tried = await self._try_to_reserve(intent, move, dry_run=dry_run, doubt=doubt)
+                result = await self._try_to_reserve(intent, eviction, recheck)
             except Conflict:
                 continue
             except LedgerFull as error:
-                return Verdict(outcome=Outcome.REJECTED_LIMIT, detail=str(error))
-            if not isinstance(tried, float):
-                return tried
-            await self._clock.sleep(tried)
-        raise KubeError(0, "Busy", f"no turn in {_CAS_ATTEMPTS} tries: others were faster, or the pace is slow")
+                return Finish(outcome=Outcome.REJECTED_LIMIT, detail=str(error), recorded=True)
+            if not isinstance(result, Retry):
+                return result
+            await self._clock.sleep(result.after)
+        raise KubeError(0, "Busy", f"no reservation in {_CAS_ATTEMPTS} attempts: conflicts, or limits.rate is low")
 
     async def _try_to_reserve(
-        self, intent: EvictionIntent, move: Move, *, dry_run: bool, doubt: Callable[[Ledger], Verdict | None]
-    ) -> Verdict | Entry | float:
-        """A number: so many seconds until its turn."""
+        self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
+    ) -> Proceed[LedgerEntry] | Finish | Retry:
         async with self._writing:
-            held = await self.read()
-            if isinstance(held, Closed):
-                return Verdict(outcome=Outcome.PAUSED, detail=held.why)
+            stored = await self._read()
+            if isinstance(stored, LedgerClosed):
+                return Finish(outcome=Outcome.PAUSED, detail=stored.why, recorded=True)
             outage = self.outages.pending
-            ledger = self._current(held.ledger)
+            ledger = self._updated(stored.ledger)
             if ledger.entry(intent.id) is not None:
-                raise Taken(f"intent {intent.id} is in another binder's hands")
-            # No later than the POST, and nothing was reserved between the ledger's reading and its writing.
+                raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
+            # Not later than the POST, and no binder reserves between this read and the write.
             now = self.earliest
-            verdict = doubt(ledger)
-            if verdict is None:
-                admission, ledger = await self._admit(intent, move, ledger, now, dry_run=dry_run)
-                if admission.say == "wait":
-                    return admission.wait
-                verdict = admission.verdict
-            if verdict is not None:
-                await self._store.write(held, self._answered(ledger, intent, verdict, dry_run=dry_run))
+            result: Admission | None = recheck(ledger)
+            if result is None:
+                ledger = await self._with_replacements(ledger, intent, eviction, now)
+                result = admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
+            if isinstance(result, Retry):
+                return result
+            if isinstance(result, Finish):
+                await self._store.write(stored, self._with_refusal(ledger, intent, result))
                 self.outages.written(outage)
-                return verdict
-            entry = entry_of(intent, now, workload=move.workload, expires_at=self._expiry(intent), dry_run=dry_run)
-            await self._store.write(held, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
+                return msgspec.structs.replace(result, recorded=True)
+            entry = self._new_entry(intent, eviction.workload, now)
+            await self._store.write(stored, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
             self.outages.written(outage)
-            return entry
+            return Proceed(entry)
 
-    async def _admit(
-        self, intent: EvictionIntent, move: Move, ledger: Ledger, now: float, *, dry_run: bool
-    ) -> tuple[Admission, Ledger]:
-        """Asks the limits; before anything goes, and when only moves under way speak against it, looks after those."""
-        admission = admit(intent, move, ledger, self._limits, now, dry_run=dry_run)
-        if not admission.look_at:
-            return admission, ledger
-        looks = await asyncio.gather(*(self._replacement(entry, now) for entry in admission.look_at))
-        names = (entry.intent_id for entry in admission.look_at)
-        ledger = ledger.seen(dict(zip(names, looks, strict=True)), self.latest)
-        admission = admit(intent, move, ledger, self._limits, now, dry_run=dry_run)
-        if admission.say == "look":
-            admission = msgspec.structs.replace(admission, say="refuse")
-        return admission, ledger
+    async def _with_replacements(
+        self, ledger: Ledger, intent: EvictionIntent, eviction: ProposedEviction, now: float
+    ) -> Ledger:
+        """Reads the pending replacements that decide about the intent."""
+        pending = deciding_replacements(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
+        if not pending:
+            return ledger
+        statuses = await asyncio.gather(*(self._replacement(entry, now) for entry in pending))
+        by_intent = {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
+        return ledger.with_replacements(by_intent, self.latest)
 
-    async def _replacement(self, entry: Entry, now: float) -> Replacement:
-        settled = entry.settled_at is not None and now - entry.settled_at >= self._limits.replacement_settling
+    async def _replacement(self, entry: LedgerEntry, now: float) -> ReplacementStatus:
+        period = self._limits.replacement_settling_period
+        settled = entry.settled_at is not None and now - entry.settled_at >= period
         return await read_replacement(self._kube, entry, settled=settled)
 
-    async def settle(
-        self, intent: EvictionIntent, verdict: Verdict, *, dry_run: bool, reserved: bool, counted: bool = True
-    ) -> Entry | None:
-        """Writes the outcome of an intent and returns what the ledger now says of it: the first outcome, for ever.
+    async def settle(self, intent: EvictionIntent, finish: Finish) -> LedgerEntry | None:
+        """Records the outcome of an intent and returns its entry, which keeps the first outcome.
 
-        None when there is no ledger to write to. Raises KubeError, and Taken when the intent is reserved by another.
+        None when there is no ledger to write to. Raises KubeError, and HandledByAnotherBinder when another binder has
+        reserved the intent.
         """
 
         def change(ledger: Ledger) -> Ledger:
             entry = ledger.entry(intent.id)
             if entry is None:
-                return self._answered(ledger, intent, verdict, dry_run=dry_run)
-            if not reserved and entry.outcome is None:
-                raise Taken(f"intent {intent.id} is in another binder's hands")
-            return ledger.settle(intent.id, verdict.outcome, self.latest, detail=verdict.detail, counted=counted)
+                return self._with_refusal(ledger, intent, finish)
+            if finish.reservation == "none" and entry.outcome is None:
+                raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
+            counted = finish.reservation != "returned"
+            return ledger.settle(intent.id, finish.outcome, self.latest, detail=finish.detail, counted=counted)
 
         ledger = await self._write(change)
-        return None if isinstance(ledger, Closed) else ledger.entry(intent.id)
+        return None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
 
     async def take_over(self, intent: EvictionIntent) -> None:
-        """From now on more than one binder may post for this reservation. Raises KubeError."""
+        """From now on more than one binder may send a POST for this reservation. Raises KubeError."""
         await self._write(lambda ledger: ledger.take_over(intent.id))
 
     async def release(self, intent: EvictionIntent) -> None:
-        """Gives a reservation back, to decide anew later. Raises KubeError."""
+        """Removes a reservation; the intent is decided again later. Raises KubeError."""
         await self._write(lambda ledger: ledger.release(intent.id))
 
-    async def _write(self, change: Callable[[Ledger], Ledger]) -> Ledger | Closed:
+    async def _write(self, change: Callable[[Ledger], Ledger]) -> Ledger | LedgerClosed:
         for _ in range(_CAS_ATTEMPTS):
             async with self._writing:
-                held = await self.read()
-                if isinstance(held, Closed):
-                    return held
-                ledger = change(held.ledger)
-                if ledger == held.ledger:
+                stored = await self._read()
+                if isinstance(stored, LedgerClosed):
+                    return stored
+                ledger = change(stored.ledger)
+                if ledger == stored.ledger:
                     return ledger
                 try:
-                    await self._store.write(held, ledger)
+                    await self._store.write(stored, ledger)
                 except Conflict:
                     continue
                 return ledger
-        raise KubeError(0, "Busy", f"the ledger changed {_CAS_ATTEMPTS} times while settling")
+        raise KubeError(0, "Busy", f"the ledger changed in each of {_CAS_ATTEMPTS} attempts to write it")
 
-    def _answered(self, ledger: Ledger, intent: EvictionIntent, verdict: Verdict, *, dry_run: bool) -> Ledger:
-        entry = entry_of(
-            intent, self.latest, workload=intent.workload, expires_at=self._expiry(intent), dry_run=dry_run
+    def _with_refusal(self, ledger: Ledger, intent: EvictionIntent, finish: Finish) -> Ledger:
+        entry = msgspec.structs.replace(
+            self._new_entry(intent, intent.workload, self.latest),
+            outcome=finish.outcome,
+            detail=finish.detail,
+            limit=finish.limit,
+            limit_scope=finish.limit_scope,
+            retry_at=finish.retry_at,
         )
-        return self._pruned(ledger).answer(msgspec.structs.replace(entry, **msgspec.structs.asdict(verdict)))
+        return self._pruned(ledger).record_refusal(entry)
+
+    def _new_entry(self, intent: EvictionIntent, workload: Workload | None, now: float) -> LedgerEntry:
+        expires_at = self._kube.server_time_bounds(intent.expires_at)[1]
+        return new_entry(intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run)
 
     def _pruned(self, ledger: Ledger) -> Ledger:
         return ledger.pruned(self.earliest, memory=self._limits.memory + CLOCK_TOLERANCE)
-
-    def _expiry(self, intent: EvictionIntent) -> float:
-        """In the API server's time, as all times in the ledger."""
-        return self._kube.server_time_bounds(intent.expires_at)[1]

@@ -1,10 +1,10 @@
-"""Live reads of what decides about one pod. Nothing is kept from one intent to the next."""
+"""Live reads of the objects that decide about one pod. Nothing is cached between intents."""
 
 import asyncio
 
 import msgspec
 
-from equipoise.binder.state.ledger import Entry, Replacement
+from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
 from equipoise.contracts.eviction.protection import MOVED_KINDS, Candidate, cannot_create
 from equipoise.contracts.kubernetes.objects import (
     Namespace,
@@ -31,11 +31,11 @@ from equipoise.runtime.kubernetes.client import (
 )
 
 _NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")})
-"""(group, kind) of owners whose pods stay in any case: nothing is asked about them."""
+"""(group, kind) of owners whose pods are never evicted: they are not read."""
 
 
 class Unreadable(Exception):
-    """Something that has a say cannot be read for good: it is gone, or we lack the right."""
+    """An object that decides about the pod cannot be read, now or later: it is gone, or the right is missing."""
 
 
 async def read_pod(kube: Kube, namespace: str, name: str) -> Pod | None:
@@ -47,18 +47,18 @@ async def read_pod(kube: Kube, namespace: str, name: str) -> Pod | None:
 
 
 def has_left(pod: Pod | None, uid: str) -> bool:
-    """Is the pod that had this UID gone or on its way out?"""
+    """Is the pod with this UID gone or terminating?"""
     return pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None
 
 
 async def read_candidate(kube: Kube, pod: Pod) -> Candidate:
-    """The pod with its namespace and owners. Raises KubeError only for what may succeed when tried again."""
+    """The pod with its namespace and owners. Raises KubeError only for reads that may succeed later."""
     namespace, (owners, unreadable) = await asyncio.gather(_namespace(kube, pod.metadata.namespace), _owners(kube, pod))
     workload = None
     if not unreadable:
-        # The first owner is the one that is climbed from: its own controller is known by now.
-        above = owners[0].metadata.controller if owners else None
-        workload = workload_of(pod, lambda _: above)
+        # The pod's owner has been read, so its own controller is known.
+        controller = owners[0].metadata.controller if owners else None
+        workload = workload_of(pod, lambda _: controller)
     return Candidate(pod=pod, namespace=namespace, workload=workload, owners=owners, unreadable=unreadable)
 
 
@@ -70,9 +70,9 @@ async def _namespace(kube: Kube, name: str) -> Namespace | None:
 
 
 async def _owners(kube: Kube, pod: Pod) -> tuple[tuple[WorkloadObject, ...], str]:
-    """The controllers that bring pods back, from the pod upwards, and what could not be read.
+    """The pod's controller and the controller of that, and what could not be read.
 
-    Of several owners only the controller has a say; without one the pod is bare.
+    Owners that are not the controller are ignored; a pod without a controller is bare.
     """
     owners: list[WorkloadObject] = []
     reference = pod.metadata.controller
@@ -106,12 +106,12 @@ async def _owner(kube: Kube, reference: OwnerReference, namespace: str) -> Workl
             raise
         raise Unreadable(f"its owner {what} cannot be read: {error}") from None
     if owner.metadata.uid != reference.uid:
-        raise Unreadable(f"its owner {what} was deleted and made anew")
+        raise Unreadable(f"its owner {what} was deleted and created again")
     return owner
 
 
 async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
-    """Where the pod's persistent volumes can be reached. Raises Unreadable, and KubeError as above."""
+    """The nodes on which the pod's persistent volumes are available. Raises Unreadable, and KubeError as above."""
     selectors: list[NodeSelector] = []
     for volume in pod.spec.volumes:
         claim_name = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim else ""
@@ -123,7 +123,7 @@ async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
             claim = await kube.get(CLAIMS, claim_name, pod.metadata.namespace)
             persistent = await kube.get(VOLUMES, claim.spec.volume_name)
         except (NotFound, Forbidden) as error:
-            raise Unreadable(f"it is not known where volume {volume.name} can be reached: {error}") from None
+            raise Unreadable(f"the nodes of volume {volume.name} are unknown: {error}") from None
         affinity = persistent.spec.node_affinity
         if affinity is not None and affinity.required is not None:
             selectors.append(affinity.required)
@@ -131,9 +131,9 @@ async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
 
 
 async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
-    """A workload of any kind. One that we do not know is asked through its scale subresource.
+    """A workload of any kind. Unknown kinds are read through their scale subresource.
 
-    Raises KubeError, and Unreadable when the kind does not tell how many pods it should have and how many are ready.
+    Raises KubeError, and Unreadable when the kind does not report its desired and its ready replicas.
     """
     key = (workload.group, workload.kind)
     if key in MOVED_KINDS:
@@ -141,17 +141,17 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
         owner = await kube.get(resource, workload.name, workload.namespace)
         version = f"{resource.group}/{resource.version}".lstrip("/")
         return msgspec.structs.replace(owner, api_version=version, kind=resource.kind)
-    what = f"{workload}: nothing is known of this kind ({workload.group or 'core'})"
+    what = f"{workload}: its kind is unknown (group {workload.group or 'core'})"
     custom = await kube.find_scalable(*key)
     if custom is None:
-        raise Unreadable(f"{what}, and it has no scale subresource, so its pods stay")
+        raise Unreadable(f"{what} and has no scale subresource, so its pods are not evicted")
     found, scale = await asyncio.gather(
         kube.get(custom, workload.name, workload.namespace),
         kube.get(scale_of(custom), workload.name, workload.namespace),
     )
     if found.status.ready_replicas is None:
-        raise Unreadable(f"{what}, and it does not tell its ready replicas (status.readyReplicas), so its pods stay")
-    seen = found.status.observed_generation
+        raise Unreadable(f"{what} and does not report status.readyReplicas, so its pods are not evicted")
+    observed = found.status.observed_generation
     return WorkloadObject(
         api_version=f"{custom.group}/{custom.version}".lstrip("/"),
         kind=custom.kind,
@@ -160,36 +160,36 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
         status=WorkloadStatus(
             replicas=scale.status.replicas,
             ready_replicas=found.status.ready_replicas,
-            observed_generation=found.metadata.generation if seen is None else seen,
+            observed_generation=found.metadata.generation if observed is None else observed,
         ),
     )
 
 
-async def read_replacement(kube: Kube, entry: Entry, *, settled: bool) -> Replacement:
-    """How the workload of an evicted pod is doing. `settled`: its status has had the time to show what happened.
+async def read_replacement(kube: Kube, entry: LedgerEntry, *, settled: bool) -> ReplacementStatus:
+    """The status of an evicted pod's replacement. `settled`: the workload's status has had the time to follow.
 
-    Until then only a definite failure is believed.
+    Until then only a definite failure is trusted.
     """
     workload = entry.workload
     if workload is None:
-        return Replacement(state="unknown")
+        return ReplacementStatus(state="unknown")
     try:
         owner = await read_workload(kube, workload)
         if why := cannot_create(owner):
-            return Replacement(state="failing", why=f"{workload}: {why}")
+            return ReplacementStatus(state="failing", why=f"{workload}: {why}")
         desired = 1 if owner.spec.replicas is None else owner.spec.replicas
         if not settled or owner.status.observed_generation < owner.metadata.generation:
-            return Replacement(state="coming")
+            return ReplacementStatus(state="pending")
         missing = owner.status.replicas < desired
         if not missing and owner.status.ready_replicas < desired:
-            return Replacement(state="coming")
+            return ReplacementStatus(state="pending")
         current = await read_pod(kube, entry.namespace, entry.pod)
     except NotFound:
-        return Replacement(state="back")  # the workload itself is gone: nobody waits for its replica
+        return ReplacementStatus(state="ready")  # the workload is gone: no replacement is expected
     except (KubeError, Unreadable):
-        return Replacement(state="unknown")
+        return ReplacementStatus(state="unknown")
     if current is not None and current.metadata.uid == entry.pod_uid:
-        return Replacement(state="coming")
+        return ReplacementStatus(state="pending")
     if missing and current is None:
-        return Replacement(state="failing", why=f"{workload} has {owner.status.replicas} of {desired} pods")
-    return Replacement(state="back" if owner.status.ready_replicas >= desired else "coming")
+        return ReplacementStatus(state="failing", why=f"{workload} has {owner.status.replicas} of {desired} pods")
+    return ReplacementStatus(state="ready" if owner.status.ready_replicas >= desired else "pending")

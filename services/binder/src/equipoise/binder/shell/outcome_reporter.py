@@ -1,67 +1,74 @@
-"""What is said once an intent has ended: its outcome on the bus, Events for people."""
+"""Reports the outcome of an intent: on the bus, and as Events for people."""
+
+from collections.abc import Callable
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from equipoise.binder.decisions.event import eviction_event, refusal_event, workload_reference
-from equipoise.binder.decisions.staleness import Verdict
-from equipoise.binder.shell.ledger_writer import Books
+from equipoise.binder.decisions.result import Finish
 from equipoise.binder.shell.live_reads import Unreadable, read_workload
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects import Event, ObjectReference
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError
 
 log = structlog.get_logger()
 
 
-class Telling:
-    def __init__(self, *, bus: Bus, kube: Kube, books: Books, identity: str, metrics: CollectorRegistry) -> None:
+class OutcomeReporter:
+    def __init__(
+        self, *, bus: Bus, kube: Kube, now: Callable[[], float], identity: str, metrics: CollectorRegistry
+    ) -> None:
+        """`now`: the API server's time."""
         self._bus = bus
         self._kube = kube
-        self._books = books
+        self._now = now
         self._identity = identity
         self._outcomes = Counter(
             "equipoise_binder_outcomes", "Outcomes of intents, by outcome.", ["outcome"], registry=metrics
         )
 
-    async def outcome(self, intent: EvictionIntent, verdict: Verdict, settled_at: float) -> None:
-        """Exactly one outcome per intent: the bus drops a second one with the same id. Raises BusError."""
-        outcome = verdict.on(intent, settled_at)
+    async def publish(self, intent: EvictionIntent, finish: Finish) -> None:
+        """One outcome per intent: the bus drops a second message with the same id. Raises BusError."""
+        message = finish.message(intent, self._now() if finish.settled_at is None else finish.settled_at)
         subject = subjects.eviction_outcome(intent.namespace, intent.pod)
-        await self._bus.publish(subject, outcome, message_id=intent.id)
-        self._outcomes.labels(verdict.outcome.value).inc()
+        await self._bus.publish(subject, message, message_id=intent.id)
+        self._outcomes.labels(finish.outcome.value).inc()
         log.info(
             "intent settled",
-            outcome=verdict.outcome.value,
+            outcome=finish.outcome.value,
             intent=intent.id,
             pod=f"{intent.namespace}/{intent.pod}",
             node=intent.node,
             target=intent.target,
             reason=intent.reason,
-            detail=verdict.detail,
+            detail=finish.detail,
         )
 
-    async def evicted(self, intent: EvictionIntent, workload: Workload | None) -> None:
-        """Events on the pod and on its workload; one that cannot be written is only logged."""
-        now = self._books.latest
-        await self._write(eviction_event(intent, now, self._identity))
-        regarding = await self._reference(workload)
-        if regarding is not None:
-            await self._write(eviction_event(intent, now, self._identity, regarding=regarding))
+    async def write_events(self, intent: EvictionIntent, finish: Finish) -> None:
+        """An eviction on the pod and its workload; on the workload what its owner has to change.
 
-    async def refused(self, intent: EvictionIntent, workload: Workload | None, why: str) -> None:
-        """An Event on the workload."""
-        regarding = await self._reference(workload)
-        if regarding is not None:
-            await self._write(refusal_event(intent, self._books.latest, self._identity, why, regarding=regarding))
+        An Event that cannot be written is only logged.
+        """
+        if finish.outcome == Outcome.EVICTED:
+            await self._write(eviction_event(intent, self._now(), self._identity))
+        elif not finish.owner_must_act:
+            return
+        workload = finish.workload or intent.workload
+        regarding = None if workload is None else await self._reference(workload)
+        if regarding is None:
+            return
+        if finish.outcome == Outcome.EVICTED:
+            event = eviction_event(intent, self._now(), self._identity, regarding=regarding)
+        else:
+            event = refusal_event(intent, self._now(), self._identity, finish.detail, regarding=regarding)
+        await self._write(event)
 
-    async def _reference(self, workload: Workload | None) -> ObjectReference | None:
-        """With its UID, without which `kubectl describe` does not find the Event."""
-        if workload is None:
-            return None
+    async def _reference(self, workload: Workload) -> ObjectReference | None:
+        """With the UID, without which `kubectl describe` does not find the Event."""
         try:
             return workload_reference(await read_workload(self._kube, workload))
         except (KubeError, Unreadable) as error:
@@ -72,6 +79,6 @@ class Telling:
         try:
             await self._kube.create(EVENTS, event)
         except Conflict:
-            pass  # written before this intent came again
+            pass  # written at an earlier delivery of the intent
         except KubeError as error:
             log.warning("event not written", event=event.metadata.name, error=str(error))

@@ -1,20 +1,15 @@
-"""Everything that can speak against an intent before the ledger is asked, read live and cheapest first."""
+"""Checks an intent with live reads, cheapest first, before the ledger decides."""
 
 import asyncio
 
 import msgspec
 
-from equipoise.binder.decisions.destination_check import no_target, unsettled
-from equipoise.binder.decisions.fleet_state import Picture
-from equipoise.binder.decisions.limits import Move
-from equipoise.binder.decisions.staleness import (
-    Verdict,
-    doubt_of_coverage,
-    doubt_of_epoch,
-    doubt_of_readiness,
-    doubt_of_time,
-)
+from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
+from equipoise.binder.decisions.limits.rule import ProposedEviction
+from equipoise.binder.decisions.result import Finish, Proceed
+from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_pod, read_volume_nodes
+from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection
@@ -26,66 +21,73 @@ from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
 
 
-class Passed(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that only the ledger can still refuse."""
+class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent that only the ledger and the API server can still refuse."""
 
-    move: Move
+    eviction: ProposedEviction
     lease: Lease | None
 
 
-class Examination:
+class Validation:
     def __init__(
-        self, *, kube: Kube, clock: Clock, picture: Picture, rules: Rules, load: LoadSettings, thresholds: Thresholds
+        self,
+        *,
+        kube: Kube,
+        clock: Clock,
+        cluster: ClusterState,
+        rules: Rules,
+        load: LoadSettings,
+        thresholds: Thresholds,
     ) -> None:
         self._kube = kube
         self._clock = clock
-        self._picture = picture
+        self._cluster = cluster
         self._rules = rules
         self._load = load
         self._thresholds = thresholds
 
-    async def examine(self, intent: EvictionIntent, ledger: Ledger) -> Passed | Verdict:
-        """Raises KubeError when the API server has no answer now."""
-        doubt = self._doubt_of_measurements(intent)
-        if doubt is not None:
-            return doubt
+    async def validate(self, intent: EvictionIntent, ledger: Ledger) -> Proceed[ValidIntent] | Finish:
+        """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now."""
+        refusal = self._check_measurements(intent)
+        if refusal is not None:
+            return refusal
         lease, pod = await asyncio.gather(self._lease(), read_pod(self._kube, intent.namespace, intent.pod))
-        doubt = self.doubt(intent, lease, ledger) or _other_pod(intent, pod)
-        if doubt is not None:
-            return doubt
+        refusal = self.recheck(intent, lease, ledger) or _check_pod(intent, pod)
+        if refusal is not None:
+            return refusal
         assert pod is not None
-        candidate = self._with_numbers(await read_candidate(self._kube, pod))
+        candidate = self._with_pod_counts(await read_candidate(self._kube, pod))
         why = protection(candidate, self._rules, self._clock.now())
         if why:
-            return Verdict(outcome=Outcome.REJECTED_POLICY, detail=why)
-        why = await self._misfit(intent, pod)
+            return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)
+        why = await self._check_fit(intent, pod)
         if why:
-            return Verdict(outcome=Outcome.REJECTED_FIT, detail=why)
-        return Passed(move=self._move(intent, candidate), lease=lease)
+            return Finish(outcome=Outcome.REJECTED_FIT, detail=why)
+        return Proceed(ValidIntent(eviction=self._eviction(intent, candidate), lease=lease))
 
-    def doubt(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Verdict | None:
-        """What time, the collector and another leader may have changed; cheap, so it is asked at each attempt."""
+    def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | None:
+        """What time, the collector and another leader may have changed. It reads nothing."""
         if self._kube.server_time_bounds(intent.decided_at)[0] < ledger.created_at:
-            return Verdict(outcome=Outcome.REJECTED_STALE, detail="decided before the ledger was made")
-        return self._doubt_of_measurements(intent) or doubt_of_epoch(intent, lease, ledger.epoch)
+            return Finish(outcome=Outcome.REJECTED_STALE, detail="decided before the ledger was created")
+        return self._check_measurements(intent) or check_epoch(intent, lease, ledger.epoch)
 
-    def _doubt_of_measurements(self, intent: EvictionIntent) -> Verdict | None:
+    def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
         now = self._clock.now()
         return (
-            doubt_of_time(intent, self._load, now)
-            or doubt_of_coverage(self._picture.cycles, self._load, now)
-            or doubt_of_readiness(*self._picture.ready, self._load)
+            check_age(intent, self._load, now)
+            or check_coverage(self._cluster.cycles, self._load, now)
+            or check_readiness(*self._cluster.ready, self._load)
         )
 
-    def _with_numbers(self, candidate: Candidate) -> Candidate:
-        """How many pods its workload has, and had, as the bus tells it."""
+    def _with_pod_counts(self, candidate: Candidate) -> Candidate:
+        """With the number of its workload's pods, now and before, as the bus reports it."""
         workload, now = candidate.workload, self._clock.now()
         if workload is None:
             return candidate
         return msgspec.structs.replace(
             candidate,
-            pods_now=self._picture.pods_of(workload),
-            pods_before=self._picture.pods_before(workload, now - self._rules.protection.replicas_settling),
+            pods_now=self._cluster.pods_of(workload),
+            pods_before=self._cluster.pods_before(workload, now - self._rules.protection.replicas_settling),
         )
 
     async def _lease(self) -> Lease | None:
@@ -94,45 +96,45 @@ class Examination:
         except NotFound:
             return None
 
-    async def _misfit(self, intent: EvictionIntent, pod: Pod) -> str:
-        source = self._picture.node(intent.node)
+    async def _check_fit(self, intent: EvictionIntent, pod: Pod) -> str:
+        source = self._cluster.node(intent.node)
         now = self._clock.now()
         if source is None:
-            return f"nothing is known of node {intent.node}"
-        if why := unsettled(source, self._load, now):
+            return f"node {intent.node} is unknown"
+        if why := unsettled_reason(source, self._load, now):
             return f"node {intent.node}: {why}"
         try:
             fit = fit_pod(pod, await read_volume_nodes(self._kube, pod))
         except (Unreadable, ValueError) as error:
             return str(error)
-        return no_target(
+        return no_destination(
             fit,
             intent.node,
             intent.target,
-            intent.relief,
-            self._picture.nodes,
+            intent.expected_reduction,
+            self._cluster.nodes,
             load=self._load,
             thresholds=self._thresholds,
             now=now,
-            skew=self._picture.skew,
+            skew=self._cluster.skew,
         )
 
-    def _move(self, intent: EvictionIntent, candidate: Candidate) -> Move:
-        return Move(
+    def _eviction(self, intent: EvictionIntent, candidate: Candidate) -> ProposedEviction:
+        return ProposedEviction(
             namespace=intent.namespace,
             node=intent.node,
             workload=candidate.workload,
             replicas=candidate.replicas,
             unready=candidate.unready,
-            cluster_pods=self._picture.pods,
+            cluster_pods=self._cluster.pod_count,
         )
 
 
-def _other_pod(intent: EvictionIntent, pod: Pod | None) -> Verdict | None:
+def _check_pod(intent: EvictionIntent, pod: Pod | None) -> Finish | None:
     if pod is None:
-        return Verdict(outcome=Outcome.ALREADY_GONE, detail="the pod is gone")
+        return Finish(outcome=Outcome.ALREADY_GONE, detail="the pod is gone")
     if pod.metadata.uid != intent.pod_uid:
-        return Verdict(outcome=Outcome.UID_CHANGED, detail="another pod has its name")
+        return Finish(outcome=Outcome.UID_CHANGED, detail="another pod has its name")
     if pod.spec.node_name != intent.node:
-        return Verdict(outcome=Outcome.REJECTED_STALE, detail=f"it runs on {pod.spec.node_name or 'no node'}")
+        return Finish(outcome=Outcome.REJECTED_STALE, detail=f"it runs on {pod.spec.node_name or 'no node'}")
     return None

@@ -1,32 +1,35 @@
-"""The ledger: every eviction that was reserved or carried out lately, and whether anything may move at all.
+"""The ledger: every eviction that was reserved or carried out lately, and whether any may be.
 
-It is one JSON document that all binders share; whoever writes it proves by compare-and-swap that he read the newest
-one. So a limit that holds on the document holds in the cluster, however many binders there are and whenever they die.
-All times are the API server's. As its clock is known through its answers only, a decision is made at the earliest time
-that it can be and what is over is written down with the latest: so no window ends early.
+It is one JSON document that all binders share. Who writes it proves by compare-and-swap that it read the newest one.
+So a limit that holds on the document holds in the cluster, for any number of binders and whenever they crash. All times
+are the API server's. Its clock is known within bounds only: a decision is made at the earliest possible time, and what
+is over is recorded with the latest one. So no window ends early.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from equipoise.binder.state.ledger_entry import CERTAIN, IN_TRANSIT, Entry, Replacement
-from equipoise.binder.state.ledger_view import CLOCK_TOLERANCE, View
+from equipoise.binder.state.ledger_entry import CERTAIN, TRANSIT_TIME, LedgerEntry, ReplacementStatus
+from equipoise.binder.state.ledger_view import CLOCK_TOLERANCE, LedgerView
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 
 __all__ = [
-    "CERTAIN", "CLOCK_TOLERANCE", "DAY", "HOUR", "IN_TRANSIT", "Closed", "Entry", "Hour", "Ledger", "Replacement",
-    "View", "entry_of",
+    "CERTAIN", "CLOCK_TOLERANCE", "DAY", "HOUR", "TRANSIT_TIME", "HourlyCount", "Ledger", "LedgerClosed", "LedgerEntry",
+    "LedgerView", "ReplacementStatus", "new_entry",
 ]  # fmt: skip
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
+_replace = msgspec.structs.replace
 
-class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What was carried out in one hour, so that it is known what is usual."""
+
+class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What was carried out in one hour."""
 
     begin: float
     """A full hour, Unix seconds."""
@@ -36,195 +39,158 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole document. Every change gives a new one."""
+    """The whole document. Every change returns a new one."""
 
     created_at: float
     started_at: float
-    """When evictions were last allowed: at creation, or by `equipoise resume`. Start-up grace counts from here,"""
+    """When evictions were last allowed: at creation, or by `equipoise resume`."""
 
-    disturbed_at: float | None = None
-    """or from the end of the last outage, which every binder may write that had one."""
+    outage_ended_at: float | None = None
+    """End of the last outage; any binder that saw it records it. The grace period counts from the later of both."""
 
-    disturbance: str = ""
-    """What was away then, and for how long."""
+    outage: str = ""
+    """What was unavailable, and for how long."""
 
     paused: bool = False
-    paused_why: str = ""
+    pause_reason: str = ""
     epoch: LeaseEpoch | None = None
     """The newest descheduler that anything was reserved for."""
 
-    hours: tuple[Hour, ...] = ()
-    """What was carried out in each hour of the last day, oldest first; hours without anything are left out."""
+    hours: tuple[HourlyCount, ...] = ()
+    """Each hour of the last day, oldest first; hours without evictions are left out."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
 
-    def entry(self, intent_id: str) -> Entry | None:
+    def entry(self, intent_id: str) -> LedgerEntry | None:
         return next((entry for entry in self.entries if entry.intent_id == intent_id), None)
 
-    def entry_of_pod(self, pod_uid: str, *, dry_run: bool) -> Entry | None:
-        """An entry that counts and moves, or has moved, this very pod."""
-        return next(
-            (
-                entry
-                for entry in self.entries
-                if entry.counted and entry.dry_run == dry_run and entry.pod_uid == pod_uid
-            ),
-            None,
-        )
-
-    def view(self, now: float, *, dry_run: bool, migration_timeout: float, grace: float = 0.0) -> View:
-        """The entries of one kind, dry or real, that count."""
-        return View(
+    def view(self, now: float, *, dry_run: bool, migration_timeout: float, grace_period: float = 0.0) -> LedgerView:
+        """The entries of one kind, dry run or real, that count."""
+        return LedgerView(
             now=now,
             entries=tuple(entry for entry in self.entries if entry.counted and entry.dry_run == dry_run),
             migration_timeout=migration_timeout,
-            halved=now < self.grace_ends_at(grace),
-            usual=self.usual(now, dry_run=dry_run),
+            halved=now < self.grace_ends_at(grace_period),
+            mean_rate=self.mean_rate(now, dry_run=dry_run),
         )
 
-    def grace_ends_at(self, grace: float) -> float:
-        """Until when every limit is half of itself, if it is so for `grace` seconds."""
-        return max(self.started_at, self.disturbed_at or 0.0) + grace
+    def grace_ends_at(self, grace_period: float) -> float:
+        return max(self.started_at, self.outage_ended_at or 0.0) + grace_period
 
-    def usual(self, now: float, *, dry_run: bool) -> float:
-        """Evictions (or dry runs) per second, the mean of the last 24 hours; a young ledger had none before."""
+    def mean_rate(self, now: float, *, dry_run: bool) -> float:
+        """Evictions (or dry runs) per second, the mean of the last 24 hours, also for a younger ledger."""
         counted = [hour for hour in self.hours if hour.begin > now - DAY]
         return sum(hour.dry_runs if dry_run else hour.evictions for hour in counted) / DAY
 
-    def reserve(self, entry: Entry, *, epoch: LeaseEpoch) -> "Ledger":
-        """Counts from now on. ValueError when the intent has an entry."""
+    def reserve(self, entry: LedgerEntry, *, epoch: LeaseEpoch) -> "Ledger":
+        """The entry counts from now on. Raises ValueError when the intent has an entry."""
         self._require_new(entry)
-        return msgspec.structs.replace(self, entries=(*self.entries, entry), epoch=epoch)
+        return _replace(self, entries=(*self.entries, entry), epoch=epoch)
 
     def settle(
         self, intent_id: str, outcome: Outcome, now: float, *, detail: str = "", counted: bool = True
     ) -> "Ledger":
-        """Writes the outcome of a reserved entry; an entry that has one keeps it.
+        """Records the outcome of a reserved entry. An entry that has an outcome keeps it.
 
-        `counted=False` gives the reservation back: only after a definite refusal of that very POST.
+        `counted=False` returns the reservation: only when its POST was never sent or definitely refused.
         """
-
-        def change(entry: Entry) -> Entry:
-            if entry.settled_at is not None:
-                return entry
-            counts = counted or entry.taken_over
-            return msgspec.structs.replace(entry, outcome=outcome, detail=detail, settled_at=now, counted=counts)
-
-        before = self.entry(intent_id)
-        settled = self._changed(intent_id, change)
-        if before is None or before.settled_at is not None or outcome not in CERTAIN:
-            return settled
-        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)
+        entry = self.entry(intent_id)
+        if entry is None or entry.settled_at is not None:
+            return self
+        counts = counted or entry.taken_over
+        settled = self._update(intent_id, outcome=outcome, detail=detail, settled_at=now, counted=counts)
+        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN) if outcome in CERTAIN else settled
 
     def _counting(self, now: float, *, dry_run: bool) -> "Ledger":
-        """One more in its hour; what is older than a day is dropped."""
+        """One more in its hour; hours older than a day are dropped."""
         begin = now - now % HOUR
         hours = {hour.begin: hour for hour in self.hours if hour.begin > now - DAY - HOUR}
-        hour = hours.get(begin, Hour(begin=begin))
-        hours[begin] = Hour(
-            begin=begin, evictions=hour.evictions + (not dry_run), dry_runs=hour.dry_runs + bool(dry_run)
-        )
-        return msgspec.structs.replace(self, hours=tuple(hours[key] for key in sorted(hours)))
+        hour = hours.get(begin, HourlyCount(begin=begin))
+        hours[begin] = _replace(hour, evictions=hour.evictions + (not dry_run), dry_runs=hour.dry_runs + bool(dry_run))
+        return _replace(self, hours=tuple(hours[key] for key in sorted(hours)))
 
     def take_over(self, intent_id: str) -> "Ledger":
-        """Somebody else goes on with a reservation that nobody has settled."""
-        return self._changed(intent_id, lambda entry: msgspec.structs.replace(entry, taken_over=True))
+        """A second binder continues with a reservation that is not settled."""
+        return self._update(intent_id, taken_over=True)
 
     def release(self, intent_id: str) -> "Ledger":
-        """Forgets a reservation whose POST was definitely refused for now: the intent will be decided again."""
-        return msgspec.structs.replace(
-            self,
-            entries=tuple(
-                entry
-                for entry in self.entries
-                if entry.intent_id != intent_id or entry.settled_at is not None or entry.taken_over
-            ),
+        """Without a reservation whose POST was definitely refused for now: the intent will be decided again."""
+        return self._keeping(
+            lambda entry: entry.intent_id != intent_id or entry.settled_at is not None or entry.taken_over
         )
 
-    def answer(self, entry: Entry) -> "Ledger":
-        """Remembers an outcome that nothing was reserved for, so that the same intent is never decided twice."""
+    def record_refusal(self, entry: LedgerEntry) -> "Ledger":
+        """With an outcome that nothing was reserved for, so that the same intent is never decided twice."""
         self._require_new(entry)
-        answered = msgspec.structs.replace(entry, counted=False, settled_at=entry.reserved_at)
-        return msgspec.structs.replace(self, entries=(*self.entries, answered))
+        refusal = _replace(entry, counted=False, settled_at=entry.reserved_at)
+        return _replace(self, entries=(*self.entries, refusal))
 
-    def recovered(self, intent_ids: Collection[str], now: float) -> "Ledger":
-        """These workloads have their replica back."""
-        return msgspec.structs.replace(
-            self,
-            entries=tuple(
-                msgspec.structs.replace(entry, recovered_at=now)
-                if entry.intent_id in intent_ids and entry.recovered_at is None
-                else entry
-                for entry in self.entries
-            ),
-        )
+    def with_replacements(self, statuses: Mapping[str, ReplacementStatus], now: float) -> "Ledger":
+        """With what was read of the replacements of these intents."""
 
-    def seen(self, replacements: Mapping[str, Replacement], now: float) -> "Ledger":
-        """What a look at the replacements of these intents found."""
-
-        def look(entry: Entry) -> Entry:
-            found = replacements.get(entry.intent_id)
-            if found is None or found.state == "unknown" or entry.recovered_at is not None:
+        def update(entry: LedgerEntry) -> LedgerEntry:
+            status = statuses.get(entry.intent_id)
+            if status is None or status.state == "unknown" or entry.recovered_at is not None:
                 return entry
-            if found.state == "back":
-                return msgspec.structs.replace(entry, recovered_at=now, failing_since=None, failing="")
-            since = (entry.failing_since or now) if found.state == "failing" else None
-            return msgspec.structs.replace(entry, failing_since=since, failing=found.why if since else "")
+            if status.state == "ready":
+                return _replace(entry, recovered_at=now, failing_since=None, failure="")
+            since = (entry.failing_since or now) if status.state == "failing" else None
+            return _replace(entry, failing_since=since, failure=status.why if since else "")
 
-        return msgspec.structs.replace(self, entries=tuple(look(entry) for entry in self.entries))
+        return self._with_each(update)
 
-    def after_outage(self, why: str, now: float) -> "Ledger":
-        """Something that evictions stand on was away until now."""
-        return msgspec.structs.replace(self, disturbed_at=now, disturbance=why)
+    def after_outage(self, outage: str, now: float) -> "Ledger":
+        """Something that evictions depend on was unavailable until now."""
+        return _replace(self, outage_ended_at=now, outage=outage)
 
     def pruned(self, now: float, *, memory: float) -> "Ledger":
-        """Without the entries that no limit needs (older than `memory` seconds) and no redelivery can ask for."""
-        return msgspec.structs.replace(
-            self,
-            entries=tuple(
-                entry
-                for entry in self.entries
-                if now <= entry.expires_at
+        """Without the entries that no limit reads (older than `memory` seconds) and no redelivery needs."""
+        return self._keeping(
+            lambda entry: (
+                now <= entry.expires_at
                 or (entry.counted and now - entry.latest <= memory)
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
-            ),
+            )
         )
 
-    def without_answers(self) -> "Ledger":
-        """Without what is remembered only to answer the same again."""
-        return msgspec.structs.replace(self, entries=tuple(entry for entry in self.entries if entry.counted))
+    def without_refusals(self) -> "Ledger":
+        """Without the entries that only a redelivery needs."""
+        return self._keeping(lambda entry: entry.counted)
 
-    def pause(self, why: str) -> "Ledger":
-        return msgspec.structs.replace(self, paused=True, paused_why=why)
+    def pause(self, reason: str) -> "Ledger":
+        return _replace(self, paused=True, pause_reason=reason)
 
     def resume(self, now: float) -> "Ledger":
-        """A person has looked: what cannot be created stops others again only when it is seen again."""
-        entries = tuple(msgspec.structs.replace(entry, failing_since=None, failing="") for entry in self.entries)
-        return msgspec.structs.replace(self, paused=False, paused_why="", started_at=now, entries=entries)
+        """A person has accepted the known failures of replacements: only new ones stop evictions again."""
+        resumed = _replace(self, paused=False, pause_reason="", started_at=now)
+        return resumed._with_each(lambda entry: _replace(entry, failing_since=None, failure=""))
 
-    def _require_new(self, entry: Entry) -> None:
+    def _require_new(self, entry: LedgerEntry) -> None:
         if self.entry(entry.intent_id) is not None:
             raise ValueError(f"intent {entry.intent_id} is in the ledger already")
 
-    def _changed(self, intent_id: str, change: Callable[[Entry], Entry]) -> "Ledger":
-        return msgspec.structs.replace(
-            self,
-            entries=tuple(change(entry) if entry.intent_id == intent_id else entry for entry in self.entries),
-        )
+    def _update(self, intent_id: str, **fields: Any) -> "Ledger":
+        return self._with_each(lambda entry: _replace(entry, **fields) if entry.intent_id == intent_id else entry)
+
+    def _with_each(self, update: Callable[[LedgerEntry], LedgerEntry]) -> "Ledger":
+        return _replace(self, entries=tuple(update(entry) for entry in self.entries))
+
+    def _keeping(self, kept: Callable[[LedgerEntry], bool]) -> "Ledger":
+        return _replace(self, entries=tuple(entry for entry in self.entries if kept(entry)))
 
 
-class Closed(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no ledger to rely on."""
+class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """There is no ledger that can be used, so nothing may be evicted."""
 
     why: str
     """And what to do."""
 
 
-def entry_of(
+def new_entry(
     intent: EvictionIntent, now: float, *, workload: Workload | None, expires_at: float, dry_run: bool
-) -> Entry:
-    """An entry that nothing is decided of yet. `workload`: as it was found live."""
-    return Entry(
+) -> LedgerEntry:
+    """An entry without an outcome. `workload`: as it was read live."""
+    return LedgerEntry(
         intent_id=intent.id,
         pod_uid=intent.pod_uid,
         namespace=intent.namespace,

@@ -1,4 +1,4 @@
-"""One intent in the ledger: what is known of it, and what was seen of its replacement. Times: the API server's."""
+"""One intent in the ledger: what was decided, and what is known of its replacement. Times: the API server's."""
 
 from typing import Literal
 
@@ -7,24 +7,24 @@ import msgspec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import Outcome
 
-IN_TRANSIT = 1.0
-"""Seconds that a POST sent in the last moment of an intent's life may need until the API server has received it."""
+TRANSIT_TIME = 1.0
+"""Seconds that a POST sent at the end of an intent's lifetime may need to reach the API server."""
 
 CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
-"""Outcomes that stand on what was seen: the API server had the POST when they were written."""
+"""Outcomes that follow from an observation: the API server had the POST when they were written."""
 
 
-class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """How the workload of an evicted pod is doing."""
+class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The replacement of an evicted pod, as its workload's status shows it."""
 
-    state: Literal["back", "coming", "failing", "unknown"]
-    """back: all replicas ready. coming: not yet. failing: it cannot even be created. unknown: not readable."""
+    state: Literal["ready", "pending", "failing", "unknown"]
+    """ready: all replicas of the workload are. failing: it cannot be created. unknown: not readable."""
 
     why: str = ""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One intent: reserved, carried out, or answered without either."""
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One intent: reserved, settled, or refused without a reservation."""
 
     intent_id: str
     pod_uid: str
@@ -38,38 +38,39 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """When it was decided."""
 
     expires_at: float
-    """Nothing is posted for the intent after this, by any binder."""
+    """No binder sends a POST for the intent after this time."""
 
     settled_at: float | None = None
     outcome: Outcome | None = None
     detail: str = ""
     limit: str = ""
-    room_at: float | None = None
+    limit_scope: str = ""
+    retry_at: float | None = None
     counted: bool = True
-    """Against the limits. False: refused before or by the API server, remembered only to answer the same again."""
+    """Against the limits. False: refused, and kept so that a redelivery gets the same outcome."""
 
     taken_over: bool = False
-    """Another binder than the one that reserved it may post it too, so no refusal gives its place back."""
+    """A second binder may send a POST for it too, so no refusal returns the reservation."""
 
     recovered_at: float | None = None
-    """When its pod was seen gone and its workload with all replicas ready."""
+    """When the pod was seen gone and all replicas of its workload ready."""
 
     failing_since: float | None = None
-    """Since when its replacement is known not even to be created."""
+    """Since when its replacement is known to fail at creation."""
 
-    failing: str = ""
-    """What keeps it from being created."""
+    failure: str = ""
+    """Why it cannot be created."""
 
-    stops: tuple[Workload, ...] = ()
-    """Not empty: no intent of ours, but a pod that kube-scheduler preempted on the target of a move of these workloads,
-    which counts as if we had evicted it."""
+    preempted_for: tuple[Workload, ...] = ()
+    """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
+    counts as evicted."""
 
     @property
     def latest(self) -> float:
-        """The latest time at which the API server can have received its POST; windows are counted from here.
+        """The latest time at which the API server can have received its POST; windows count from here.
 
-        Whatever else was written for it while it was reserved: a binder that sleeps may wake up and still post.
+        Another outcome than CERTAIN does not move it: a binder that was suspended may resume and send the POST.
         """
         if self.settled_at is not None and self.outcome in CERTAIN:
             return self.settled_at
-        return max(self.settled_at or self.reserved_at, self.expires_at + IN_TRANSIT)
+        return max(self.settled_at or self.reserved_at, self.expires_at + TRANSIT_TIME)

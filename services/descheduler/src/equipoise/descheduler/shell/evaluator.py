@@ -7,10 +7,10 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.descheduling import DescheduleDecision, Landing
+from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import PlanShown
+from equipoise.contracts.messages.plan import PlanResponse
 from equipoise.descheduler.decisions.evaluation.messages import (
     FollowUp,
     Proposal,
@@ -117,9 +117,9 @@ class Evaluator:
             published = await self._publish(await self._compute(proposals, result, snapshot, self._settings, epoch))
             decision = decision_of(result, counts=counts, published=published, follow_up=follow_up, now=now)
             await self._publish_decision(decision)
-            follow_up = FollowUp(resting=follow_up.resting, assumed=follow_up.assumed)
+            follow_up = FollowUp(cooldowns=follow_up.cooldowns, dry_run_moves=follow_up.dry_run_moves)
 
-    async def _preview(self, epoch: LeaseEpoch) -> PlanShown:
+    async def _preview(self, epoch: LeaseEpoch) -> PlanResponse:
         """What an evaluation would propose now if every abnormal node had been so for long enough."""
         now = self._clock.now()
         watched = self._watch.objects()
@@ -143,7 +143,7 @@ class Evaluator:
             watch_problem=self._watch.problem,
         )
 
-    async def _update(self, watched: WatchedObjects, now: float) -> list[Landing]:
+    async def _update(self, watched: WatchedObjects, now: float) -> list[ReplacementPlaced]:
         """Drops what expired; returns the replacements that were placed."""
         load = self._settings.load
         longest = load.longest
@@ -154,18 +154,18 @@ class Evaluator:
         self._health.problem("annotations", changes.unexpected_annotations or None)
         placed = self._tracker.update(changes.candidates, changes.locations, changes.nodes, now)
         for each in placed:
-            if each.landed_on == each.node:
+            if each.placed_on == each.node:
                 self._metrics.returns.inc()
                 log.warning(
                     "replacement returned to the evicted node", pod=f"{each.namespace}/{each.pod}", node=each.node
                 )
         return placed
 
-    def _follow_up(self, cluster: ClusterState, placed: Sequence[Landing], now: float) -> FollowUp:
+    def _follow_up(self, cluster: ClusterState, placed: Sequence[ReplacementPlaced], now: float) -> FollowUp:
         """The results of earlier moves, and the nodes that are in cooldown."""
         reductions = self._tracker.load_reductions(cluster.nodes, self._settings.load.shortest, now)
         for each in reductions:
-            self._metrics.load_reductions.labels("reduced" if each.better else "not_reduced").inc()
+            self._metrics.load_reductions.labels("reduced" if each.reduced else "not_reduced").inc()
         cooldowns = nodes_in_cooldown(self._tracker.cooldowns, now)
         dry_runs = reported_dry_runs(self._tracker.pending)
         self._metrics.nodes_in_cooldown.set(len(cooldowns))
@@ -175,7 +175,7 @@ class Evaluator:
         )
         more = f"; and {len(cooldowns) - MAX_NAMED_NODES} more" if len(cooldowns) > MAX_NAMED_NODES else ""
         self._health.problem("cooldown", f"nodes in cooldown: {named}{more}" if cooldowns else None)
-        return FollowUp(landings=placed, reliefs=reductions, resting=cooldowns, assumed=dry_runs)
+        return FollowUp(replacements=placed, load_reductions=reductions, cooldowns=cooldowns, dry_run_moves=dry_runs)
 
     async def _publish(self, proposed: Sequence[Proposal]) -> list[EvictionIntent]:
         """Returns the intents that the bus accepted."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 
 STATES = ("hot", "idle", "between", "sparse", "unknown")
 
@@ -48,7 +48,7 @@ class DeschedulerMetrics:
             registry=metrics,
         )  # fmt: skip
 
-    def on_classified(self, strategy: str, classifications: Sequence[NodeVerdict]) -> None:
+    def on_classified(self, strategy: str, classifications: Sequence[NodeClassification]) -> None:
         tally: Tally[str] = Tally(each.state for each in classifications)
         for state in STATES:
             self._nodes.labels(strategy, state).set(tally[state])

@@ -8,14 +8,14 @@ import structlog
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import PlanQuestion, PlanShown
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.runtime.bus import Bus, BusError, Endpoint
 from equipoise.runtime.process.health import Health
 
 STOP_TIMEOUT = 1.0
 """Seconds to remove the endpoint at the end of the leadership: another replica may lead soon."""
 
-MakePlan = Callable[[LeaseEpoch], Awaitable[PlanShown]]
+MakePlan = Callable[[LeaseEpoch], Awaitable[PlanResponse]]
 
 log = structlog.get_logger()
 
@@ -31,16 +31,16 @@ class PlanServer:
         self._requests = self._served = 0
         """Requests so far, and how many of them had arrived when the last plan was begun."""
 
-        self._last: PlanShown | None = None
+        self._last: PlanResponse | None = None
 
     @asynccontextmanager
     async def serving(self, epoch: LeaseEpoch) -> AsyncIterator[None]:
         """Without it nobody responds."""
 
-        async def respond(_: PlanQuestion) -> PlanShown:
+        async def respond(_: PlanRequest) -> PlanResponse:
             return await self.plan(epoch)
 
-        endpoint = Endpoint(subject=subjects.PLAN_SHOW, question=PlanQuestion, answer=respond)
+        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, question=PlanRequest, answer=respond)
         try:
             stop = await self._bus.serve("descheduler", [endpoint])
         except BusError as error:
@@ -57,7 +57,7 @@ class PlanServer:
             except (BusError, TimeoutError) as error:
                 log.warning("the endpoint for plan requests was not removed", reason=str(error))
 
-    async def plan(self, epoch: LeaseEpoch) -> PlanShown:
+    async def plan(self, epoch: LeaseEpoch) -> PlanResponse:
         """Requests wait for each other, so that many at once do not make many plans."""
         self._requests += 1
         number = self._requests

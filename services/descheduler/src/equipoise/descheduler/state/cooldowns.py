@@ -7,7 +7,7 @@ import msgspec
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import Relief, RestingNode
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeCooldown
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 
 
@@ -104,7 +104,7 @@ def after_outcome(cooldowns: Cooldowns, outcome: EvictionOutcome, settings: Cool
         key = outcome.pod_uid if outcome.workload is None else str(outcome.workload)
         until, why = outcome.settled_at + settings.eviction, "a pod of its workload was moved recently"
     elif key:
-        until = outcome.settled_at + settings.refusal if outcome.room_at is None else outcome.room_at
+        until = outcome.settled_at + settings.refusal if outcome.retry_at is None else outcome.retry_at
         why = f"limits.{outcome.limit} is exhausted"
     else:
         key = outcome.pod_uid
@@ -127,11 +127,11 @@ def after_return(
 
 
 def after_reduction(
-    cooldowns: Cooldowns, result: Relief, settings: CooldownSettings, now: float
+    cooldowns: Cooldowns, result: LoadReduction, settings: CooldownSettings, now: float
 ) -> dict[str, Cooldown]:
     """The cooldowns once it is known whether the load of a node fell after evictions from it."""
     key = f"{_NODE}{result.node}"
-    if result.better:
+    if result.reduced:
         return {name: cooldown for name, cooldown in cooldowns.items() if name != key}
     before = cooldowns.get(key)
     trials = 1 + (before.repeated if before is not None else 0)
@@ -142,7 +142,7 @@ def after_reduction(
     return {**cooldowns, key: Cooldown(until=until, why=why, repeated=trials)}
 
 
-def _shortfall(result: Relief) -> str:
+def _shortfall(result: LoadReduction) -> str:
     """Per resource that was above its threshold: the expected and the measured reduction."""
     parts = []
     for name in result.over:
@@ -159,10 +159,10 @@ def node_cooldown(cooldowns: Cooldowns, node: str, now: float) -> str:
     return cooldown.why if cooldown is not None and cooldown.until > now else ""
 
 
-def nodes_in_cooldown(cooldowns: Cooldowns, now: float) -> list[RestingNode]:
+def nodes_in_cooldown(cooldowns: Cooldowns, now: float) -> list[NodeCooldown]:
     """In the order of names."""
     return [
-        RestingNode(node=key.removeprefix(_NODE), until=cooldown.until, why=cooldown.why)
+        NodeCooldown(node=key.removeprefix(_NODE), until=cooldown.until, why=cooldown.why)
         for key, cooldown in sorted(cooldowns.items())
         if key.startswith(_NODE) and cooldown.until > now
     ]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES, known
-from equipoise.contracts.messages.descheduling import NodeVerdict, Relief
+from equipoise.contracts.messages.descheduling import NodeClassification, LoadReduction
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterState
 from equipoise.descheduler.state.pending_moves import TrackedMove
@@ -45,7 +45,7 @@ class HotNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The resources in which the node is above its threshold."""
 
     @classmethod
-    def of(cls, cluster: ClusterState, classifications: Sequence[NodeVerdict]) -> "HotNodes":
+    def of(cls, cluster: ClusterState, classifications: Sequence[NodeClassification]) -> "HotNodes":
         over = {each.node: each.over for each in classifications if each.over}
         return cls(
             usage={
@@ -70,13 +70,13 @@ def after_eviction(trials: ReductionTrials, move: TrackedMove) -> dict[str, Redu
         intents=(*trial.intents, move.id),
         over=tuple(dict.fromkeys((*trial.over, *move.over))),
         before=trial.before,
-        expected=_sum(trial.expected, move.relief),
+        expected=_sum(trial.expected, move.expected_reduction),
         since=max(trial.since, move.evicted_at),
     )
     return {**trials, move.node: extended}
 
 
-def completed(trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: str, length: float) -> list[Relief]:
+def completed(trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: str, length: float) -> list[LoadReduction]:
     """The results of nodes with a sample taken at least one window (`length` seconds) after the last eviction."""
     found = []
     for node in nodes:
@@ -90,7 +90,7 @@ def completed(trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: 
 
 
 def remaining(
-    trials: ReductionTrials, results: Sequence[Relief], *, length: float, now: float
+    trials: ReductionTrials, results: Sequence[LoadReduction], *, length: float, now: float
 ) -> dict[str, ReductionTrial]:
     """The trials without a result that are not older than `MAX_WINDOWS`."""
     done = {result.node for result in results}
@@ -99,7 +99,7 @@ def remaining(
     }
 
 
-def _result(node: str, trial: ReductionTrial, after: Resources) -> Relief | None:
+def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction | None:
     """None while a resource that counts is not known."""
     # A node may also be above its threshold in the number of pods. That falls with every pod that leaves.
     over: list[str] = [
@@ -113,14 +113,14 @@ def _result(node: str, trial: ReductionTrial, after: Resources) -> Relief | None
         reduced.append(was - left >= MIN_SHARE * expected)
     if not reduced:
         return None
-    return Relief(
+    return LoadReduction(
         node=node,
         intents=list(trial.intents),
         over=over,
         before=trial.before,
         after=after,
         expected=trial.expected,
-        better=any(reduced),
+        reduced=any(reduced),
     )
 
 

@@ -12,9 +12,9 @@ import msgspec
 
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import AssumedMove
+from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.contracts.messages.plan import MoveUnderWay
+from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import PodMove
 
@@ -34,7 +34,7 @@ class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload | None
     node: str
     target: str
-    relief: Resources
+    expected_reduction: Resources
     """Cores and bytes that the pod used when it was proposed."""
 
     until: float
@@ -102,7 +102,7 @@ def proposed(
         workload=intent.workload,
         node=intent.node,
         target=intent.target,
-        relief=intent.relief,
+        expected_reduction=intent.expected_reduction,
         until=intent.expires_at + lifetime,
         siblings=frozenset(siblings),
         fit=fit,
@@ -121,7 +121,7 @@ def planned(move: PodMove) -> TrackedMove:
         workload=move.pod.workload,
         node=move.pod.node,
         target=move.target,
-        relief=move.pod.usage,
+        expected_reduction=move.pod.usage,
         until=math.inf,
         fit=move.pod.fit,
     )
@@ -152,7 +152,7 @@ def after_outcome(
         workload=outcome.workload,
         node=outcome.node,
         target=outcome.target,
-        relief=outcome.relief,
+        expected_reduction=outcome.expected_reduction,
         until=until,
     )
     if evicted:
@@ -229,10 +229,10 @@ def without_outcome(moves: PendingMoves) -> int:
     return sum(move.real and move.evicted_at is None for move in moves.values())
 
 
-def reported_dry_runs(moves: PendingMoves) -> list[AssumedMove]:
+def reported_dry_runs(moves: PendingMoves) -> list[DryRunMove]:
     """The moves of dry runs as messages, newest first."""
     return [
-        AssumedMove(
+        DryRunMove(
             namespace=move.namespace,
             pod=move.pod,
             workload=move.workload,
@@ -248,10 +248,10 @@ def reported_dry_runs(moves: PendingMoves) -> list[AssumedMove]:
     ]
 
 
-def reported_pending(moves: PendingMoves) -> list[MoveUnderWay]:
+def reported_pending(moves: PendingMoves) -> list[PendingMove]:
     """The real pending moves as messages, the first to expire first."""
     return [
-        MoveUnderWay(
+        PendingMove(
             namespace=move.namespace,
             pod=move.pod,
             workload=move.workload,

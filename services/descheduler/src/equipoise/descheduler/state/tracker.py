@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Window
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import Landing, Relief
+from equipoise.contracts.messages.descheduling import ReplacementPlaced, LoadReduction
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, counted, restarted
@@ -81,24 +81,24 @@ class Tracker:
         locations: Mapping[str, PodLocation],
         nodes: Collection[str],
         now: float,
-    ) -> list[Landing]:
+    ) -> list[ReplacementPlaced]:
         """Ends the moves whose replacement was placed, and what expired; returns the replacements.
 
         A replacement that returned to the evicted node starts a cooldown of its workload. `candidates`: the pods of
         the awaited workloads; `locations`: by UID, of the pods of dry runs; `nodes`: names of all nodes.
         """
-        placed: list[Landing] = []
+        placed: list[ReplacementPlaced] = []
         for id, candidate in pending_moves.replacements(self.pending, candidates).items():
             move = self.pending[id]
             placed.append(
-                Landing(
+                ReplacementPlaced(
                     intent_id=id,
                     namespace=move.namespace,
                     pod=move.pod,
                     node=move.node,
                     target=move.target,
                     replacement=candidate.name,
-                    landed_on=candidate.node,
+                    placed_on=candidate.node,
                 )
             )
             if candidate.node == move.node and move.workload is not None:
@@ -111,7 +111,7 @@ class Tracker:
         self.cooldowns = cooldowns.pruned(self.cooldowns, self._settings.cooldown, now)
         return placed
 
-    def load_reductions(self, nodes: Sequence[ClusterNode], window: Window, now: float) -> list[Relief]:
+    def load_reductions(self, nodes: Sequence[ClusterNode], window: Window, now: float) -> list[LoadReduction]:
         """What earlier evictions did to the load of their nodes, as far as `window` (the shortest) shows it.
 
         A node whose load did not fall repeatedly is in cooldown.

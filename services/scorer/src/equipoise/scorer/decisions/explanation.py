@@ -13,10 +13,10 @@ from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.load.correction import RESOURCES, Stay, age_of, amounts, correction, known, share_measured
 from equipoise.contracts.messages.explanation import (
     Correction,
-    ExplainQuestion,
+    ExplainRequest,
     Explanation,
     NodeExplanation,
-    Overtaking,
+    RankChange,
     WindowExplanation,
 )
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -84,7 +84,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The candidates are the scorer's choice."""
 
 
-def asked_about(question: ExplainQuestion, fleet: Fleet) -> Asked | str:
+def asked_about(question: ExplainRequest, fleet: Fleet) -> Asked | str:
     """What a question is about; as text why nothing can be said of it, and what to do."""
     node, all_nodes = question.node, not question.nodes
     if node and fleet.last_words(node) == (None, None):
@@ -105,7 +105,7 @@ def asked_about(question: ExplainQuestion, fleet: Fleet) -> Asked | str:
     return "name a pod (namespace and name, or all of it) or a node"
 
 
-def candidates(question: ExplainQuestion, asked: Asked, fleet: Fleet) -> list[str]:
+def candidates(question: ExplainRequest, asked: Asked, fleet: Fleet) -> list[str]:
     """The nodes to score, each once."""
     chosen = question.nodes
     if not chosen:
@@ -159,18 +159,18 @@ def explanation(
     places = {int(index): place for place, index in enumerate(order, 1)}
     return Explanation(
         pod=asked.pod,
-        runs_on=asked.runs_on,
+        current_node=asked.runs_on,
         policy=policy_name,
         demand=resources(ranked.demand.usage[0]),
         demand_sources={resource: str(link) for resource, link in ranked.demand.sources.items()},
         chain=[str(link) for link in policy.demand_chain],
-        looks_at=list(policy.windows),
+        windows_used=list(policy.windows),
         level=policy.level(ranked.nodes),
         compensation=load.compensation,
         considered=len(ranked.names),
         neutral=ranked.answer.neutral,
         why=ranked.answer.why,
-        doubt=doubt,
+        data_problem=doubt,
         nodes=[
             _node(
                 view,
@@ -182,7 +182,7 @@ def explanation(
             )
             for index in told
         ],
-        overtaking=_overtaking(policy, ranked, rows, order, hint) if len(order) > 1 else None,
+        rank_change=_overtaking(policy, ranked, rows, order, hint) if len(order) > 1 else None,
         notes=_notes(policy, asked, load),
         explained_at=now,
     )
@@ -216,18 +216,18 @@ def _node(
     return NodeExplanation(
         node=ranked.names[index],
         rank=rank,
-        answer=int(ranked.answer.scores[index]),
+        extender_score=int(ranked.answer.scores[index]),
         score=round(float(ranked.points[index]), 2),
         parts=parts,
-        standing=standing,
+        status=standing,
         why=why,
         base=resources(nodes.base[index]),
-        requested=resources(nodes.requested[index]),
-        limited=resources(nodes.limited[index]),
+        requests=resources(nodes.requested[index]),
+        limits=resources(nodes.limited[index]),
         age=None if utilization is None else age_of(utilization.sampled_at, view.now),
-        life=float(view.load.freshness.score),
-        answers_booked=heard.answers_booked,
-        replacements_booked=heard.replacements_booked,
+        lifetime=float(view.load.freshness.score),
+        reserved_by_responses=heard.answers_booked,
+        reserved_for_replacements=heard.replacements_booked,
         windows=[
             _window(view, index, position, window, heard, itself) for position, window in enumerate(view.load.windows)
         ],
@@ -256,7 +256,7 @@ def _window(
     value = None if utilization is None else utilization.windows.get(window.name)
     life = float(view.load.life(window))
     if utilization is None or value is None:
-        return WindowExplanation(window=window.name, life=life, why_unknown="samples do not cover it")
+        return WindowExplanation(window=window.name, lifetime=life, unknown_reason="samples do not cover it")
     added, taken_off = _corrections(view, heard, window, value.sampled_at, itself)
     why_unknown, age = "", age_of(value.sampled_at, view.now)
     if np.isnan(nodes.load[index, position]).all():
@@ -265,14 +265,14 @@ def _window(
         window=window.name,
         measured=value,
         added=added,
-        taken_off=taken_off,
-        booked=resources(heard.booked[position]) if heard.booked is not None and heard.booked.any() else Resources(),
+        subtracted=taken_off,
+        reserved=resources(heard.booked[position]) if heard.booked is not None and heard.booked.any() else Resources(),
         load=resources(nodes.load[index, position]),
         load_with_pod=resources(view.expected[index, position]),
         statistics={name: resources(values[index, position]) for name, values in nodes.statistics.items()},
         age=age,
-        life=life,
-        why_unknown=why_unknown,
+        lifetime=life,
+        unknown_reason=why_unknown,
     )
 
 
@@ -318,13 +318,13 @@ def _correction(changes: Sequence[tuple[str, Array]]) -> Correction:
     return Correction(amount=resources(total), pods=[pod for pod, _ in changes[:_TOLD]], count=len(changes))
 
 
-def _overtaking(policy: ScoringPolicy, ranked: Ranked, rows: Rows, order: Rows, hint: Hint) -> Overtaking:
+def _overtaking(policy: ScoringPolicy, ranked: Ranked, rows: Rows, order: Rows, hint: Hint) -> RankChange:
     """What would have put the second node first."""
     best, second = int(order[0]), int(order[1])
     first, runner_up = ranked.names[best], ranked.names[second]
 
-    def told(why: str, change: float | None = None) -> Overtaking:
-        return Overtaking(best=first, runner_up=runner_up, cpu_change=change, why=why)
+    def told(why: str, change: float | None = None) -> RankChange:
+        return RankChange(best=first, runner_up=runner_up, cpu_change=change, why=why)
 
     if ranked.answer.neutral:
         return told(f"every node is told the same: {ranked.answer.why}")

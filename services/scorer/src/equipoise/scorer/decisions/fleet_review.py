@@ -8,7 +8,7 @@ import numpy as np
 
 from equipoise.contracts.configuration.settings import Marks
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.advice import FleetReview
+from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.state.arrays import Array, resources
 
@@ -35,7 +35,7 @@ class Reviewer:
         """A placement gets no advice: they come too fast."""
         self._skipped += 1
 
-    def look(self, names: Sequence[str], load: Array, now: float, *, known: bool) -> list[FleetReview]:
+    def look(self, names: Sequence[str], load: Array, now: float, *, known: bool) -> list[ClusterReview]:
         """Take in the load (nodes × resources, 0..1; NaN unknown) since the last look; what is to be told, if anything.
 
         `known`: whether enough is known of the fleet to say anything; what is not seen is neither over nor under.
@@ -57,7 +57,7 @@ class Reviewer:
             told += self._told(part)
         return told
 
-    def _told(self, part: "_Part") -> list[FleetReview]:
+    def _told(self, part: "_Part") -> list[ClusterReview]:
         """What has been seen so far; nothing when that is nothing."""
         return [part.review(self._high, self._skipped)] if part.seen or self._skipped else []
 
@@ -89,8 +89,8 @@ class _Part:
                 self._spread[:, column] += (seconds * (values.max() - values.min()), seconds)
                 self._deviation[:, column] += (seconds * values.std(), seconds)
 
-    def review(self, high: Array, skipped: int) -> FleetReview:
-        return FleetReview(
+    def review(self, high: Array, skipped: int) -> ClusterReview:
+        return ClusterReview(
             since=self.since,
             until=self.until,
             seen=round(self.seen, 1),

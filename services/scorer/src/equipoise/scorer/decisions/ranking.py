@@ -88,7 +88,7 @@ def decision(
             NodeScore(
                 node=ranked.names[index],
                 score=round(float(ranked.points[index]), 2),
-                answer=int(ranked.answer.scores[index]),
+                extender_score=int(ranked.answer.scores[index]),
                 why=_why(ranked, int(index), hint, why_unknown),
             )
             for index in order

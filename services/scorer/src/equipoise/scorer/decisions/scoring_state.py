@@ -9,11 +9,11 @@ from equipoise.contracts.configuration.settings import LoadSettings, Marks
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.explanation import ExplainQuestion, Explanation
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.score import Filtering, ScoreDecision, ShadowOpinion
+from equipoise.contracts.messages.score import Filtering, ScoreDecision, ShadowResult
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.scorer.decisions import coverage
 from equipoise.scorer.decisions.explanation import NOBODY, Heard, asked_about, candidates, explanation
@@ -39,7 +39,7 @@ class Prioritized(msgspec.Struct, frozen=True, kw_only=True):
 
     ranked: Ranked | None = None
     hint: Hint = Hint()
-    shadow: ShadowOpinion | None = None
+    shadow: ShadowResult | None = None
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +203,7 @@ class Picture:
         )
         return msgspec.structs.replace(told, shadow=prioritized.shadow)
 
-    def _opinion(self, ranked: Ranked, pod: PodDemand, rows: Rows, hint: Hint, now: float) -> ShadowOpinion | None:
+    def _opinion(self, ranked: Ranked, pod: PodDemand, rows: Rows, hint: Hint, now: float) -> ShadowResult | None:
         """What the second policy says; None without one."""
         if self._shadow is None:
             return None
@@ -213,7 +213,7 @@ class Picture:
             ranked, nodes, pod, self.fleet.usage_of(pod.workload, now), hint, day=self.fleet.day_of(pod.workload)
         )
 
-    def explain_question(self, question: ExplainQuestion, now: float, *, neutral_by: str = "") -> Explanation:
+    def explain_question(self, question: ExplainRequest, now: float, *, neutral_by: str = "") -> Explanation:
         """Everything about an answer, as if asked now; books nothing. `neutral_by`: what makes every answer neutral."""
         asked = asked_about(question, self.fleet)
         if isinstance(asked, str):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.score import ShadowOpinion
+from equipoise.contracts.messages.score import ShadowResult
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import Ranked, rank
@@ -33,7 +33,7 @@ class Shadow:
         hint: Hint,
         *,
         day: Array | None = None,
-    ) -> ShadowOpinion | None:
+    ) -> ShadowResult | None:
         """What it says to an answered question; None when it fails or has failed.
 
         `nodes` are those of the answer, with what this policy looks at beside the mean.
@@ -51,7 +51,7 @@ class Shadow:
             return None
         order = own.answer.best[np.argsort(-own.points[own.answer.best], kind="stable")]
         telling = not (own.answer.neutral or ranked.answer.neutral)
-        return ShadowOpinion(
+        return ShadowResult(
             policy=self._name,
             best=[] if own.answer.neutral else [ranked.names[index] for index in order[:_TOLD]],
             agrees=not telling or bool(np.isin(own.answer.best, ranked.answer.best).any()),

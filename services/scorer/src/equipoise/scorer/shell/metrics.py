@@ -78,8 +78,10 @@ class ScorerMetrics:
         """The same two shares, for those who hear the bus only."""
         followed, chance = [each for each, _ in self._placed], [each for _, each in self._placed]
         if not followed:
-            return ScoresFollowed(asked=self.asked)
-        return ScoresFollowed(asked=self.asked, placed=len(followed), followed=_mean(followed), by_chance=_mean(chance))
+            return ScoresFollowed(requests=self.asked)
+        return ScoresFollowed(
+            requests=self.asked, placed=len(followed), followed=_mean(followed), by_chance=_mean(chance)
+        )
 
     def on_placed(self, *, followed: bool, chance: float) -> None:
         """A pod that was scored has found its node."""

@@ -96,7 +96,7 @@ class AfterEviction:
             workload=workload,
             source=told.node,
             target=told.target,
-            relief=told.relief,
+            relief=told.expected_reduction,
             decided_at=told.decided_at,
             ends_at=ends_at,
             evicted=evicted,

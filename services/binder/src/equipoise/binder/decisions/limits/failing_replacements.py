@@ -1,23 +1,21 @@
-"""An interlock: when replacements cannot even be created, nothing more is evicted, however long that takes."""
+"""Stops all evictions while replacements cannot be created, however long that takes."""
 
-from equipoise.binder.decisions.limits.count import Count, amount
-from equipoise.binder.decisions.limits.move import Move
-from equipoise.binder.decisions.limits.refusing import refused
-from equipoise.binder.state.ledger import View
-from equipoise.contracts.configuration.settings import Section
+from equipoise.binder.decisions.limits.rule import Count, CountingLimit, ProposedEviction
+from equipoise.binder.state.ledger import LedgerEntry, LedgerView
 
 
-class FailingReplacements(Section, frozen=True, kw_only=True):
+class FailingReplacements(CountingLimit, frozen=True, kw_only=True):
     """Evicted pods of the cluster whose controllers cannot create a replacement: admission or a quota refuses it."""
 
-    most: Count = 1
-    """With so many nothing moves, until they are created or `equipoise resume` says that it is all right."""
+    scope = "cluster"
 
-    @property
-    def memory(self) -> float:
-        return 0.0
+    max: Count = 1
+    """With so many nothing is evicted, until they are created or `equipoise resume` accepts the failure."""
 
-    def refusal(self, move: Move, view: View) -> str:
+    def entries(self, view: LedgerView) -> list[LedgerEntry]:
+        return view.failing()
+
+    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
         failing = view.failing()
-        why = f" ({failing[0].failing})" if failing and failing[0].failing else ""
-        return refused(view, len(failing), amount(self.most, 0), f"replacements that cannot be created{why}")
+        why = f" ({failing[0].failure})" if failing and failing[0].failure else ""
+        return f"replacements that cannot be created{why}"

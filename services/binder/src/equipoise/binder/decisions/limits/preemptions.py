@@ -1,29 +1,31 @@
-"""An interlock: a workload whose replacement made kube-scheduler preempt another pod stands still."""
+"""Stops a workload whose replacement made kube-scheduler preempt another pod."""
 
-from equipoise.binder.decisions.limits.count import Count, amount
-from equipoise.binder.decisions.limits.move import Move
-from equipoise.binder.decisions.limits.refusing import refused
-from equipoise.binder.state.ledger import View
+from collections import Counter
+from collections.abc import Mapping
+
+from equipoise.binder.decisions.limits.rule import Count, ProposedEviction, WindowedLimit
+from equipoise.binder.state.ledger import LedgerView
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import Section
 
 
-class Preemptions(Section, frozen=True, kw_only=True):
-    """Pods preempted on the intended targets of one workload's moves, in any window."""
+class Preemptions(WindowedLimit, frozen=True, kw_only=True):
+    """Pods preempted on the intended targets of one workload's evictions, in any window."""
 
-    most: Count = 1
-    """With so many no pod of the workload moves. The preempted pods themselves count as evicted by us."""
+    scope = "workload"
+
+    max: Count = 1
+    """With so many no pod of the workload is evicted. The preempted pods themselves count as evicted by Equipoise."""
 
     window: Duration = Duration(3_600)
 
     within: Duration = Duration(600)
-    """A preemption on its target is put down to a move for this long."""
+    """A preemption on the target counts for an eviction for this long after it."""
 
-    @property
-    def memory(self) -> float:
-        return self.window
+    def count(self, eviction: ProposedEviction, view: LedgerView) -> int:
+        return sum(eviction.workload in entry.preempted_for for entry in self.entries(view))
 
-    def refusal(self, move: Move, view: View) -> str:
-        counted = sum(move.workload in entry.stops for entry in view.within(self.window))
-        what = f"pods preempted in {self.window} where pods of {move.workload} were to go"
-        return refused(view, counted, amount(self.most, 0), what)
+    def usage(self, view: LedgerView) -> Mapping[str, int]:
+        return Counter(str(workload) for entry in self.entries(view) for workload in entry.preempted_for)
+
+    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        return f"pods preempted in {self.window} on the intended targets of {eviction.workload}"

@@ -1,27 +1,27 @@
-"""How many replicas of one workload may be missing, whoever took them."""
+"""Limits how many replicas of one workload may be unavailable, whatever the cause."""
 
-from equipoise.binder.decisions.limits.count import ShareOrCount, of_replicas
-from equipoise.binder.decisions.limits.move import Move
-from equipoise.binder.decisions.limits.refusing import refused
-from equipoise.binder.state.ledger import View
-from equipoise.contracts.configuration.settings import Section
+from collections.abc import Mapping
+
+from equipoise.binder.decisions.limits.migrating_per_workload import MigratingPerWorkload
+from equipoise.binder.decisions.limits.rule import ProposedEviction, ShareOrCount
+from equipoise.binder.state.ledger import LedgerView
 
 
-class UnavailablePerWorkload(Section, frozen=True, kw_only=True):
-    """Replicas of one workload that are not ready, and those in migration.
+class UnavailablePerWorkload(MigratingPerWorkload, frozen=True, kw_only=True):
+    """Replicas of one workload that are not ready, plus those that are migrating.
 
-    A replica in migration is for a while both, and then counts twice: its loss may or may not show in the workload's
-    status yet, and only the sum is never too small.
+    A migrating replica counts twice while it is both: the workload's status may not show the loss yet, and only the
+    sum is never too low.
     """
 
-    most: ShareOrCount | None = None
+    max: ShareOrCount | None = None
     """Default: 10%, but 2 of 4 to 10 replicas and 1 of fewer."""
 
-    @property
-    def memory(self) -> float:
-        return 0.0
+    def count(self, eviction: ProposedEviction, view: LedgerView) -> int:
+        return eviction.unready + super().count(eviction, view)
 
-    def refusal(self, move: Move, view: View) -> str:
-        in_migration = sum(entry.workload == move.workload for entry in view.in_migration())
-        most = of_replicas(self.most, move.replicas)
-        return refused(view, move.unready + in_migration, most, f"unavailable replicas of {move.workload}")
+    def usage(self, view: LedgerView) -> Mapping[str, int]:
+        return {}  # the ledger does not hold the status of workloads
+
+    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        return f"unavailable replicas of {eviction.workload}"

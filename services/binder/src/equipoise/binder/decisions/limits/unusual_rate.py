@@ -1,32 +1,35 @@
-"""An interlock: when much more is evicted than on other days, something is wrong with what proposes it."""
+"""Stops all evictions when there are many more than on other days: then the descheduler may be at fault."""
 
 import math
 
-from equipoise.binder.decisions.limits.count import Count, amount
-from equipoise.binder.decisions.limits.move import Move
-from equipoise.binder.decisions.limits.refusing import refused
-from equipoise.binder.state.ledger import View
+from equipoise.binder.decisions.limits.rule import Count, ProposedEviction, WindowedLimit, amount
+from equipoise.binder.state.ledger import LedgerView
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import Section
 
 
-class UnusualRate(Section, frozen=True, kw_only=True):
-    """Evictions in any window, measured by the mean of the last 24 hours."""
+class UnusualRate(WindowedLimit, frozen=True, kw_only=True):
+    """Evictions in any window, compared with the mean of the last 24 hours."""
 
-    most: Count = 3
-    """So many times as many as usual."""
+    scope = "cluster"
 
-    least: Count = 1
-    """So many in a window are usual in any case: a cluster with nothing to do may begin."""
+    max: Count = 3
+    """So many times the mean."""
+
+    min: Count = 1
+    """The mean is taken to be at least so many in a window, so that a cluster without evictions can begin."""
 
     window: Duration = Duration(600)
 
-    @property
-    def memory(self) -> float:
-        return self.window
+    def maximum(self, eviction: ProposedEviction, view: LedgerView) -> float:
+        factor, usual = amount(self.max, 0), self._usual(view)
+        return math.inf if math.inf in (factor, usual) else factor * usual
 
-    def refusal(self, move: Move, view: View) -> str:
-        usual = max(amount(self.least, 0), view.usual * self.window)
-        most = math.inf if math.inf in (amount(self.most, 0), usual) else amount(self.most, 0) * usual
-        what = f"evictions in {self.window}, {usual:.3g} are usual"
-        return refused(view, len(view.within(self.window)), most, what)
+    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        return f"evictions in {self.window}, {self._usual(view):.3g} are usual"
+
+    @property
+    def maximum_text(self) -> str:
+        return f"{self.max} times the usual"
+
+    def _usual(self, view: LedgerView) -> float:
+        return max(amount(self.min, 0), view.mean_rate * self.window)

@@ -183,8 +183,8 @@ class ClusterBuilder:
             return usage
         cpu, memory = known(usage.cpu), known(usage.memory)
         return Resources(
-            cpu=known(move.relief.cpu) if cpu is None else cpu,
-            memory=known(move.relief.memory) if memory is None else memory,
+            cpu=known(move.expected_reduction.cpu) if cpu is None else cpu,
+            memory=known(move.expected_reduction.memory) if memory is None else memory,
         )
 
     def _node(self, node: Node) -> ClusterNode:
@@ -229,7 +229,7 @@ class ClusterBuilder:
             and pod.metadata.uid not in self._moving
             and tier_of(pod.metadata.labels, pod.spec.priority, quality(pod.status.qos_class)) == "prod"
         ]
-        return staying + [move.relief for move in self._to.get(node, ())]
+        return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
     def _going(self, node: str, pods: Sequence[Pod]) -> list[TrackedMove]:
         """The pending moves away from a node whose pod is still running.
@@ -244,9 +244,9 @@ class ClusterBuilder:
         """What pending moves add to the node, minus what they remove."""
         coming = NONE
         for move in self._to.get(node, ()):
-            coming = _sum(coming, move.relief, 1.0)
+            coming = _sum(coming, move.expected_reduction, 1.0)
         for move in going:
-            coming = _sum(coming, move.relief, -1.0)
+            coming = _sum(coming, move.expected_reduction, -1.0)
         return coming
 
     def _fit_node(self, node: Node) -> FitNode:

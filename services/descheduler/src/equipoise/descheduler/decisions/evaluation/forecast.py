@@ -62,14 +62,14 @@ def pods_after_moves(
     def usage_of(node: str, uid: str, workload: Workload | None) -> Resources:
         """As measured when its move was proposed, else as measured now, else that of a replica of its workload."""
         if uid in moving:
-            return moving[uid].relief
+            return moving[uid].expected_reduction
         dry_run = simulated.get(uid)
         utilization = nodes.get(node if dry_run is None else dry_run.node)
         measured = utilization.pods.get(uid) if utilization is not None else None
         if measured is not None:
             return measured
         replica = workloads.get(workload) if workload is not None else None
-        otherwise = Resources() if dry_run is None else dry_run.relief
+        otherwise = Resources() if dry_run is None else dry_run.expected_reduction
         return next((value.mean for value in replica.windows.values()), otherwise) if replica is not None else otherwise
 
     def on_nodes(names: Sequence[str]) -> list[NodePods | None]:

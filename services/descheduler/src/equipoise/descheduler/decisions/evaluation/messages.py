@@ -6,16 +6,16 @@ import msgspec
 
 from equipoise.contracts.load.correction import load_of, plus
 from equipoise.contracts.messages.descheduling import (
-    AssumedMove,
+    DryRunMove,
     DescheduleDecision,
-    Landing,
+    ReplacementPlaced,
     ProposedMove,
-    Relief,
-    RestingNode,
+    LoadReduction,
+    NodeCooldown,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanShown
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
@@ -42,10 +42,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
     """The results of earlier moves."""
 
-    landings: Sequence[Landing] = ()
-    reliefs: Sequence[Relief] = ()
-    resting: Sequence[RestingNode] = ()
-    assumed: Sequence[AssumedMove] = ()
+    replacements: Sequence[ReplacementPlaced] = ()
+    load_reductions: Sequence[LoadReduction] = ()
+    cooldowns: Sequence[NodeCooldown] = ()
+    dry_run_moves: Sequence[DryRunMove] = ()
 
 
 def proposals(
@@ -83,7 +83,7 @@ def _intent(move: PodMove, strategy: str, now: float, lifetime: float, epoch: Le
         sampled_at=move.sampled_at,
         decided_at=now,
         expires_at=now + lifetime,
-        relief=move.pod.usage,
+        expected_reduction=move.pod.usage,
         target=move.target,
         epoch=epoch,
     )
@@ -110,10 +110,10 @@ def decision_of(
         refused=list(result.plan.refused),
         why="" if published else result.plan.why or "the bus did not accept the intents",
         moves=[_proposed(intent) for intent in published],
-        assumed=list(follow_up.assumed[:MAX_DRY_RUN_MOVES]),
-        landings=list(follow_up.landings),
-        reliefs=list(follow_up.reliefs),
-        resting=list(follow_up.resting[:MAX_ENTRIES]),
+        dry_run_moves=list(follow_up.dry_run_moves[:MAX_DRY_RUN_MOVES]),
+        replacements=list(follow_up.replacements),
+        load_reductions=list(follow_up.load_reductions),
+        cooldowns=list(follow_up.cooldowns[:MAX_ENTRIES]),
     )
 
 
@@ -127,7 +127,7 @@ def _proposed(intent: EvictionIntent) -> ProposedMove:
         node=intent.node,
         target=intent.target,
         reason=intent.reason,
-        relief=intent.relief,
+        expected_reduction=intent.expected_reduction,
         sampled_at=intent.sampled_at,
         expires_at=intent.expires_at,
     )
@@ -135,7 +135,7 @@ def _proposed(intent: EvictionIntent) -> ProposedMove:
 
 def plan_response(
     evaluation: Evaluation, snapshot: Snapshot, settings: EvaluationSettings, *, evictions: str, leader: LeaseEpoch
-) -> PlanShown:
+) -> PlanResponse:
     """`evaluation`: one in which every abnormal node counts at once. `evictions`: what binders do with intents."""
     moves: list[PlannedMove] = []
     nodes: list[PlannedNode] = []
@@ -147,14 +147,14 @@ def plan_response(
         if not wanted:
             hot = any(each.abnormal for each in result.classifications)
             why[result.strategy] = result.plan.why if hot or evaluation.problem else "no node is above its threshold"
-    return PlanShown(
+    return PlanResponse(
         moves=moves[:MAX_ENTRIES],
         nodes=nodes[:MAX_ENTRIES],
         refused=[each for result in evaluation.results for each in result.plan.refused][:MAX_ENTRIES],
         why=why,
-        under_way=reported_pending(snapshot.pending)[:MAX_ENTRIES],
-        assumed=reported_dry_runs(snapshot.pending)[:MAX_ENTRIES],
-        resting=nodes_in_cooldown(snapshot.cooldowns, snapshot.now)[:MAX_ENTRIES],
+        pending=reported_pending(snapshot.pending)[:MAX_ENTRIES],
+        dry_run_moves=reported_dry_runs(snapshot.pending)[:MAX_ENTRIES],
+        cooldowns=nodes_in_cooldown(snapshot.cooldowns, snapshot.now)[:MAX_ENTRIES],
         evictions=evictions,
         considered=len(evaluation.cluster.nodes),
         interval=float(settings.interval),
@@ -172,7 +172,7 @@ def _planned(strategy: str, move: PodMove, *, later: bool) -> PlannedMove:
         node=move.pod.node,
         target=move.target,
         reason=move.reason,
-        relief=move.pod.usage,
+        expected_reduction=move.pod.usage,
         sampled_at=move.sampled_at,
         later=later,
     )

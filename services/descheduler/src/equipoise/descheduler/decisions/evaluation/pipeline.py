@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.evaluation.annotation_check import unexpected_annotations
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.coverage import coverage_problem
@@ -35,7 +35,7 @@ class StrategyResult(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterState
     """As it was planned with: the moves of earlier strategies are pending."""
 
-    classifications: Sequence[NodeVerdict]
+    classifications: Sequence[NodeClassification]
     observations: Sequence[NodeObservation]
     plan: MovePlan
 
@@ -93,7 +93,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
     return Evaluation(cluster=classified, problem=problem, results=results)
 
 
-def classify(strategy: Strategy, cluster: ClusterState) -> tuple[list[NodeVerdict], list[NodeObservation]]:
+def classify(strategy: Strategy, cluster: ClusterState) -> tuple[list[NodeClassification], list[NodeObservation]]:
     """The classification of every node with the time of its oldest sample, and the same as an observation to count."""
     windows = strategy.windows_of(cluster)
     samples = {node.name: node.oldest_sample(windows) for node in cluster.nodes}

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.configuration.settings import Marks
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -119,7 +119,7 @@ class PoolClassification:
         self.production: AppliedThresholds | None = production if with_production else None
         self.classes = classes_of(loads, applied, self.production)
 
-    def classify(self) -> list[NodeVerdict]:
+    def classify(self) -> list[NodeClassification]:
         """Every node, in its order."""
         return [self._classification(node, place) for place, node in enumerate(self.members.nodes)]
 
@@ -150,7 +150,7 @@ class PoolClassification:
     def _hot(self, scope: Scope) -> Flags:
         return self.classes.hot if scope == "node" else self.classes.prod_hot
 
-    def _classification(self, node: ClusterNode, place: int) -> NodeVerdict:
+    def _classification(self, node: ClusterNode, place: int) -> NodeClassification:
         """`load` is that over the first window; `why` is why the node is hot or unknown."""
         classes, over = self.classes, list[Resource]()
         state: State = "idle" if classes.idle[place] else "between"
@@ -163,7 +163,7 @@ class PoolClassification:
         elif classes.missing[place].any():
             resources = " and ".join(sorted(_names(classes.missing[place])))
             state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
-        return NodeVerdict(
+        return NodeClassification(
             node=node.name,
             state=state,
             load=node.load(self.windows[0]),

@@ -272,9 +272,9 @@ class DayGainTable:
             gains = np.where(fits, self._gain[others, node], -np.inf)
             # Of nodes with the same gain the first one is the best.
             best = self._best_gain[others]
-            better = (gains > best) | ((gains == best) & (node < self._best[others]))
-            self._best[others[better]] = node
-            self._best_gain[others[better]] = gains[better]
+            reduced = (gains > best) | ((gains == best) & (node < self._best[others]))
+            self._best[others[reduced]] = node
+            self._best_gain[others[reduced]] = gains[reduced]
 
     def _find_best(self, pods: Places) -> None:
         """Per pod: the node with the largest gain on which its requests fit."""

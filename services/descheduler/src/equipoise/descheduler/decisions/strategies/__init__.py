@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, get_args
 
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -24,7 +24,7 @@ class Strategy(Protocol):
         """Names of the windows that it uses; the first is the one that it predicts."""
         ...
 
-    def classify(self, cluster: ClusterState) -> list[NodeVerdict]:
+    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
         """The state of every node; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
         ...
 

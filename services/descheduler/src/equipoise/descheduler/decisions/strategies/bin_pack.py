@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import LEAST_GAP, Marks, Section, Thresholds
 from equipoise.contracts.load.correction import known
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
 from equipoise.descheduler.decisions.planning.draft import PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array
@@ -52,7 +52,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         if not shares_of(self.thresholds):
             raise ValueError("thresholds must have one resource at least (example: cpu: 20)")
 
-    def classify(self, cluster: ClusterState) -> list[NodeVerdict]:
+    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
         """Every selected node as sparse, between or unknown."""
         nodes = self._pool(cluster)
         windows = self.windows_of(cluster)
@@ -116,8 +116,8 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
 
     def _classification(
         self, node: ClusterNode, windows: Sequence[str], load: Array, requested: Array, sparse: bool, measured: bool
-    ) -> NodeVerdict:
-        between = NodeVerdict(
+    ) -> NodeClassification:
+        between = NodeClassification(
             node=node.name, state="between", load=node.load(windows[0]), sampled_at=node.oldest_sample(windows)
         )
         if node.unknown or not measured:

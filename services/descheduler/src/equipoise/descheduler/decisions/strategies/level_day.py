@@ -21,7 +21,7 @@ from equipoise.contracts.configuration.settings import Percent, Section, Share
 from equipoise.contracts.fit import neighbour_refusal, room_refusal, standing_refusal
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
 from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
@@ -86,7 +86,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         """The windows that it uses."""
         return self.windows or (cluster.windows[0],)
 
-    def classify(self, cluster: ClusterState) -> list[NodeVerdict]:
+    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
         pool = _DayPool(self, cluster, Projection(cluster, self.windows_of(cluster)[0]))
         return [pool.classification(place) for place, node in enumerate(cluster.nodes) if self.selects(node)]
@@ -162,15 +162,15 @@ class _DayPool:
         places = np.flatnonzero(self.table.known & (self.above > self._strategy.threshold))
         return [int(place) for place in sorted(places, key=lambda place: (-self.above[place], place))]
 
-    def classification(self, place: int) -> NodeVerdict:
+    def classification(self, place: int) -> NodeClassification:
         node = self.cluster.nodes[place]
         load = node.load(self.window)
         if node.unknown or not self.table.known[place]:
-            return NodeVerdict(node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast")
+            return NodeClassification(node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast")
         if self.above[place] > self._strategy.threshold:
-            return NodeVerdict(node=node.name, state="hot", load=load, why=self.reason(place))
+            return NodeClassification(node=node.name, state="hot", load=load, why=self.reason(place))
         idle = self._below[place] > self._strategy.threshold
-        return NodeVerdict(node=node.name, state="idle" if idle else "between", load=load)
+        return NodeClassification(node=node.name, state="idle" if idle else "between", load=load)
 
     def reason(self, place: int) -> str:
         """`its day is 12.3 points above the cluster's, most in cpu at 14:00 UTC: 78.1% against 51.0%`."""

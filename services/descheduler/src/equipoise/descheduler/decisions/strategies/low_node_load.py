@@ -10,7 +10,7 @@ measured never moves.
 from collections.abc import Collection, Sequence
 
 from equipoise.contracts.configuration.settings import Namespaces, Percent, Section, Thresholds
-from equipoise.contracts.messages.descheduling import NodeVerdict
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import SCOPES, PoolClassification
 from equipoise.descheduler.decisions.planning.draft import PlanDraft
 from equipoise.descheduler.decisions.planning.hot_node_planner import HotNodePlanner, NodeOrder
@@ -81,7 +81,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         if len(set(names)) < len(names):
             raise ValueError("pools must not have a name twice")
 
-    def classify(self, cluster: ClusterState) -> list[NodeVerdict]:
+    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
         return [each for pool in self._pools(cluster) for each in pool.classify()]
 

@@ -1,0 +1,123 @@
+"""The cluster as it really is in a replay: which pods run where, and what nodes use, to the second.
+
+Usage is constant within a step of the trace, so what a node used over any time is an exact sum.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from equipoise.lab.model.trace import Array, Trace
+
+MIB = 2.0**20
+
+
+class Curves:
+    """What one pod of each workload uses at any moment. A trace of one day is repeated for ever."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.step_seconds = trace.seconds_per_step
+        self.length = trace.steps * trace.seconds_per_step
+        self.values = np.stack([trace.cpu_milli / 1_000.0, trace.memory_mib * MIB], axis=2)
+        """workloads × steps × (cores, bytes)."""
+
+        sums = np.cumsum(self.values, axis=1) * trace.seconds_per_step
+        self._sums = np.concatenate([np.zeros_like(sums[:, :1]), sums], axis=1)
+        """workloads × (steps + 1) × (core seconds, byte seconds)."""
+
+    def at(self, now: float) -> Array:
+        """workloads × (cores, bytes) in the step that has `now` (seconds since the trace began) in it."""
+        values: Array = self.values[:, int(now % self.length // self.step_seconds)]
+        return values
+
+    def mean(self, begin: float, end: float) -> Array:
+        """workloads × (cores, bytes): mean use of one pod between two moments."""
+        mean: Array = (self._until(end) - self._until(begin)) / (end - begin)
+        return mean
+
+    def _until(self, now: float) -> Array:
+        rounds, rest = divmod(now, self.length)
+        step, part = divmod(rest, self.step_seconds)
+        whole = self._sums[:, int(step)]
+        until: Array = rounds * self._sums[:, -1] + whole + part * self.values[:, int(step)]
+        return until
+
+
+class ClusterUsage:
+    """Pods by number, nodes by number. −1: on no node."""
+
+    def __init__(self, trace: Trace, curves: Curves) -> None:
+        self._curves = curves
+        self.base = np.array([(node.cpu_milli / 1_000.0, node.memory_mib * MIB) for node in trace.nodes])
+        """nodes × (cores, bytes)."""
+
+        self.workload: list[int] = []
+        self._node: list[int] = []
+        self.usage = np.zeros_like(self.base)
+        """nodes × (cores, bytes), now."""
+
+        self.used = np.zeros_like(self.base)
+        """nodes × (core seconds, byte seconds) since the replay began."""
+
+        self.lost = 0.0
+        """Core seconds that nodes were asked for beyond what they have."""
+
+        self._at = 0.0
+
+    @property
+    def pods(self) -> int:
+        return len(self.workload)
+
+    def begin(self, now: float) -> None:
+        self._at = now
+
+    def pod(self, workload: int) -> int:
+        """A new pod, which does not run yet."""
+        self.workload.append(workload)
+        self._node.append(-1)
+        return len(self.workload) - 1
+
+    def start(self, pod: int, node: int, now: float) -> None:
+        self.pass_time(now)
+        self._node[pod] = node
+        self.usage[node] += self._curves.at(now)[self.workload[pod]]
+
+    def stop(self, pod: int, now: float) -> None:
+        node = self._node[pod]
+        if node < 0:
+            return
+        self.pass_time(now)
+        self._node[pod] = -1
+        self.usage[node] -= self._curves.at(now)[self.workload[pod]]
+
+    def step(self, now: float) -> None:
+        """A new step of the trace begins."""
+        self.pass_time(now)
+        self.usage = self.usage_at(now)
+
+    def usage_at(self, now: float) -> Array:
+        """nodes × (cores, bytes) if everything ran then as it does now."""
+        return self._by_node(self._curves.at(now))
+
+    def mean_usage(self, begin: float, end: float) -> Array:
+        """As `usage_at`, on average between two moments."""
+        return self._by_node(self._curves.mean(begin, end))
+
+    def _by_node(self, per_pod: Array) -> Array:
+        node, workload = np.array(self._node, np.intp), np.array(self.workload, np.intp)
+        running = node >= 0
+        used: npt.NDArray[np.intp] = workload[running]
+        return np.stack(
+            [
+                np.bincount(node[running], weights=per_pod[used, resource], minlength=len(self.base))
+                for resource in range(self.base.shape[1])
+            ],
+            axis=1,
+        )
+
+    def pass_time(self, now: float) -> None:
+        """Count what is used until `now`."""
+        passed = now - self._at
+        if passed > 0.0:
+            self.used += self.usage * passed
+            self.lost += float(np.maximum(self.usage[:, 0] - self.base[:, 0], 0.0).sum()) * passed
+            self._at = now

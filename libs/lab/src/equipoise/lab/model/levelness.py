@@ -1,0 +1,75 @@
+"""From what every node used hour by hour to the figures of a run."""
+
+from typing import Any
+
+import numpy as np
+
+from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.trace import Array, Trace
+from equipoise.lab.results import Picture
+
+_HOUR = 3_600.0
+
+
+def hourly_load(used: Array, base: Array) -> Array:
+    """nodes × hours × (cpu, memory), in percent of the base.
+
+    `used`: (hours + 1) × nodes × (core seconds, byte seconds), counted up to each full hour.
+    """
+    load: Array = np.diff(used, axis=0).transpose(1, 0, 2) / (_HOUR * base[:, np.newaxis]) * 100.0
+    return load
+
+
+def spread(load: Array) -> Array:
+    """Highest minus lowest node, for each hour; of nodes × hours."""
+    difference: Array = load.max(axis=0) - load.min(axis=0)
+    return difference
+
+
+def levelness(load: Array, base: Array) -> dict[str, Any]:
+    """How level nodes × hours × (cpu, memory) is: the fields of `Figures` that follow from loads alone."""
+    cpu, memory = load[:, :, 0], load[:, :, 1]
+    peak = int((cpu * base[:, :1]).sum(axis=0).argmax())
+    spreads, memory_spreads = spread(cpu), spread(memory)
+    low, high = np.percentile(cpu[:, peak], [5, 95])
+    figures = {
+        "peak_spread": spreads[peak],
+        "median_spread": np.median(spreads),
+        "p90_spread": np.percentile(spreads, 90),
+        "worst_spread": spreads.max(),
+        "peak_std": cpu[:, peak].std(),
+        "median_std": np.median(cpu.std(axis=0)),
+        "peak_p5": low,
+        "peak_p95": high,
+        "memory_peak_spread": memory_spreads[peak],
+        "memory_median_spread": np.median(memory_spreads),
+        "memory_peak_std": memory[:, peak].std(),
+        "hours_above_80": (cpu > 80.0).sum(),
+        "hours_above_90": (cpu > 90.0).sum(),
+    }
+    return {name: round(float(value), 2) for name, value in figures.items()}
+
+
+def picture(load: Array) -> Picture:
+    """CPU of nodes × hours × resources, small enough for a page."""
+    return load[:, :, 0].astype(np.float32)
+
+
+def given_levels(trace: Trace) -> dict[str, Any] | None:
+    """How level the trace's own placement is over its first day, as `levelness`, and `memory_share`: percent requested.
+
+    None for a trace that places no pod.
+    """
+    nodes = {node.name: number for number, node in enumerate(trace.nodes)}
+    placed = [(nodes[pod.node], pod.workload) for pod in trace.pods if pod.node]
+    if not placed:
+        return None
+    curves = Curves(trace)
+    world = ClusterUsage(trace, curves)
+    for node, workload in placed:
+        world.start(world.pod(workload), node, now=0.0)
+    hours = np.array([world.mean_usage(hour * _HOUR, (hour + 1) * _HOUR) for hour in range(24)])
+    load = hours.transpose(1, 0, 2) / world.base[:, np.newaxis] * 100.0
+    requested = sum(trace.workloads[workload].request_memory_mib for _, workload in placed)
+    share = 100.0 * requested / sum(node.memory_mib for node in trace.nodes)
+    return levelness(load, world.base) | {"memory_share": round(share, 1)}

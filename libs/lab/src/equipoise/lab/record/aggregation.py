@@ -1,0 +1,92 @@
+"""Adds up what pods used, by workload and step. Whatever comes, nothing here turns it into a 0 nobody measured."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from equipoise.collector.sources.samples import number
+from equipoise.lab.model.trace import Array
+from equipoise.lab.record.owners import NO_WORKLOAD
+from equipoise.lab.record.queries import Series
+
+_OFF_GRID = 0.01
+"""Share of a step that an instant may lie beside it, by rounding."""
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read beside the curves. Usage in the units of the curves, summed over pods and steps."""
+
+    given: float = 0.0
+    stray: float = 0.0
+    """Of pods that belong to no workload of the trace."""
+
+    readings: int = 0
+    """Of one pod in one step."""
+
+    doubled: int = 0
+    """Readings that two series claim: unknown."""
+
+    nameless: int = 0
+    """Series that do not say which pod they are of."""
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
+
+class Aggregation:
+    """The steps whose ends are `ends` (Unix seconds, evenly spaced by `step`), of so many workloads."""
+
+    def __init__(self, *, workloads: int, ends: Sequence[float], step: float) -> None:
+        self._first = ends[0]
+        self._step = step
+        self._sums = np.zeros((workloads, len(ends)))
+        self._counts = np.zeros((workloads, len(ends)), dtype=np.int32)
+        self.tally = Tally()
+
+    def add(self, answer: Iterable[Series], owner_of: Callable[[str, str], int], scale: float) -> None:
+        """One answer to a range query, or one of several that share no pod and step. `scale`: to the curves' units."""
+        series = list(answer)
+        named = [item for item in series if item.labels.get("namespace") and item.labels.get("pod")]
+        self.tally += Tally(nameless=len(series) - len(named))
+        pods: dict[tuple[str, str], int] = {}
+        rows = [pods.setdefault((item.labels["namespace"], item.labels["pod"]), len(pods)) for item in named]
+        usage, claims = self._by_pod(named, rows, len(pods))
+        owners = np.array([owner_of(namespace, pod) for namespace, pod in pods], dtype=np.intp)
+        self._add_up(usage * scale, claims, owners)
+
+    def means(self) -> npt.NDArray[np.float32]:
+        """Workloads × steps: of one pod of each; NaN where none was measured."""
+        known = self._counts > 0
+        means = np.full(self._sums.shape, np.nan, dtype=np.float32)
+        means[known] = self._sums[known] / self._counts[known]
+        return means
+
+    def _by_pod(self, series: Sequence[Series], rows: Sequence[int], pods: int) -> tuple[Array, npt.NDArray[np.intp]]:
+        """Pods × steps: what is said of each cell, and how often."""
+        steps = self._sums.shape[1]
+        row = np.repeat(np.array(rows, dtype=np.intp), [len(item.values) for item in series])
+        times = np.array([at for item in series for at, _ in item.values], dtype=np.float64)
+        said = np.array([number(value) for item in series for _, value in item.values], dtype=np.float64)
+        exact = (times - self._first) / self._step
+        step = np.rint(exact)
+        here = (step >= 0) & (step < steps) & (np.abs(exact - step) < _OFF_GRID)
+        cells = row[here] * steps + step[here].astype(np.intp)
+        usage = np.zeros(pods * steps)
+        usage[cells] = said[here]
+        claims = np.bincount(cells, minlength=pods * steps)
+        return usage.reshape(pods, steps), claims.reshape(pods, steps)
+
+    def _add_up(self, usage: Array, claims: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]) -> None:
+        known = (claims == 1) & np.isfinite(usage) & (usage >= 0.0)
+        amounts = np.where(known, usage, 0.0)
+        ours = owners != NO_WORKLOAD
+        np.add.at(self._sums, owners[ours], amounts[ours])
+        np.add.at(self._counts, owners[ours], known[ours])
+        self.tally += Tally(
+            given=float(amounts[ours].sum()),
+            stray=float(amounts[~ours].sum()),
+            readings=int(known.sum()),
+            doubled=int((claims > 1).sum()),
+        )

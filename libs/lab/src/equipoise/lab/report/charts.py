@@ -1,0 +1,287 @@
+"""The pictures of a report, each for light and for dark paper: heat map, spread by hour, spread by policy."""
+
+import io
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from equipoise.lab.report.comparison import Case, Comparison
+from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Look, settings
+from equipoise.lab.results import Figures, Run
+
+_SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
+"""Inches: 1600 × 900 pixels, a slide."""
+
+_FEW = 5
+"""Lines up to which each is named at its end; more would lie on one another."""
+
+_LONGEST = 40
+"""Letters of a name."""
+
+_WIDEST = 96
+"""Letters that fit beside one another."""
+
+_SPREAD = "highest − lowest node (points)"
+_SPREADS: tuple[tuple[str, Callable[[Figures], float]], ...] = (
+    ("Peak hour", lambda run: run.peak_spread),
+    ("Median of all hours", lambda run: run.median_spread),
+)
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture as PNG."""
+
+    name: str
+    title: str
+    light: bytes
+    dark: bytes
+
+
+def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
+    """All pictures of a scenario. `runs`: at least those of its cases."""
+    shown = next(run for run in runs if run.figures is comparison.shown.median)
+    hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
+    drawn: dict[str, Callable[[Look], tuple[Figure, str]]] = {
+        "heat": lambda look: _heat_map(comparison, shown, runs, look),
+        "spread": lambda look: _by_hour(comparison, hourly, look),
+        "policies": lambda look: _by_policy(comparison, look),
+    }
+    found = []
+    for name, draw in drawn.items():
+        (light, title), (dark, _) = _drawn(draw, LIGHT), _drawn(draw, DARK)
+        found.append(Chart(name=f"{name}-{comparison.scenario}", title=title, light=light, dark=dark))
+    return found
+
+
+def _drawn(draw: Callable[[Look], tuple[Figure, str]], look: Look) -> tuple[bytes, str]:
+    with matplotlib.rc_context(settings(look)):
+        figure, title = draw(look)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=_DPI)
+    return file.getvalue(), title
+
+
+def _about(comparison: Comparison) -> str:
+    best = "best" if comparison.best is not None else "no case is sound; shown"
+    return f"{comparison.scenario}, {best}: {_short(comparison.told.label)}"
+
+
+def _figure(title: str, about: str, look: Look) -> Figure:
+    """With what it says above it, and what it shows."""
+    figure = Figure(figsize=_SIZE, layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.98, 0.82), w_pad=0.1))
+    figure.text(0.025, 0.915, title, fontsize=20, fontweight="bold")
+    figure.text(0.025, 0.862, about, fontsize=min(12.0, 12.0 * _WIDEST / len(about)), color=look.soft)
+    return figure
+
+
+def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], look: Look) -> tuple[Figure, str]:
+    """Nodes in the same order on both sides, so that a row is a node's before and after."""
+    case, figures = comparison.shown, run.figures
+    hourly = run.before.max(axis=0) - run.before.min(axis=0)
+    same = (each.figures for each in runs if comparison.stock is not None and comparison.stock.is_of(each.figures))
+    stock = next((each for each in same if each.arrival_seed == figures.arrival_seed), None)
+    before = float(np.median(hourly)) if stock is None else stock.median_spread
+    ends = [figures.median_spread] if case.stock else [before, figures.median_spread]
+    title = f"Spread over all hours: {' → '.join(f'{end:.0f}' for end in ends)} points"
+    about = f"{comparison.scenario}, {_short(case.label)}: {figures.nodes:,} nodes with {figures.pods:,} pods"
+    if len(case.runs) > 1:
+        about += f", arrival order {figures.arrival_seed}, the median of {len(case.runs)}"
+    figure = _figure(title, about, look)
+    order = np.argsort(run.before.mean(axis=1), kind="stable")
+    sides = (
+        ("Before", run.before, before, None if stock is None else stock.peak_spread),
+        ("After", run.after, figures.median_spread, figures.peak_spread),
+    )
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, (name, picture, median, peak) in zip(axes, sides, strict=True):
+        nodes, hours = picture.shape
+        image = axis.imshow(
+            picture[order],
+            aspect="auto",
+            origin="lower",
+            cmap="viridis",
+            vmin=0.0,
+            vmax=100.0,
+            extent=(0, hours, 0, nodes),
+        )
+        at_peak = "" if peak is None else f", {peak:.0f} at the peak hour"
+        axis.set_title(f"{name}: spread {median:.0f}{at_peak}", loc="left", fontsize=13)
+        _hours(axis, hours)
+        axis.set_yticks([])
+        axis.spines[:].set_visible(False)
+    axes[0].set_ylabel("node, by its mean load before")
+    above = max(float(run.before.max()), float(run.after.max())) > 100.0
+    bar = figure.colorbar(image, ax=list(axes), label="CPU load of the node (%)", extend="max" if above else "neither")
+    bar.outline.set_visible(False)
+    return figure, title
+
+
+def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], look: Look) -> tuple[Figure, str]:
+    """Without the descheduler on the left, with it on the right; a policy looks the same on both sides."""
+    ends = [run.spread for end in (comparison.stock, comparison.told) for case, run in hourly if case is end]
+    ranges = dict.fromkeys(f"{min(spread):.0f}–{max(spread):.0f}" for spread in ends)
+    title = f"Hour by hour: {' → '.join(ranges)} points"
+    figure = _figure(title, _about(comparison), look)
+    styles = _styles(comparison, look)
+    sides = {
+        descheduler: [(case, run.spread) for case, run in hourly if case.median.descheduler == descheduler]
+        for descheduler in sorted({case.median.descheduler for case, _ in hourly})
+    }
+    axes = figure.subplots(1, len(sides), sharey=True, squeeze=False)[0]
+    for axis, (descheduler, lines) in zip(axes, sides.items(), strict=True):
+        for case, spread in lines:
+            first = case is comparison.best or case.stock
+            weight = {"linewidth": 3.5, "zorder": 3} if first else {"linewidth": 1.5, "zorder": 2}
+            style = styles[case.policy] | weight | ({"color": look.stock} if case.stock else {})
+            axis.plot(np.arange(len(spread)) + 0.5, spread, label=case.policy, **style)
+        _hours(axis, max(len(spread) for _, spread in lines))
+        axis.grid(axis="y")
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        if len(sides) > 1:
+            axis.set_title(f"{'With' if descheduler else 'Without'} the descheduler", loc="left", fontsize=13)
+    axes[0].set_ylim(bottom=0.0)
+    axes[0].set_ylabel(_SPREAD)
+    if len(styles) > _FEW:
+        _legend(axes, list(styles))
+        return figure, title
+    for axis, lines in zip(axes, sides.values(), strict=True):
+        _name_ends(axis, [(case.policy, spread[-1]) for case, spread in lines], styles)
+    return figure, title
+
+
+def _by_policy(comparison: Comparison, look: Look) -> tuple[Figure, str]:
+    title = f"Spread at the peak hour: {comparison.change(lambda run: run.peak_spread)} points"
+    about = _about(comparison)
+    if len({case.median.descheduler for case in comparison.cases}) > 1:
+        about += "   ○ without   ● with the descheduler"
+    if any(len(case.runs) > 1 for case in comparison.cases):
+        about += "   ▬ all arrival orders"
+    figure = _figure(title, about, look)
+    policies = list(dict.fromkeys(case.policy for case in comparison.cases))[::-1]
+    axes = figure.subplots(1, len(_SPREADS), sharey=True, sharex=True)
+    for axis, (name, value) in zip(axes, _SPREADS, strict=True):
+        if comparison.stock is not None:
+            axis.axvline(value(comparison.stock.median), color=look.stock, linewidth=1, linestyle=(0, (3, 3)))
+        for row, policy in enumerate(policies):
+            cases = [case for case in comparison.cases if case.policy == policy]
+            _dots(axis, row, [_dot(case, value, comparison, look) for case in cases], look)
+        axis.set_title(name, loc="left", fontsize=13)
+        axis.set_xlabel(_SPREAD)
+        axis.set_ylim(-0.6, len(policies) - 0.4)
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+        axis.grid(axis="x")
+    highest = max(high for case in comparison.cases for _, value in _SPREADS for high in case.range(value))
+    axes[0].set_xlim(0.0, 1.12 * max(highest, 1.0))  # with room for a number behind the highest
+    axes[0].set_yticks(range(len(policies)), [_short(policy) for policy in policies])
+    for policy, label in zip(policies, axes[0].get_yticklabels(), strict=True):
+        if comparison.best is not None and policy == comparison.best.policy:
+            label.set(color=look.best, fontweight="bold")
+    return figure, title
+
+
+class _Dot(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    low: float
+    high: float
+    filled: bool
+    colour: str
+
+
+def _dot(case: Case, value: Callable[[Figures], float], comparison: Comparison, look: Look) -> _Dot:
+    low, high = case.range(value)
+    colour = look.best if case is comparison.best else look.stock if case.stock else look.soft
+    return _Dot(at=value(case.median), low=low, high=high, filled=case.median.descheduler, colour=colour)
+
+
+def _dots(axis: Axes, row: int, dots: Sequence[_Dot], look: Look) -> None:
+    """Of one policy: one or two, whose numbers stand on the outer sides."""
+    lower = min(dots, key=lambda dot: dot.at)
+    axis.plot([dot.at for dot in dots], [row] * len(dots), color=look.line, linewidth=2, zorder=2)
+    for dot in dots:
+        axis.plot([dot.low, dot.high], [row, row], color=dot.colour, alpha=0.3, linewidth=6, solid_capstyle="round")
+        inside = dot.colour if dot.filled else look.paper
+        axis.plot(dot.at, row, "o", color=dot.colour, markerfacecolor=inside, ms=9, markeredgewidth=1.8, zorder=3)
+        left = len(dots) > 1 and dot is lower
+        best = dot.colour == look.best
+        axis.annotate(
+            f"{dot.at:.0f}",
+            (dot.low if left else dot.high, row),
+            xytext=(-9 if left else 9, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=11,
+            color=look.best if best else look.soft,
+            fontweight="bold" if best else "normal",
+            bbox={"facecolor": look.paper, "edgecolor": "none", "pad": 0.5},
+        )
+
+
+def _styles(comparison: Comparison, look: Look) -> dict[str, dict[str, Any]]:
+    """How each policy's line looks, in the order of the table."""
+    styles: dict[str, dict[str, Any]] = {}
+    others = ({"color": colour, "linestyle": dash} for dash in itertools.cycle(DASHES) for colour in look.others)
+    for case in comparison.cases:
+        if comparison.best is not None and case.policy == comparison.best.policy:
+            styles[case.policy] = {"color": look.best}
+        elif case.stock:
+            styles[case.policy] = {"color": look.stock}
+        elif case.reference:
+            styles[case.policy] = {"color": look.ink, "linestyle": (0, (6, 2, 1, 2))}
+        elif case.policy not in styles:
+            styles[case.policy] = next(others)
+    return styles
+
+
+def _legend(axes: Sequence[Axes], policies: Sequence[str]) -> None:
+    """Beside the last; each policy's line as thick as it is anywhere."""
+    thin_first = sorted((line for axis in axes for line in axis.get_lines()), key=lambda line: line.get_linewidth())
+    known = {line.get_label(): line for line in thin_first}
+    axes[-1].legend(
+        [known[policy] for policy in policies],
+        [_short(policy) for policy in policies],
+        loc="upper left",
+        bbox_to_anchor=(1.02, 1.0),
+        frameon=False,
+        fontsize=11,
+    )
+
+
+def _name_ends(axis: Axes, ends: Sequence[tuple[str, float]], styles: dict[str, dict[str, Any]]) -> None:
+    """Names at the lines' ends, pushed up where they would lie on one another."""
+    gap = 0.055 * max(axis.get_ylim()[1], 1.0)
+    last = -gap
+    for policy, end in sorted(ends, key=lambda each: each[1]):
+        last = max(end, last + gap)
+        axis.annotate(
+            _short(policy),
+            (axis.get_xlim()[1], last),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=11,
+            color=styles[policy]["color"],
+            annotation_clip=False,
+        )
+
+
+def _hours(axis: Axes, hours: int) -> None:
+    """Every six hours of a day or two, else whole days."""
+    step, name = (6, "hour") if hours <= 48 else (24 * max(1, hours // 24 // 10), "day")
+    ticks = range(0, hours + 1, step)
+    axis.set_xlim(0, hours)
+    axis.set_xticks(ticks, [str(tick if name == "hour" else tick // 24) for tick in ticks])
+    axis.set_xlabel(name)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -1,0 +1,256 @@
+"""The life of pods in a replay: created, given a node, started, evicted, gone. Times are seconds of the trace."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.lab.model.cluster_usage import ClusterUsage
+from equipoise.lab.model.event_queue import EventQueue
+from equipoise.lab.model.stock import PodKind, pod_kind
+from equipoise.lab.model.trace import Trace
+from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
+
+_LONG_AGO = 10 * 86_400.0
+"""Age of the pods that a replay begins with: every window holds them wholly."""
+
+
+class Scheduling(Protocol):
+    """Who gives pods their nodes, and keeps the books of what is requested where."""
+
+    def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None: ...
+    def choose_alone(self, kind: PodKind) -> int | None: ...
+    def place(self, kind: PodKind, node: int) -> None: ...
+    def terminate(self, kind: PodKind, node: int) -> None: ...
+    def remove(self, kind: PodKind, node: int) -> None: ...
+
+
+class SimulatedPod(msgspec.Struct, kw_only=True):
+    """A pod that was created and is not gone."""
+
+    number: int
+    kind: PodKind
+    uid: str
+    created_at: float
+    node: int = -1
+    known: PlacedPod
+    """As the API server has it."""
+
+    when_running: list[Callable[[float], None]] = []
+
+    @property
+    def terminating(self) -> bool:
+        return self.known.terminating
+
+
+class SimulatedCluster:
+    """API server, controllers and kubelets, as far as they decide what runs where."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        world: ClusterUsage,
+        collector: SimulatedCollector,
+        scheduling: Scheduling,
+        agenda: EventQueue,
+        tell: Callable[[NodePlacement, float], None],
+        *,
+        origin: float,
+        start_up: float = 10.0,
+        grace: float = 30.0,
+    ) -> None:
+        """`tell`: hears every changed placement. `start_up`: seconds until a pod runs; `grace`: until it is gone."""
+        self._trace = trace
+        self._world = world
+        self._collector = collector
+        self._scheduling = scheduling
+        self._agenda = agenda
+        self._tell = tell
+        self._origin = origin
+        self._start_up = start_up
+        self._grace = grace
+        self._nodes = {node.name: number for number, node in enumerate(trace.nodes)}
+        self._workloads = collector.workloads
+        self._kinds = [pod_kind(workload, number) for number, workload in enumerate(trace.workloads)]
+        self._requests = [requests_of(workload) for workload in trace.workloads]
+        self._limits = [limits_of(workload) for workload in trace.workloads]
+        self._alive: dict[int, dict[str, SimulatedPod]] = defaultdict(dict)
+        """By workload and UID, oldest first."""
+
+        self._desired: Counter[int] = Counter()
+        """By workload: how many pods it should have."""
+
+        self.pods: dict[str, SimulatedPod] = {}
+        self._pending: deque[SimulatedPod] = deque()
+
+    @property
+    def unplaced(self) -> int:
+        """Pods that workloads should have and that are on no node."""
+        return sum(
+            max(0, desired - sum(pod.node >= 0 for pod in self._staying(workload)))
+            for workload, desired in self._desired.items()
+        )
+
+    @property
+    def placed(self) -> list[tuple[int, int]]:
+        """Workload and node of every pod on a node."""
+        return [(pod.kind.workload, pod.node) for pod in self.pods.values() if pod.node >= 0]
+
+    # what a replay begins with
+
+    def run_on(self, workload: int, node: str, now: float) -> None:
+        """A pod that has been running there for long, wherever requests would have put it."""
+        self._desired[workload] += 1
+        self._run(self._new(workload, now - _LONG_AGO), self._nodes[node], now)
+
+    def create_alone(self, workload: int, now: float) -> None:
+        """A pod that kube-scheduler gave its node long ago, before anybody watched."""
+        self._desired[workload] += 1
+        pod = self._new(workload, now - _LONG_AGO)
+        node = self._scheduling.choose_alone(pod.kind)
+        if node is None:
+            self._pending.append(pod)
+        else:
+            self._run(pod, node, now)
+
+    def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
+        pod.node = node
+        self._scheduling.place(pod.kind, node)
+        self._world.start(pod.number, node, now)
+        pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
+        self._collector.on_placed(node, pod.known)
+
+    # what happens
+
+    def scale_up(self, workload: int, now: float) -> None:
+        """The workload should have one pod more."""
+        self._desired[workload] += 1
+        self._create(workload, now)
+
+    def _create(self, workload: int, now: float) -> SimulatedPod:
+        """A new pod, which is given a node at once if there is one."""
+        pod = self._new(workload, now)
+        self._schedule(pod, now)
+        return pod
+
+    def roll_out(self, workload: int, now: float) -> None:
+        """A new template: pods made from now on are no siblings of those made before."""
+        kind = self._kinds[workload]
+        self._kinds[workload] = pod_kind(self._trace.workloads[workload], workload, revision=kind.revision + 1)
+
+    def replace_oldest(self, workload: int, now: float) -> None:
+        """One step of a roll-out: a new pod, and when it runs the oldest one leaves, if there is one too many."""
+        new = self._create(workload, now)
+        new.when_running.append(lambda then: self._shrink(workload, then))
+
+    def _staying(self, workload: int) -> list[SimulatedPod]:
+        return [pod for pod in self._alive[workload].values() if not pod.terminating]
+
+    def _shrink(self, workload: int, now: float) -> None:
+        staying = self._staying(workload)
+        if len(staying) > self._desired[workload]:
+            self.remove(staying[0], now)
+
+    def remove_youngest(self, workload: int, now: float) -> None:
+        """The workload is scaled down by one."""
+        self._desired[workload] -= 1
+        if staying := self._staying(workload):
+            self.remove(staying[-1], now)
+
+    def evict(self, pod: SimulatedPod, now: float) -> None:
+        """The pod leaves; its controller creates another at once where one is missing then."""
+        self.remove(pod, now)
+        workload = pod.kind.workload
+        if len(self._staying(workload)) < self._desired[workload]:
+            self._create(workload, now)
+
+    def remove(self, pod: SimulatedPod, now: float) -> None:
+        """The pod is asked to leave; it is gone when its grace is over."""
+        if pod.terminating or pod.uid not in self.pods:
+            return
+        if pod.node < 0:
+            self._pending.remove(pod)
+            self._forget(pod)
+            return
+        self._scheduling.terminate(pod.kind, pod.node)
+        self._change(pod, now, terminating=True)
+        self._agenda.at(now + self._grace, lambda then: self._gone(pod, then))
+
+    def retry(self, now: float) -> None:
+        """Pods without a node try again, in the order of their creation."""
+        for _ in range(len(self._pending)):
+            self._schedule(self._pending.popleft(), now)
+
+    # how
+
+    def _new(self, workload: int, created_at: float) -> SimulatedPod:
+        number = self._world.pod(workload)
+        workload_is = self._workloads[workload]
+        known = PlacedPod(
+            uid=f"pod-{number}",
+            namespace=workload_is.namespace,
+            name=f"{workload_is.name}-{number}",
+            workload=workload_is,
+            placed_at=self._origin + created_at,
+            qos="Burstable",
+            requests=self._requests[workload],
+            limits=self._limits[workload],
+        )
+        pod = SimulatedPod(number=number, kind=self._kinds[workload], uid=known.uid, created_at=created_at, known=known)
+        self._alive[workload][pod.uid] = pod
+        self.pods[pod.uid] = pod
+        return pod
+
+    def _schedule(self, pod: SimulatedPod, now: float) -> None:
+        node = self._scheduling.choose(pod.kind, _demand(pod), now)
+        if node is None:
+            self._pending.append(pod)
+            return
+        pod.node = node
+        self._scheduling.place(pod.kind, node)
+        self._change(pod, now, placed_at=self._origin + now)
+        self._agenda.at(now + self._start_up, lambda then: self._started(pod, then))
+
+    def _started(self, pod: SimulatedPod, now: float) -> None:
+        if pod.uid not in self.pods or pod.terminating:
+            return
+        self._world.start(pod.number, pod.node, now)
+        self._change(pod, now, running_since=self._origin + now)
+        for action in pod.when_running:
+            action(now)
+
+    def _gone(self, pod: SimulatedPod, now: float) -> None:
+        self._world.stop(pod.number, now)
+        self._scheduling.remove(pod.kind, pod.node)
+        self._collector.on_gone(pod.node, pod.uid, now)
+        self._say(pod.node, now)
+        self._forget(pod)
+        if self._pending:
+            self.retry(now)
+
+    def _forget(self, pod: SimulatedPod) -> None:
+        del self.pods[pod.uid], self._alive[pod.kind.workload][pod.uid]
+
+    def _say(self, node: int, now: float) -> None:
+        self._tell(self._collector.placement(node, now), now)
+
+    def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
+        pod.known = msgspec.structs.replace(pod.known, **fields)
+        self._collector.on_placed(pod.node, pod.known)
+        self._say(pod.node, now)
+
+
+def _demand(pod: SimulatedPod) -> PodDemand:
+    known = pod.known
+    return PodDemand(
+        namespace=known.namespace,
+        name=known.name,
+        uid=known.uid,
+        workload=known.workload,
+        qos=known.qos,
+        requests=known.requests,
+        limits=known.limits,
+    )

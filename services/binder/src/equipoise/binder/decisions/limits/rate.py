@@ -1,0 +1,41 @@
+"""Limits how closely evictions follow one another."""
+
+import math
+
+from equipoise.binder.decisions.limits.rule import Count, ProposedEviction, WindowedLimit, amount, halved
+from equipoise.binder.state.ledger import LedgerEntry, LedgerView
+from equipoise.contracts.configuration.duration import Duration
+
+
+class EvictionRate(WindowedLimit, frozen=True, kw_only=True):
+    """Reservations in the cluster in any short window. An eviction that comes too soon waits.
+
+    This spreads the work of API server and scheduler and protects nothing else. So it counts from the reservation: no
+    eviction waits for the API server's response to another.
+    """
+
+    delays = True
+
+    max: Count = 1
+    window: Duration = Duration(1)
+
+    def entries(self, view: LedgerView) -> list[LedgerEntry]:
+        """Oldest first."""
+        recent = (entry for entry in view.entries if view.now - entry.reserved_at < self.window)
+        return sorted(recent, key=lambda entry: entry.reserved_at)
+
+    def usage(self, view: LedgerView) -> dict[str, int]:
+        return {}  # over before anybody reads it
+
+    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        return f"evictions in {self.window}"
+
+    def wait(self, view: LedgerView) -> float:
+        """Seconds until the next reservation if no other eviction takes the place: 0 now, infinite never."""
+        maximum = halved(amount(self.max, 0)) if view.halved else amount(self.max, 0)
+        if maximum == 0:
+            return math.inf
+        recent = self.entries(view)
+        if len(recent) < maximum:
+            return 0.0
+        return max(0.0, recent[-int(maximum)].reserved_at + self.window - view.now)

@@ -1,0 +1,166 @@
+"""What every limit is: settings, the evictions that it counts, and its refusal of one more."""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.binder.state.ledger import CLOCK_TOLERANCE, LedgerEntry, LedgerView
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.kubernetes.workload import Workload
+
+UNLIMITED: Literal["unlimited"] = "unlimited"
+
+Count = Annotated[int, Meta(ge=0)] | Literal["unlimited"]
+"""A number, or "unlimited". 0: no pod may be evicted."""
+
+ShareOrCount = (
+    Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^(unlimited|(100|[0-9]{1,2})(\.[0-9]{1,3})?%)$")]
+)
+"""A number, a share such as "10%" (rounded down, but at least 1), or "unlimited". 0 and "0%": no pod may be evicted."""
+
+LimitScope = Literal["pod", "workload", "namespace", "cluster"]
+
+CLUSTER = "the cluster"
+
+
+class ProposedEviction(msgspec.Struct, frozen=True, kw_only=True):
+    """The eviction that limits judge."""
+
+    namespace: str
+    node: str
+    workload: Workload | None
+    replicas: int
+    """Desired replicas of the workload."""
+
+    unready: int
+    """Replicas of the workload that are missing or not ready; this pod and migrating ones included."""
+
+    cluster_pods: int
+    """Pods on all known nodes. A number that is too low makes limits stricter."""
+
+
+class Limit(Section, frozen=True, kw_only=True):
+    """One rule. One more counted entry never turns a refusal into consent."""
+
+    scope: ClassVar[LimitScope] = "pod"
+    """What is refused together with the pod: the descheduler proposes nothing in this scope until the limit may agree
+    again. "pod": other pods of its workload may still be evicted."""
+
+    delays: ClassVar[bool] = False
+    """True: an eviction waits until the limit agrees, and is not refused."""
+
+    @property
+    def memory(self) -> float:
+        """Seconds for which the ledger must keep an eviction for this limit, beyond its migration."""
+        return 0.0
+
+    def refusal(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        """ "" when the pod may be evicted, else the reason for people."""
+        raise NotImplementedError
+
+    def usage(self, view: LedgerView) -> Mapping[str, int]:
+        """How much is counted now, by what it is counted for ("node node-a"). For `equipoise status`."""
+        return {}
+
+    @property
+    def maximum_text(self) -> str:
+        """The configured maximum. For `equipoise status`."""
+        return ""
+
+    def retry_at(self, eviction: ProposedEviction, view: LedgerView) -> float | None:
+        """When the limit agrees if nothing else happens; None when time alone does not help."""
+        if not self.memory:
+            return None
+        # One millisecond more: times are floats, and a window ends after its last moment.
+        ends = sorted(entry.latest + self.memory + CLOCK_TOLERANCE + 0.001 for entry in view.entries)
+        later = (msgspec.structs.replace(view, now=end) for end in ends if end > view.now)
+        return next((view.now for view in later if not self.refusal(eviction, view)), None)
+
+
+class CountingLimit(Limit, frozen=True, kw_only=True):
+    """Refuses when `max` entries of the ledger are counted for what the eviction concerns."""
+
+    max: Count | ShareOrCount | None
+
+    def entries(self, view: LedgerView) -> Sequence[LedgerEntry]:
+        """The entries that count."""
+        raise NotImplementedError
+
+    def key(self, of: ProposedEviction | LedgerEntry) -> Hashable:
+        """What it is counted for. Entries count that have the key of the eviction."""
+        return CLUSTER
+
+    def count(self, eviction: ProposedEviction, view: LedgerView) -> int:
+        key = self.key(eviction)
+        return sum(self.key(entry) == key for entry in self.entries(view))
+
+    def maximum(self, eviction: ProposedEviction, view: LedgerView) -> float:
+        assert self.max is not None, "a limit without a configured maximum computes its own"
+        return amount(self.max, 0)
+
+    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        """What is counted, as the refusal names it."""
+        raise NotImplementedError
+
+    def refusal(self, eviction: ProposedEviction, view: LedgerView) -> str:
+        counted, maximum = self.count(eviction, view), self.maximum(eviction, view)
+        allowed = halved(maximum) if view.halved else maximum
+        if counted < allowed:
+            return ""
+        reached = "no pod may be evicted" if allowed == 0 else f"{counted} of {math.floor(allowed)} allowed"
+        half = ", half of the limit after a start or an outage" if view.halved and allowed else ""
+        return f"{self.describe(eviction, view)}: {reached}{half}"
+
+    def usage(self, view: LedgerView) -> Mapping[str, int]:
+        counts = Counter(str(self.key(entry)) for entry in self.entries(view))
+        return {CLUSTER: 0, **counts} if self.scope == "cluster" else counts
+
+    @property
+    def maximum_text(self) -> str:
+        return "default" if self.max is None else str(self.max)
+
+
+class WindowedLimit(CountingLimit, frozen=True, kw_only=True):
+    """Counts the evictions that may have happened in the last `window` seconds."""
+
+    window: Duration
+
+    @property
+    def memory(self) -> float:
+        return self.window
+
+    def entries(self, view: LedgerView) -> Sequence[LedgerEntry]:
+        return view.within(self.window)
+
+
+def amount(setting: int | str, of: int) -> float:
+    """The number that a setting means; infinite for "unlimited". A share is a share of `of`."""
+    if isinstance(setting, int):
+        return setting
+    if setting == UNLIMITED:
+        return math.inf
+    share = Fraction(setting.removesuffix("%")) / 100
+    return max(1, math.floor(share * of)) if share else 0
+
+
+def replicas_amount(setting: int | str | None, replicas: int) -> float:
+    """How many of a workload's replicas; of two or more, never all.
+
+    None: a tenth (rounded down) of more than 10, 2 of 4 to 10, 1 of fewer. Source: koordinator, GetMaxUnavailable.
+    """
+    if setting is None:
+        maximum: float = replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1
+    else:
+        maximum = amount(setting, replicas)
+    return maximum if maximum == math.inf else min(maximum, max(1, replicas - 1))
+
+
+def halved(maximum: float) -> float:
+    """Half, rounded up; 0 stays 0."""
+    return maximum if maximum == math.inf else math.ceil(maximum / 2)

@@ -1,0 +1,117 @@
+"""What a step decides about an intent: `Proceed`, `Finish` with an outcome, or `Retry` later."""
+
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from equipoise.binder.state.ledger import LedgerEntry
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+"""An intent that cannot be decided now is delivered so often in its lifetime."""
+
+Reservation = Literal["none", "kept", "returned"]
+"""What becomes of the reservation. none: this binder has none. kept: it counts against the limits. returned: it does
+not, because the eviction was definitely refused or never requested."""
+
+
+class Proceed(msgspec.Struct, Generic[T], frozen=True):
+    """Nothing speaks against the eviction at this step. `value`: what the next steps need."""
+
+    value: T
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of an intent, and what the ledger has to record."""
+
+    outcome: Outcome
+    detail: str = ""
+    """The reason, for people."""
+
+    limit: str = ""
+    """Name of the limit that refused."""
+
+    limit_scope: str = ""
+    retry_at: float | None = None
+    """When that limit may agree, if that depends on time alone."""
+
+    reservation: Reservation = "none"
+    recorded: bool = False
+    """The ledger has the outcome already, or cannot be written."""
+
+    settled_at: float | None = None
+    """When it was recorded."""
+
+    workload: Workload | None = None
+    """The workload in the ledger's entry."""
+
+    owner_must_act: bool = False
+    """Only the owner of the workload can remove the cause: an Event on the workload says so."""
+
+    def message(self, intent: EvictionIntent, settled_at: float) -> EvictionOutcome:
+        return EvictionOutcome(
+            intent_id=intent.id,
+            outcome=self.outcome,
+            detail=self.detail,
+            pod_uid=intent.pod_uid,
+            namespace=intent.namespace,
+            pod=intent.pod,
+            node=intent.node,
+            workload=intent.workload,
+            target=intent.target,
+            reason=intent.reason,
+            expected_reduction=intent.expected_reduction,
+            decided_at=intent.decided_at,
+            settled_at=settled_at,
+            limit=self.limit,
+            limit_scope=self.limit_scope,
+            retry_at=self.retry_at,
+        )
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """Not now: the intent is delivered again."""
+
+    after: float
+    """Seconds."""
+
+    why: str
+    reservation: Reservation = "none"
+
+
+def retry(intent: EvictionIntent, why: str, *, at_least: float = 0.0, reservation: Reservation = "none") -> Retry:
+    """The attempts are spread over the intent's lifetime, `at_least` seconds apart."""
+    after = max(at_least, (intent.expires_at - intent.decided_at) / _ATTEMPTS)
+    return Retry(after=after, why=why, reservation=reservation)
+
+
+def recorded(entry: LedgerEntry) -> Finish:
+    """The outcome that the ledger has. Raises ValueError for an entry without an outcome."""
+    if entry.outcome is None:
+        raise ValueError(f"intent {entry.intent_id} is not settled")
+    return Finish(
+        outcome=entry.outcome,
+        detail=entry.detail,
+        limit=entry.limit,
+        limit_scope=entry.limit_scope,
+        retry_at=entry.retry_at,
+        recorded=True,
+        settled_at=entry.settled_at,
+        workload=entry.workload,
+    )
+
+
+def pod_left(*, dry_run: bool) -> Finish:
+    """The pod left after its eviction was reserved: because of a POST for it, unless that was a dry run."""
+    if dry_run:
+        return Finish(outcome=Outcome.ALREADY_GONE, detail="the pod left during the dry run", reservation="kept")
+    detail = "the response was lost, but the pod has left"
+    return Finish(outcome=Outcome.EVICTED, detail=detail, reservation="kept")
+
+
+def paused(why: str) -> Finish:
+    detail = f"paused: {why or 'no reason given'} (`equipoise resume` ends it)"
+    return Finish(outcome=Outcome.PAUSED, detail=detail)

@@ -1,0 +1,145 @@
+"""The cluster as the bus reports it: the latest placement and utilization per node, the latest cycle per shard."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from equipoise.contracts.fit import FitNode, placed_node
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import skew_of
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+
+_TERMINATION = 60.0
+"""Seconds that a pod may take to terminate: its replacement may be there before its end, and both count as one."""
+
+
+class PreemptedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that kube-scheduler removed from its node for another one of higher priority."""
+
+    uid: str
+    namespace: str
+    pod: str
+    workload: Workload | None
+    node: str
+    at: float
+    """Unix seconds at the API server."""
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """A node in its latest messages."""
+
+    placement: NodePlacement
+    fit: FitNode
+    preempted: tuple[PreemptedPod, ...] = ()
+    utilization: NodeUtilization | None = None
+
+
+def node_state(placement: NodePlacement) -> NodeState:
+    pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
+    preempted = tuple(
+        PreemptedPod(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            pod=pod.name,
+            workload=pod.workload,
+            node=placement.node,
+            at=pod.preempted_at,
+        )
+        for pod in pods
+        if pod.preempted_at is not None
+    )
+    return NodeState(placement=placement, fit=placed_node(placement), preempted=preempted)
+
+
+class ClusterState:
+    """Keeps the newest message of each kind; one with a lower epoch or sequence is dropped."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeState] = {}
+        self._utilization: dict[str, NodeUtilization] = {}
+        self._cycles: dict[str, UtilizationCycle] = {}
+
+    def update_placement(self, placement: NodePlacement) -> None:
+        before = self._nodes.get(placement.node)
+        if before is not None and _order(placement) < _order(before.placement):
+            return
+        if placement.removed:
+            self._nodes.pop(placement.node, None)
+            self._utilization.pop(placement.node, None)
+        else:
+            self._nodes[placement.node] = node_state(placement)
+
+    def update_utilization(self, utilization: NodeUtilization) -> None:
+        before = self._utilization.get(utilization.node)
+        if before is None or _order(utilization) >= _order(before):
+            self._utilization[utilization.node] = utilization
+
+    def update_cycle(self, cycle: UtilizationCycle) -> None:
+        before = self._cycles.get(cycle.shard)
+        if before is None or _order(cycle) >= _order(before):
+            self._cycles[cycle.shard] = cycle
+
+    @property
+    def cycles(self) -> Iterable[UtilizationCycle]:
+        return self._cycles.values()
+
+    @property
+    def skew(self) -> float:
+        """Prometheus' clock minus the collectors', in seconds."""
+        return skew_of(self._cycles.values())
+
+    @property
+    def nodes(self) -> list[NodeState]:
+        return [
+            msgspec.structs.replace(node, utilization=self._utilization.get(name)) for name, node in self._nodes.items()
+        ]
+
+    def node(self, name: str) -> NodeState | None:
+        return self._nodes.get(name)
+
+    def pods_of(self, workload: Workload) -> int:
+        """How many pods of a workload are on nodes, without terminating ones."""
+        return sum(
+            pod.workload == workload and not pod.terminating for placement in self._placements for pod in placement.pods
+        )
+
+    def pods_before(self, workload: Workload, at: float) -> tuple[int, int]:
+        """How many there were at that time, at least and at most: a pod that was about to terminate may count.
+
+        The time must be within the period for which placements keep gone pods.
+        """
+        present = sum(
+            pod.workload == workload and pod.placed_at <= at and not pod.terminating
+            for placement in self._placements
+            for pod in placement.pods
+        )
+        gone = [
+            pod.gone_at
+            for placement in self._placements
+            for pod in placement.gone
+            if pod.workload == workload and pod.running_since <= at < pod.gone_at
+        ]
+        return present + sum(gone_at > at + _TERMINATION for gone_at in gone), present + len(gone)
+
+    @property
+    def ready(self) -> tuple[int, int]:
+        """How many nodes are Ready, and how many there are."""
+        return sum(placement.ready for placement in self._placements), len(self._nodes)
+
+    @property
+    def preempted(self) -> Iterable[PreemptedPod]:
+        """Pods that kube-scheduler preempted lately, on all nodes: those that terminate, and those gone."""
+        return (pod for node in self._nodes.values() for pod in node.preempted)
+
+    @property
+    def pod_count(self) -> int:
+        return sum(len(placement.pods) for placement in self._placements)
+
+    @property
+    def _placements(self) -> list[NodePlacement]:
+        return [node.placement for node in self._nodes.values()]
+
+
+def _order(message: NodePlacement | NodeUtilization | UtilizationCycle) -> tuple[int, int]:
+    return message.epoch, message.sequence

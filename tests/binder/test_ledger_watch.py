@@ -1,0 +1,34 @@
+"""What a binder's heartbeat says of its evictions: the descheduler and `equipoise plan` go by it."""
+
+from binder.worlds import OWN, World
+
+from equipoise.binder.shell.ledger_store import pause, resume
+from equipoise.contracts.messages.health import DRY_RUN, REAL
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS
+
+
+async def test_a_binder_says_whether_it_evicts(world: World) -> None:
+    """Really, or dry runs only; nothing before it has seen the ledger."""
+    binder = world.binder(evict=True)
+    assert world.health.evictions == ""
+    await world.start(binder)
+    assert world.health.evictions == REAL
+
+    await world.start(world.binder(evict=False))
+    assert world.health.evictions == DRY_RUN
+
+
+async def test_what_keeps_a_binder_from_evicting_is_said_instead(world: World) -> None:
+    """A pause and its reason until it is over, and a ledger that is not there."""
+    await world.start(world.binder(evict=True))
+    await pause(world.kube, OWN, "deploying")
+    await world.clock.advance(10)
+    assert world.health.evictions == "paused: deploying"
+    await resume(world.kube, OWN, world.clock)
+    await world.clock.advance(10)
+    assert world.health.evictions == REAL
+
+    (ledger,) = world.kube.stored(CONFIG_MAPS)
+    world.kube.remove(CONFIG_MAPS, ledger.metadata.name, OWN)
+    await world.clock.advance(10)
+    assert world.health.evictions.startswith("nothing may be evicted: ")

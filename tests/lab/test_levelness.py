@@ -1,0 +1,58 @@
+"""From use by the hour to figures."""
+
+import numpy as np
+import pytest
+from lab.traces import a_trace
+
+from equipoise.lab.model.levelness import given_levels, hourly_load, levelness, picture, spread
+
+BASE = np.array([(8.0, 32.0), (16.0, 32.0)])
+
+
+def test_load_is_what_was_used_in_the_hour_over_the_base() -> None:
+    """Counters are differences: four of eight cores are 50 %, four of sixteen 25 %."""
+    used = np.array([hour * np.array([(4.0, 8.0), (4.0, 16.0)]) * 3_600.0 for hour in range(3)])
+
+    load = hourly_load(used, BASE)
+
+    assert (2, 2, 2) == load.shape
+    assert [[50.0, 50.0], [25.0, 25.0]] == load[:, :, 0].tolist()
+    assert [[25.0, 25.0], [50.0, 50.0]] == load[:, :, 1].tolist()
+
+
+def test_the_peak_is_the_hour_in_which_the_fleet_uses_most() -> None:
+    """In cores, not in percent: the larger node's hour wins though the smaller one is fuller in the other."""
+    cpu = np.array([[90.0, 40.0], [10.0, 50.0]])
+    load = np.stack([cpu, np.zeros_like(cpu)], axis=2)
+
+    figures = levelness(load, BASE)
+
+    assert 10.0 == figures["peak_spread"]
+    assert 80.0 == figures["worst_spread"]
+    assert 45.0 == figures["median_spread"]
+    assert 5.0 == figures["peak_std"]
+    assert (1.0, 0.0) == (figures["hours_above_80"], figures["hours_above_90"])
+
+
+def test_the_picture_is_cpu_in_percent() -> None:
+    """Memory has figures, but no picture."""
+    load = np.stack([np.full((2, 3), 70.0), np.full((2, 3), 20.0)], axis=2)
+
+    assert np.full((2, 3), 70.0).tolist() == picture(load).tolist()
+    assert [0.0] * 3 == spread(load[:, :, 0]).tolist()
+
+
+def test_a_placement_is_judged_before_anything_happens() -> None:
+    """Two busy cores of eight on one node, nothing on the other; a gibibyte of 64 requested for each pod."""
+    trace = a_trace(nodes=2, replicas=(2,), placed=(0, 0))
+
+    levels = given_levels(trace)
+
+    assert levels is not None
+    assert pytest.approx(25.0) == levels["peak_spread"] == levels["median_spread"]
+    assert pytest.approx(100 * 2 / 64, abs=0.1) == levels["memory_share"]
+
+
+def test_a_trace_without_places_has_no_levels() -> None:
+    """Nothing is told of what nobody knows."""
+    assert given_levels(a_trace()) is None
