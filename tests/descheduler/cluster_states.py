@@ -1,4 +1,4 @@
-"""Fleets as strategies see them, small ones by hand and skewed ones by chance."""
+"""Clusters as strategies see them: small ones, and uneven random ones."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.load.correction import amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.cluster import ClusterState, ClusterNode, IntentLimits, MovablePod, PodMove
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, IntentLimits, MovablePod, PodMove
 from equipoise.descheduler.state.daily_usage import DailyUsage
 
 THRESHOLDS = Thresholds(high=Marks(cpu=65, memory=80), low=Marks(cpu=45, memory=60))
@@ -22,7 +22,7 @@ WINDOWS = ("5m", "15m", "1h", "1d")
 
 
 def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = GIB, **fields: Any) -> MovablePod:
-    """A pod that may move and asks for little; `node` is set by the node it is given to."""
+    """A pod that may move and requests little. `node` is set by the node it is passed to."""
     defaults: dict[str, Any] = {
         "uid": f"uid-{name}",
         "namespace": "shop",
@@ -38,7 +38,7 @@ def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = G
 
 
 def a_node(name: str = "node-a", pods: Sequence[MovablePod] = (), **fields: Any) -> ClusterNode:
-    """A node of 10 cores and 64 GiB that uses what its pods use, over every window."""
+    """A node of 10 cores and 64 GiB with the usage of its pods over every window."""
     pods = [msgspec.structs.replace(pod, node=name) for pod in pods]
     usage = Resources(
         cpu=sum(pod.usage.cpu or 0.0 for pod in pods), memory=sum(pod.usage.memory or 0.0 for pod in pods)
@@ -67,7 +67,7 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
 
 
 def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterState:
-    """Without other `days` every pod and every node goes on all day as it is."""
+    """Without `days` the forecast of every pod and node is constant."""
     flat = {node.name: np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1) for node in nodes}
     defaults: dict[str, Any] = {
         "now": NOW,
@@ -75,13 +75,13 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterState:
         "thresholds": THRESHOLDS,
         "windows": WINDOWS,
         "limits": UNLIMITED,
-        "days": DailyUsage({}, nothing_heard, flat),
+        "days": DailyUsage({}, no_utilization, flat),
     }
     return ClusterState(**(defaults | fields))
 
 
-def nothing_heard(names: Sequence[str]) -> list[None]:
-    """Of no node."""
+def no_utilization(names: Sequence[str]) -> list[None]:
+    """For no node."""
     return [None] * len(names)
 
 
@@ -90,7 +90,7 @@ def names(cluster: ClusterState) -> set[str]:
 
 
 def moved(cluster: ClusterState, moves: Sequence[PodMove]) -> ClusterState:
-    """The fleet once the moves are done and measured: every pod runs at its target, a new one of the same kind."""
+    """The cluster once the moves are done and measured: a new pod of the same kind runs on each target."""
     nodes = {node.name: node for node in cluster.nodes}
     for move in moves:
         source, target = nodes[move.pod.node], nodes[move.target]
@@ -102,8 +102,8 @@ def moved(cluster: ClusterState, moves: Sequence[PodMove]) -> ClusterState:
     return msgspec.structs.replace(cluster, nodes=list(nodes.values()))
 
 
-def _with_pods(node: ClusterNode, pods: Sequence[MovablePod], changed: MovablePod, sign: float) -> ClusterNode:
-    usage = {window: plus(value, changed.usage, sign) for window, value in node.usage.items()}
+def _with_pods(node: ClusterNode, pods: Sequence[MovablePod], on_change: MovablePod, sign: float) -> ClusterNode:
+    usage = {window: plus(value, on_change.usage, sign) for window, value in node.usage.items()}
     fit = msgspec.structs.replace(node.fit, pods=[pod.fit for pod in pods])
     return msgspec.structs.replace(node, pods=pods, usage=usage, fit=fit)
 
@@ -119,7 +119,7 @@ def spread(cluster: ClusterState) -> float:
 
 
 def a_skewed_cluster(seed: int, nodes: int = 20, pods_per_node: int = 15) -> ClusterState:
-    """Nodes of two sizes filled by requests, whose pods use far less, about, or more than they asked for."""
+    """Nodes of two sizes filled by requests; their pods use far less, about, or more than they request."""
     chance = random.Random(seed)
     cluster: list[ClusterNode] = []
     for number in range(nodes):

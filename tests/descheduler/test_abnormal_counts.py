@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, abnormal_nodes, counted, restarted
+from equipoise.descheduler.state.abnormal_counts import (
+    AbnormalCounts,
+    NodeObservation,
+    abnormal_nodes,
+    counted,
+    restarted,
+)
 
 INTERVAL = 120.0
 NEEDED = 5

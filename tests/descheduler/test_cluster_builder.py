@@ -1,86 +1,51 @@
-"""What is watched and heard becomes loads that can be trusted, or none."""
+"""What is watched and received becomes loads that are known, or unknown."""
 
 from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utilization
-from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload_object, moment, terminating
+from builders import GIB, NOW, a_node_utilization, a_workload, an_intent
+from descheduler.cluster import terminating
+from descheduler.cluster_states import a_cluster
+from descheduler.outcomes import after, an_outcome, dry_run_moves
+from descheduler.snapshots import (
+    LONG_AGO,
+    a_pod,
+    a_snapshot,
+    evaluation_settings,
+    lifetimes_of,
+    nodes_of,
+    owners_of,
+)
+from hypothesis import given
+from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection
-from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeTaint, ObjectMeta, Pod
-from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder, Remembered, WatchedObjects
-from equipoise.descheduler.decisions.evaluation.coverage import blindness
-from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
-from equipoise.descheduler.decisions.evaluation.node_usage import NodeUsageReader
-from equipoise.descheduler.state.cluster import ClusterNode
-from equipoise.descheduler.state.latest_messages import LatestMessages
-from equipoise.descheduler.state.pending_moves import TrackedMove, after_outcome
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.planning.projection import Projection
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, PodMove
+from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
 from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
-LOAD = LoadSettings()
-OWNERS: dict[Workload, objects.WorkloadObject] = {
-    a_workload("web-1", kind="ReplicaSet"): a_workload_object(
-        "web-1",
-        metadata=ObjectMeta(
-            name="web-1",
-            namespace="shop",
-            owner_references=[
-                objects.OwnerReference(api_version="apps/v1", kind="Deployment", name="web", controller=True)
-            ],
-        ),
-    ),
-    a_workload("web"): a_workload_object("web"),
-}
+
+def nodes_with(utilization: NodeUtilization, *pods: Pod, **fields: Any) -> dict[str, ClusterNode]:
+    snapshot = a_snapshot(*pods, **fields)
+    snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, "node-a": utilization})
+    return {node.name: node for node in ClusterBuilder(snapshot, evaluation_settings()).cluster().nodes}
 
 
-def a_pod(name: str = "web-1", node: str = "node-a", placed_at: float = NOW - 86_400, **fields: Any) -> Pod:
-    return a_pod_object(name, node, placed_at + 7 * 86_400, **fields)
+# Usage
 
 
-def picture(
-    *pods: Pod,
-    utilization: NodeUtilization | None = None,
-    flights: list[TrackedMove] | None = None,
-    stays: PodLifetimes | None = None,
-    skew: float = 0.0,
-    now: float = NOW,
-) -> dict[str, ClusterNode]:
-    """node-a and node-b as strategies will see them; node-a is measured, unless said otherwise."""
-    if stays is None:
-        stays = PodLifetimes()
-        for pod in pods:
-            stays.changed(None, pod, usage=Resources(), now=now)
-    watched = WatchedObjects(
-        nodes=[a_node_object(name, now) for name in ("node-a", "node-b")],
-        pods=list(pods),
-        namespaces={"shop": objects.Namespace(metadata=ObjectMeta(name="shop"))},
-        workloads=OWNERS,
-    )
-    measures = NodeUsageReader(
-        nodes={"node-a": utilization or a_node_utilization(cpu=8.0), "node-b": a_node_utilization("node-b", cpu=1.0)},
-        workloads={a_workload(): a_workload_utilization(cpu=2.0)},
-        stays=stays,
-        settings=LOAD,
-        skew=skew,
-    )
-    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
-    remembered = Remembered(flights={flight.id: flight for flight in flights or []})
-    nodes = ClusterBuilder(watched, measures, remembered, rules, now=now).nodes(settling=300)
-    return {node.name: node for node in nodes}
-
-
-def test_a_node_as_it_is_measured() -> None:
-    """Pods that ran through every window change nothing."""
+def test_pods_that_ran_through_every_window_need_no_correction() -> None:
+    """The node's load is the measured one, and so is the pod's usage."""
     utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=1.5, memory=GIB)})
-    node = picture(a_pod(placed_at=NOW - 200_000), utilization=utilization)["node-a"]
+    node = nodes_with(utilization, a_pod(placed_at=LONG_AGO))["node-a"]
 
     assert node.load("5m").cpu == pytest.approx(0.8)
     assert node.unknown == ""
@@ -88,38 +53,36 @@ def test_a_node_as_it_is_measured() -> None:
     assert (pod.usage.cpu, pod.workload, pod.protection) == (1.5, a_workload(), "")
 
 
-def test_a_young_pod_is_added_and_stays() -> None:
-    """A pod placed half a window ago adds half of what its workload uses; its own mean is not yet its usage."""
+def test_a_recent_pod_is_added_to_the_load() -> None:
+    """Placed half a window ago it adds half of its workload's usage; its own mean is not yet its usage."""
     utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=0.9, memory=GIB)})
-    node = picture(a_pod(placed_at=NOW - 150), utilization=utilization)["node-a"]
+    node = nodes_with(utilization, a_pod(placed_at=NOW - 150))["node-a"]
 
     assert node.load("5m").cpu == pytest.approx(0.9)
     assert node.pods[0].usage == Resources()
 
 
-def test_a_pod_measured_in_part_is_not_measured() -> None:
-    """Nobody is moved on half a measurement."""
+def test_a_pod_measured_in_one_resource_is_not_measured() -> None:
+    """No pod is moved without knowing both."""
     utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=1.5)})
 
-    assert picture(a_pod(placed_at=NOW - 200_000), utilization=utilization)["node-a"].pods[0].usage == Resources()
+    assert nodes_with(utilization, a_pod(placed_at=LONG_AGO))["node-a"].pods[0].usage == Resources()
 
 
-def test_a_terminating_pod_is_taken_off() -> None:
-    """It is about to leave, so its share of the mean will too."""
-    node = picture(terminating(a_pod(placed_at=NOW - 200_000), NOW))["node-a"]
-
-    assert node.load("5m").cpu == pytest.approx(0.6)
-
-
-def test_a_pod_that_left_is_taken_off() -> None:
-    """With what it was last measured to use, for the share of the window in which it still ran."""
-    stays, pod = PodLifetimes(), a_pod(placed_at=NOW - 200_000)
-    stays.changed(None, pod, usage=Resources(), now=NOW - 100_000)
-    stays.changed(pod, None, usage=Resources(cpu=4.0, memory=GIB), now=NOW - 150)
-
-    node = picture(stays=stays)["node-a"]
+def test_a_terminating_pod_is_subtracted() -> None:
+    """It is about to leave, and its share of the mean with it."""
+    node = nodes_of(terminating(a_pod(placed_at=LONG_AGO), NOW))["node-a"]
 
     assert node.load("5m").cpu == pytest.approx(0.6)
+
+
+def test_a_pod_that_left_is_subtracted() -> None:
+    """Its last measured usage, for the share of the window in which it still ran."""
+    lifetimes, pod = PodLifetimes(), a_pod(placed_at=LONG_AGO)
+    lifetimes.on_change(None, pod, usage=Resources(), now=NOW - 100_000)
+    lifetimes.on_change(pod, None, usage=Resources(cpu=4.0, memory=GIB), now=NOW - 150)
+
+    assert nodes_of(lifetimes=lifetimes)["node-a"].load("5m").cpu == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -127,24 +90,77 @@ def test_a_pod_that_left_is_taken_off() -> None:
     [
         (a_node_utilization(sampled_at=NOW - 130), "its newest sample is 130.0 s old"),
         (a_node_utilization(sampled_at=NOW + 60), "its newest sample is -60.0 s old"),
-        (a_node_utilization(uid="uid-of-the-node-before"), "what was measured is another node of that name"),
+        (
+            a_node_utilization(uid="uid-of-the-node-before"),
+            "its utilization is that of an earlier node of the same name",
+        ),
         (a_node_utilization(windows={}), "no value over 5m"),
     ],
 )
-def test_unknown_nodes(utilization: NodeUtilization, why: str) -> None:
-    """Stale, future, foreign and missing values are no load."""
-    node = picture(utilization=utilization)["node-a"]
+def test_outdated_future_foreign_and_missing_values_are_unknown(utilization: NodeUtilization, why: str) -> None:
+    """Not a load of 0."""
+    node = nodes_with(utilization)["node-a"]
 
     assert node.unknown == why
     assert node.load("5m") == Resources()
 
 
-def test_a_prometheus_in_another_time_makes_everything_unknown() -> None:
-    """When clocks differ too much, no age is known."""
-    assert all(node.unknown for node in picture(skew=11.0).values())
+def test_no_load_is_known_when_the_clocks_differ_too_much() -> None:
+    """The age of samples is unknown then."""
+    cycle = UtilizationCycle(shard="all", cycle=1, expected=2, fresh=2, queried_at=NOW, skew=11.0)
+
+    assert all(node.unknown for node in nodes_of(cycles=[cycle]).values())
 
 
-def a_flight(**fields: Any) -> TrackedMove:
+# Pods
+
+
+def with_metadata(pod: Pod, **fields: Any) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **fields))
+
+
+def test_costs_and_labels_of_pods_are_read() -> None:
+    """A cost that is no number is 0."""
+    costs = {
+        "controller.kubernetes.io/pod-deletion-cost": "7",
+        "scheduling.koordinator.sh/eviction-cost": "-3",
+    }
+    labels = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
+    (pod,) = nodes_of(with_metadata(a_pod(), annotations=costs, labels=labels))["node-a"].pods
+    (plain,) = nodes_of(with_metadata(a_pod(), annotations=dict.fromkeys(costs, "much")))["node-a"].pods
+
+    assert (pod.deletion_cost, pod.eviction_cost, pod.tier) == (7, -3, "batch")
+    assert (plain.deletion_cost, plain.eviction_cost) == (0, 0)
+
+
+def test_daemons_belong_to_their_node() -> None:
+    """A node may be emptied though they are there."""
+    owner = objects.OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
+    (daemon,) = nodes_of(with_metadata(a_pod(), owner_references=[owner]))["node-a"].pods
+    (web,) = nodes_of(a_pod())["node-a"].pods
+
+    assert (daemon.belongs_to_node, web.belongs_to_node) == (True, False)
+
+
+def test_nominated_pods_count_on_their_node() -> None:
+    """A pod that preempted others has its place already."""
+    nominated = a_pod("waiting", node="")
+    nominated = msgspec.structs.replace(
+        nominated, status=msgspec.structs.replace(nominated.status, nominated_node_name="node-b", phase="Pending")
+    )
+
+    assert len(nodes_of(nominated)["node-b"].fit.pods) == 1
+
+
+def test_an_unknown_owner_protects() -> None:
+    """A ReplicaSet that was not listed yet may belong to anything."""
+    assert nodes_of(a_pod(app="unlisted"))["node-a"].pods[0].protection == "its workload is not known"
+
+
+# Pending moves
+
+
+def a_move(**fields: Any) -> TrackedMove:
     fit = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 2.0})
     defaults: dict[str, Any] = {
         "id": "intent",
@@ -152,95 +168,61 @@ def a_flight(**fields: Any) -> TrackedMove:
         "node": "node-a",
         "target": "node-b",
         "workload": a_workload(),
-        "relief": Resources(cpu=2.0, memory=GIB),
+        "expected_reduction": Resources(cpu=2.0, memory=GIB),
         "until": NOW + 600,
         "fit": fit,
     }
     return TrackedMove(**(defaults | fields))
 
 
-def test_a_move_under_way_counts_at_both_ends() -> None:
-    """Off its source, on its target with its requests, and not proposed again."""
-    nodes = picture(a_pod(placed_at=NOW - 200_000), flights=[a_flight()])
+def test_a_pending_move_counts_on_both_nodes() -> None:
+    """It is subtracted from its source, added to its target with its requests, and not proposed again."""
+    nodes = nodes_of(a_pod(placed_at=LONG_AGO), moves=[a_move()])
 
     assert nodes["node-a"].projected("5m").cpu == pytest.approx(6.0)
     assert nodes["node-b"].projected("5m").cpu == pytest.approx(3.0)
     assert nodes["node-b"].fit.requested == {"cpu": 2.0}
     assert nodes["node-a"].leaving == 1
-    assert nodes["node-a"].pods[0].protection == "its move is under way"
+    assert nodes["node-a"].pods[0].protection == "it has a pending move"
 
 
-def test_what_left_is_not_taken_off_twice() -> None:
-    """Once the pod is terminating or gone, the correction of the mean takes it off its source."""
-    leaving = picture(terminating(a_pod(placed_at=NOW - 200_000), NOW), flights=[a_flight(evicted_at=NOW)])
-    gone = picture(flights=[a_flight(evicted_at=NOW)])
+def test_a_pod_that_left_is_not_subtracted_twice() -> None:
+    """Once it is terminating or gone, the correction of the mean subtracts it."""
+    evicted = a_move(evicted_at=NOW)
+    leaving = nodes_of(terminating(a_pod(placed_at=LONG_AGO), NOW), moves=[evicted])
+    gone = nodes_of(moves=[evicted])
 
     assert leaving["node-a"].projected("5m").cpu == pytest.approx(6.0)
     assert gone["node-a"].projected("5m").cpu == pytest.approx(8.0)
     assert gone["node-b"].projected("5m").cpu == pytest.approx(3.0)
 
 
-def test_a_refused_move_sets_its_target_free() -> None:
-    """What was kept for a replacement is kept no longer once the eviction was refused."""
-    kept = {"intent": a_flight()}
-    refused = after_outcome(kept, an_outcome(intent_id="intent"), patience=600, now=NOW)
+def test_a_refused_move_frees_its_target() -> None:
+    """What was reserved for a replacement is available again."""
+    kept = {"intent": a_move()}
+    refused = after(kept, an_outcome(Outcome.REJECTED_LIMIT, intent_id="intent"))
 
-    pod = a_pod(placed_at=NOW - 200_000)
-    before = picture(pod, flights=list(kept.values()))["node-b"]
-    after = picture(pod, flights=list(refused.values()))["node-b"]
+    pod = a_pod(placed_at=LONG_AGO)
+    before = nodes_of(pod, pending=kept)["node-b"]
+    afterwards = nodes_of(pod, pending=refused)["node-b"]
 
     assert (before.projected("5m").cpu, len(before.fit.pods)) == (pytest.approx(3.0), 1)
-    assert (after.projected("5m").cpu, len(after.fit.pods)) == (pytest.approx(1.0), 0)
+    assert (afterwards.projected("5m").cpu, len(afterwards.fit.pods)) == (pytest.approx(1.0), 0)
 
 
-def an_outcome(**fields: Any) -> EvictionOutcome:
-    defaults: dict[str, Any] = {
-        "outcome": Outcome.REJECTED_LIMIT,
-        "namespace": "shop",
-        "pod": "web-1",
-        "pod_uid": "uid-web-1",
-        "node": "node-a",
-        "target": "node-b",
-        "expected_reduction": Resources(cpu=2.0, memory=GIB),
-        "reason": "node is overutilized",
-        "decided_at": NOW,
-        "settled_at": NOW,
-    }
-    return EvictionOutcome(**(defaults | fields))
-
-
-def with_metadata(pod: Pod, **fields: Any) -> Pod:
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **fields))
-
-
-def test_what_decides_the_order_is_read() -> None:
-    """Costs and Koordinator's labels; a cost that is no number is none."""
-    costs = {
-        "controller.kubernetes.io/pod-deletion-cost": "7",
-        "scheduling.koordinator.sh/eviction-cost": "-3",
-    }
-    labels = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
-    (pod,) = picture(with_metadata(a_pod(), annotations=costs, labels=labels))["node-a"].pods
-    (plain,) = picture(with_metadata(a_pod(), annotations=dict.fromkeys(costs, "much")))["node-a"].pods
-
-    assert (pod.deletion_cost, pod.eviction_cost, pod.tier) == (7, -3, "batch")
-    assert (plain.deletion_cost, plain.eviction_cost) == (0, 0)
-
-
-def test_what_production_uses() -> None:
-    """Production pods that stay, measured or not, and whatever is on its way here; those on their way out do not."""
+def test_the_usage_of_production_includes_pods_that_arrive() -> None:
+    """Production pods that stay, measured or not, and every pod that a pending move brings; not those that leave."""
     usage = Resources(cpu=1.5, memory=GIB)
     utilization = a_node_utilization(cpu=8.0, pods={f"uid-{name}": usage for name in ("web-1", "web-2", "web-3")})
-    old = NOW - 200_000
     batch = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
-    nodes = picture(
-        with_metadata(a_pod("web-1", placed_at=old)),
-        with_metadata(a_pod("web-2", placed_at=old), labels=batch),
-        terminating(a_pod("web-3", placed_at=old), NOW),
+    nodes = nodes_with(
+        utilization,
+        with_metadata(a_pod("web-1", placed_at=LONG_AGO)),
+        with_metadata(a_pod("web-2", placed_at=LONG_AGO), labels=batch),
+        terminating(a_pod("web-3", placed_at=LONG_AGO), NOW),
         a_pod("web-4", placed_at=NOW - 10),
-        a_pod("web-5", placed_at=old),
-        utilization=utilization,
-        flights=[a_flight(pod_uid="uid-web-5")],
+        a_pod("web-5", placed_at=LONG_AGO),
+        moves=[a_move(pod_uid="uid-web-5")],
     )
 
     assert list(nodes["node-a"].production_usages()) == [usage, Resources()]
@@ -250,126 +232,140 @@ def test_what_production_uses() -> None:
     assert nodes["node-b"].pod_count() == 1
 
 
-def test_daemons_go_with_their_node() -> None:
-    """A node may be emptied though they are there."""
-    owner = objects.OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
-    (daemon,) = picture(with_metadata(a_pod(), owner_references=[owner]))["node-a"].pods
-    (web,) = picture(a_pod())["node-a"].pods
-
-    assert (daemon.belongs_to_node, web.belongs_to_node) == (True, False)
-
-
-def test_nominated_pods_take_room() -> None:
-    """A pod that preempted others has its place already."""
-    nominated = a_pod("waiting", node="")
-    nominated = msgspec.structs.replace(
-        nominated, status=msgspec.structs.replace(nominated.status, nominated_node_name="node-b", phase="Pending")
-    )
-
-    assert len(picture(nominated)["node-b"].fit.pods) == 1
+def everything(cluster: ClusterState) -> list[Any]:
+    """All that a strategy may read of the nodes and their forecast."""
+    assert cluster.days is not None
+    return [
+        (
+            *(getattr(node, field) for field in node.__struct_fields__ if field not in ("usage", "pods", "production")),
+            dict(node.usage),
+            list(node.pods),
+            list(node.production_usages()),
+            node.pod_count(),
+            cluster.days.of_nodes([node.name]).tolist(),
+        )
+        for node in cluster.nodes
+    ] + [cluster.busy_workloads, cluster.in_flight]
 
 
-def test_an_owner_that_is_not_known_protects() -> None:
-    """A ReplicaSet that was not listed yet may belong to anything."""
-    pod = a_pod(app="unlisted")
+def test_planned_moves_are_added_as_if_they_were_pending_from_the_start() -> None:
+    """Nodes that they do not touch are not built again."""
+    names = ("node-a", "node-b", "node-c", "node-d")
+    pods = [a_pod(f"web-{number}", node=node) for number, node in enumerate(names)]
+    before = [a_move(id="first", pod_uid="uid-web-0")]
+    settings = evaluation_settings()
+    builder = ClusterBuilder(a_snapshot(*pods, nodes=names, moves=before), settings)
+    cluster = builder.cluster()
+    was = everything(cluster)
+    move = PodMove(pod=cluster.nodes[1].pods[0], target="node-c", reason="", sampled_at=NOW)
 
-    assert picture(pod)["node-a"].pods[0].protection == "its workload is not known"
+    extended = builder.with_planned([move]).cluster()
 
-
-def test_what_is_seen_to_happen_has_its_exact_time() -> None:
-    """The API server tells whole seconds, a compressed window is not much longer."""
-    stays, waiting, bound = PodLifetimes(), a_pod(node=""), a_pod()
-    pending = msgspec.structs.replace(waiting, status=objects.PodStatus(phase="Pending"))
-    starting = msgspec.structs.replace(bound, status=objects.PodStatus(phase="Pending"))
-    stays.changed(None, pending, usage=Resources(), now=NOW)
-    stays.changed(pending, starting, usage=Resources(), now=NOW + 0.25)
-    stays.changed(starting, bound, usage=Resources(), now=NOW + 0.75)
-
-    stay = stays.stay(bound, Resources())
-
-    assert stay is not None
-    assert (stay.placed_at, stay.running_since) == (NOW + 0.25, NOW + 0.75)
+    at_once = ClusterBuilder(a_snapshot(*pods, nodes=names, moves=[*before, planned(move)]), settings).cluster()
+    assert everything(extended) == everything(at_once) != was
+    assert everything(cluster) == was
+    assert extended.nodes[3] is cluster.nodes[3]
 
 
-def test_finished_pods_have_left() -> None:
-    """A pod that ran to its end uses nothing, though it is still listed."""
-    stays, pod = PodLifetimes(), a_pod()
-    done = msgspec.structs.replace(pod, status=objects.PodStatus(phase="Succeeded"))
-    stays.changed(None, pod, usage=Resources(), now=NOW)
-    stays.changed(pod, done, usage=Resources(cpu=1.0), now=NOW + 5)
-    stays.changed(done, None, usage=Resources(), now=NOW + 50)
-
-    assert [(departure.node, departure.gone_at) for departure in stays.departures()] == [("node-a", NOW + 5)]
-    assert list(picture(done)["node-a"].pods) == []
-    stays.forget(before=NOW + 5)
-    assert list(stays.departures()) == []
+# Dry runs
 
 
-def tainted(key: str) -> objects.Node:
-    return a_node_object("node-a", NOW, spec=objects.NodeSpec(taints=[NodeTaint(key=key, effect="NoSchedule")]))
+def two_pods(pending: PendingMoves, **fields: Any) -> tuple[ClusterNode, ClusterNode]:
+    """web-1 with 2 cores and web-2 with 3 on node-a, which uses nothing else; node-b is empty."""
+    usages = {"uid-web-1": Resources(cpu=2.0, memory=GIB), "uid-web-2": Resources(cpu=3.0, memory=GIB)}
+    pods = [a_pod(name, placed_at=LONG_AGO) for name in ("web-1", "web-2")]
+    utilization = {
+        "node-a": a_node_utilization(cpu=5.0, pods=usages), "node-b": a_node_utilization("node-b", cpu=0.0)
+    }  # fmt: skip
+    snapshot = msgspec.structs.replace(a_snapshot(*pods, pending=pending, **fields), nodes=utilization)
+    source, target = ClusterBuilder(snapshot, evaluation_settings()).cluster().nodes
+    return source, target
 
 
-def with_ready(condition: objects.Condition) -> objects.Node:
-    return a_node_object("node-a", NOW, status=objects.NodeStatus(conditions=[condition]))
+def test_a_pod_moved_in_a_dry_run_counts_on_its_target() -> None:
+    """With its current usage in every window and with its requests; and it may not leave from there."""
+    source, target = two_pods(dry_run_moves(an_intent()))
+
+    assert [source.load(window).cpu for window in ("5m", "1d")] == pytest.approx([0.3, 0.3])
+    assert [target.load(window).cpu for window in ("5m", "1d")] == pytest.approx([0.2, 0.2])
+    assert [pod.name for pod in source.pods] == [pod.name for pod in source.fit.pods] == ["web-2"]
+    assert [pod.name for pod in target.fit.pods] == ["web-1"]
+    (pod,) = target.pods
+    assert (pod.node, pod.protection) == ("node-b", "moved in a dry run, from node-a")
 
 
-def young(**metadata: Any) -> objects.Node:
-    return a_node_object("node-a", NOW, metadata=ObjectMeta(name="node-a", **metadata))
+def test_an_unmeasured_pod_of_a_dry_run_counts_as_when_it_was_proposed() -> None:
+    """Not as nothing."""
+    nodes = nodes_of(a_pod(placed_at=LONG_AGO), pending=dry_run_moves(an_intent()))
+
+    assert nodes["node-a"].usage["5m"].cpu == pytest.approx(7.0)
+    assert nodes["node-b"].usage["5m"].cpu == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(
-    ("node", "why"),
-    [
-        (young(creation_timestamp=moment(NOW - 299)), "node is younger than 300 s"),
-        (young(deletion_timestamp=moment(NOW)), "node is being deleted"),
-        (with_ready(a_ready("False", NOW - 9_999)), "node is not Ready"),
-        (with_ready(a_ready("True", NOW - 299)), "node was not Ready within the last 300 s"),
-        (a_node_object("node-a", NOW, status=objects.NodeStatus()), "node is not Ready"),
-        (tainted("ToBeDeletedByClusterAutoscaler"), "node is being removed by an autoscaler"),
-        (tainted("karpenter.sh/disrupted"), "node is being removed by an autoscaler"),
-    ],
-)
-def test_nodes_that_are_neither_source_nor_target(node: objects.Node, why: str) -> None:
-    """New, leaving and shaky nodes are left alone."""
-    assert source_refusal(node, now=NOW, settling=300).startswith(why)
-    assert target_refusal(node, now=NOW, settling=300).startswith(why)
+def test_several_dry_runs_may_concern_the_same_nodes() -> None:
+    """Each of them is subtracted and added."""
+    source, target = two_pods(dry_run_moves(an_intent("web-1"), an_intent("web-2")))
+
+    assert (source.load("5m").cpu, target.load("5m").cpu) == pytest.approx((0.0, 0.5))
+    assert [pod.name for pod in target.pods] == ["web-1", "web-2"]
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        a_node_object("node-a", NOW, spec=objects.NodeSpec(unschedulable=True)),
-        tainted("DeletionCandidateOfClusterAutoscaler"),
-    ],
-)
-def test_nodes_that_are_no_target_only(node: objects.Node) -> None:
-    """A cordoned node may be relieved, but not filled."""
-    assert source_refusal(node, now=NOW, settling=300) == ""
-    assert target_refusal(node, now=NOW, settling=300)
+def test_the_usage_of_production_moves_in_a_dry_run() -> None:
+    """From the source to the target."""
+    source, target = two_pods(dry_run_moves(an_intent("web-1")))
+
+    assert [usage.cpu for usage in source.production_usages()] == [3.0]
+    assert [usage.cpu for usage in target.production_usages()] == [2.0]
 
 
-def a_cycle(**fields: Any) -> UtilizationCycle:
-    return UtilizationCycle(**({"shard": "all", "cycle": 1, "expected": 10, "fresh": 10, "queried_at": NOW} | fields))
+def test_a_plan_continues_from_the_moves_of_dry_runs() -> None:
+    """The projection of every strategy contains them."""
+    nodes = two_pods(dry_run_moves(an_intent()))
+    projection = Projection(a_cluster(*nodes), "5m")
+
+    assert projection.load(nodes[1])["cpu"] == pytest.approx(0.2)
 
 
-def test_coverage() -> None:
-    """Four fifths of the expected nodes must be known here and now; a dead collector's last word proves nothing."""
-    assert blindness([a_cycle()], 8, LOAD) == ""
-    assert blindness([a_cycle()], 7, LOAD) == "load is known of 7 of 10 nodes, 70% of 80% needed"
-    assert blindness([a_cycle(), a_cycle(shard="b")], 8, LOAD)
-    assert "has not said yet" in blindness([], 10, LOAD)
-    assert "expects no node" in blindness([a_cycle(expected=0)], 10, LOAD)
-    assert "Prometheus is down" in blindness([a_cycle(problem="Prometheus is down")], 0, LOAD)
-    assert "clock differs by -11.0 s" in blindness([a_cycle(skew=3.0), a_cycle(skew=-11.0)], 20, LOAD)
+@pytest.mark.parametrize("intent", [an_intent("web-7"), an_intent(target="node-z"), an_intent(node="node-b")])
+def test_an_outdated_dry_run_changes_nothing(intent: Any) -> None:
+    """Its pod is gone or on another node, or its target does not exist."""
+    assert everything_of(two_pods(dry_run_moves(intent))) == everything_of(two_pods({}))
 
 
-def test_older_words_are_dropped() -> None:
-    """A late message of a collector that was replaced does not undo the new one's."""
-    heard = LatestMessages()
-    heard.node(a_node_utilization(cpu=1.0, epoch=2, sequence=1))
-    heard.node(a_node_utilization(cpu=9.0, epoch=1, sequence=99))
+def everything_of(nodes: tuple[ClusterNode, ClusterNode]) -> list[Any]:
+    return [(dict(node.usage), list(node.pods), node.fit, list(node.production_usages())) for node in nodes]
 
-    assert heard.nodes["node-a"].epoch == 2
 
-    heard.forget(nodes={"node-b"}, before=NOW)
-    assert not heard.nodes
+@given(st.data())
+def test_dry_runs_lose_and_create_nothing(data: st.DataObject) -> None:
+    """Whatever they move, every pod is on one node, and all nodes together use what they used."""
+    names = [f"node-{number}" for number in range(4)]
+    cores = data.draw(st.lists(st.floats(0.0, 3.0), min_size=8, max_size=8))
+    pods = [a_pod(f"app-{n}-x", node=names[n % 4], app=f"app-{n}", placed_at=LONG_AGO) for n in range(8)]
+    usage = {pod.metadata.uid: Resources(cpu=cpu, memory=GIB) for pod, cpu in zip(pods, cores, strict=True)}
+    utilization = {}
+    for name in names:
+        own = {pod.metadata.uid: usage[pod.metadata.uid] for pod in pods if pod.spec.node_name == name}
+        used = sum(each.cpu or 0.0 for each in own.values())
+        utilization[name] = a_node_utilization(name, cpu=used, memory=len(own) * GIB, pods=own)
+    intents = []
+    for number in data.draw(st.lists(st.integers(0, 7), max_size=8)):
+        pod = pods[number]
+        target = data.draw(st.sampled_from([name for name in names if name != pod.spec.node_name]))
+        workload = a_workload(f"app-{number}")
+        intents.append(
+            an_intent(
+                pod.metadata.name, node=pod.spec.node_name, workload=workload, target=target, id=f"{len(intents)}"
+            )
+        )
+    moves = dry_run_moves(*intents)
+    fields: dict[str, Any] = {"owners": owners_of(*(f"app-{n}" for n in range(8))), "lifetimes": lifetimes_of(pods)}
+    snapshot = a_snapshot(*pods, nodes=names, pending=moves, **fields)
+    settings = evaluation_settings()
+    nodes = ClusterBuilder(msgspec.structs.replace(snapshot, nodes=utilization), settings).cluster().nodes
+
+    assert sorted(pod.uid for node in nodes for pod in node.pods) == sorted(pod.metadata.uid for pod in pods)
+    assert [[pod.uid for pod in node.pods] for node in nodes] == [[fit.uid for fit in node.fit.pods] for node in nodes]
+    assert sum(node.usage["5m"].cpu or 0.0 for node in nodes) == pytest.approx(sum(cores))
+    moved = {pod.uid: node.name for node in nodes for pod in node.pods if pod.protection.startswith("moved")}
+    assert moved == {move.pod_uid: move.target for move in moves.values()}

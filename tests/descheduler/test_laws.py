@@ -1,8 +1,11 @@
-"""What holds for every strategy, whatever the fleet."""
+"""What holds for every strategy and every cluster."""
+
+from collections.abc import Mapping
+from typing import Protocol, cast
 
 import msgspec
 import pytest
-from descheduler.clusters import THRESHOLDS, a_cluster, a_loaded_node, a_node, a_pod, names
+from descheduler.cluster_states import THRESHOLDS, a_cluster, a_loaded_node, a_node, a_pod, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,15 +13,14 @@ from equipoise.contracts.configuration.settings import Marks, Thresholds
 from equipoise.contracts.fit import refusal
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.planning.pools import NodePool
+from equipoise.descheduler.decisions.planning.pools import NodePool, Requirement, Selector
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.decisions.planning.selection import Requirement, Selector
-from equipoise.descheduler.decisions.planning.thresholds import Deviation
-from equipoise.descheduler.decisions.strategies import STRATEGIES, AnyStrategy, Strategy, name_of
+from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
+from equipoise.descheduler.decisions.strategies import STRATEGIES, Strategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import ClusterState, ClusterNode, IntentLimits, MovablePod
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, IntentLimits, MovablePod
 
 COUNTED = Thresholds(
     high=Marks(cpu=65, memory=80, pods=4),
@@ -48,18 +50,26 @@ POOLED = LowNodeLoad(
     ),
 )
 
-VARIANTS: list[AnyStrategy] = [
-    LowNodeLoad(),
+VARIANTS: list[Strategy] = [
+    *(strategy() for strategy in STRATEGIES.values()),
     LowNodeLoad(deviation=Deviation()),
-    LowNodeLoad(windows=("5m", "1h"), margin=0, target_mark=0, least_relief=0),
-    LowNodeLoad(number_of_nodes=-1, node_order="memoryThenCpu", target_mark=100),
+    LowNodeLoad(windows=("5m", "1h"), margin=0, target_threshold=0, min_load_reduction=0),
+    LowNodeLoad(number_of_nodes=-1, node_order="memoryThenCpu", target_threshold=100),
     POOLED,
-    LevelDay(),
-    LevelDay(tolerance=0, least_gain=0, present=0.5, reach=0),
-    LevelDay(make_room=False, windows=("1h", "5m")),
-    BinPack(),
-    BinPack(below=Marks(cpu=60), headroom=5),
+    LevelDay(threshold=0, min_gain=0, current_load_weight=0.5, max_above_mean=0),
+    LevelDay(paired_moves=False, windows=("1h", "5m")),
+    BinPack(thresholds=Marks(cpu=60), headroom=5),
 ]
+"""Every strategy of the table with its defaults, and some with other settings."""
+
+
+class WithCeilings(Strategy, Protocol):
+    """Declares up to which load it fills a node."""
+
+    def ceilings(self, cluster: ClusterState) -> Mapping[str, Ceilings]: ...
+
+
+BOUNDED = [cast(WithCeilings, variant) for variant in VARIANTS if hasattr(variant, "ceilings")]
 
 
 @st.composite
@@ -83,7 +93,7 @@ def nodes(draw: st.DrawFn, name: str) -> ClusterNode:
     node = a_node(
         name,
         draw(pods(name)),
-        unknown=draw(st.sampled_from(["", "", "", "silent"])),
+        unknown=draw(st.sampled_from(["", "", "", "outdated"])),
         source_refusal=draw(st.sampled_from(["", "", "", "node is being deleted"])),
         target_refusal=draw(st.sampled_from(["", "", "", "node is cordoned"])),
         coming=Resources(cpu=draw(st.floats(-2, 2)), memory=0.0),
@@ -103,16 +113,11 @@ def clusters(draw: st.DrawFn) -> ClusterState:
     return a_cluster(*(draw(nodes(f"node-{number}")) for number in range(count)), limits=limits, thresholds=thresholds)
 
 
-def test_every_strategy_is_tried_here() -> None:
-    """A strategy that is added to the table is held to the laws, or this fails."""
-    assert {name_of(variant) for variant in VARIANTS} == set(STRATEGIES)
-
-
 @pytest.mark.parametrize("strategy", VARIANTS)
 @settings(max_examples=60, deadline=None)
 @given(cluster=clusters(), data=st.data())
-def test_laws(strategy: Strategy, cluster: ClusterState, data: st.DataObject) -> None:
-    """Protected pods stay, no pod moves twice, closed and unknown nodes are spared, targets fit, limits hold."""
+def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterState, data: st.DataObject) -> None:
+    """Protected pods do not move, no pod moves twice, refused and unknown nodes are excluded, limits hold."""
     abnormal = data.draw(st.sets(st.sampled_from(sorted(names(cluster))))) if cluster.nodes else set()
     by_name = {node.name: node for node in cluster.nodes}
     plan = strategy.plan(cluster, abnormal)
@@ -131,9 +136,7 @@ def test_laws(strategy: Strategy, cluster: ClusterState, data: st.DataObject) ->
         assert not target.unknown
         assert not target.target_refusal
         assert not refusal(move.pod.fit, target.fit, [node.fit for node in cluster.nodes])
-        assert move.reason.startswith(
-            ("node is overutilized, ", "node is underutilized, ", "its day is ", "makes room on ")
-        )
+        assert move.reason
     for node in cluster.nodes:
         assert sum(move.pod.node == node.name for move in plan.moves) + node.leaving <= max(
             cluster.limits.per_node, node.leaving
@@ -141,13 +144,13 @@ def test_laws(strategy: Strategy, cluster: ClusterState, data: st.DataObject) ->
     assert bool(plan.moves) != bool(plan.why)
 
 
-@pytest.mark.parametrize("strategy", [variant for variant in VARIANTS if not isinstance(variant, LevelDay)])
+@pytest.mark.parametrize("strategy", BOUNDED)
 @settings(max_examples=60, deadline=None)
 @given(cluster=clusters())
-def test_no_target_comes_above_its_mark(strategy: LowNodeLoad | BinPack, cluster: ClusterState) -> None:
-    """After the whole plan every target is below its ceilings: as a whole, and by its production pods.
+def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: ClusterState) -> None:
+    """After the whole plan, as a whole and by its production pods.
 
-    `level_day` looks at every hour of a day: see its own test.
+    The ceilings of `level_day` are those of each hour: see its own test.
     """
     plan = strategy.plan(cluster, names(cluster))
     projection = Projection(cluster, strategy.windows_of(cluster)[0], production=True)
@@ -159,17 +162,19 @@ def test_no_target_comes_above_its_mark(strategy: LowNodeLoad | BinPack, cluster
         arrived = [move.pod for move in plan.moves if move.target == node.name]
         if arrived:
             load, ceiling = projection.load(node), ceilings[node.name]
-            assert all(load[resource] <= mark + 1e-9 for resource, mark in ceiling.node.items())
+            assert all(load[resource] <= limit + 1e-9 for resource, limit in ceiling.node.items())
         if any(pod.production for pod in arrived):
             load = projection.production_load(node)
-            assert all(load[resource] <= mark + 1e-9 for resource, mark in ceiling.production.items())
+            assert all(load[resource] <= limit + 1e-9 for resource, limit in ceiling.production.items())
 
 
 @pytest.mark.parametrize("strategy", VARIANTS)
 @settings(max_examples=30, deadline=None)
 @given(cluster=clusters(), data=st.data())
-def test_the_order_of_what_is_known_does_not_matter(strategy: Strategy, cluster: ClusterState, data: st.DataObject) -> None:
-    """The same fleet gives the same plan, in whatever order its nodes and pods are told."""
+def test_the_order_of_nodes_and_pods_does_not_matter(
+    strategy: Strategy, cluster: ClusterState, data: st.DataObject
+) -> None:
+    """The same cluster gives the same plan."""
     shuffled = [
         msgspec.structs.replace(node, pods=data.draw(st.permutations(list(node.pods))))
         for node in data.draw(st.permutations(list(cluster.nodes)))
@@ -181,8 +186,8 @@ def test_the_order_of_what_is_known_does_not_matter(strategy: Strategy, cluster:
     )
 
 
-def test_a_level_fleet_is_left_alone() -> None:
-    """No strategy finds something to do where nothing is to be done."""
+def test_nothing_moves_in_an_even_cluster() -> None:
+    """By any strategy."""
     cluster = a_cluster(*(a_loaded_node(f"node-{i}", 0.5) for i in range(10)))
 
     assert all(not strategy.plan(cluster, names(cluster)).moves for strategy in VARIANTS)

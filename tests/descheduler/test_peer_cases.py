@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import NOW
-from descheduler.clusters import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names
+from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names
 
 from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
@@ -22,12 +22,12 @@ from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amoun
 from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import Weights
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.decisions.planning.target_selection import best_target, targets_of
-from equipoise.descheduler.decisions.planning.thresholds import Deviation, AppliedThresholds
+from equipoise.descheduler.decisions.planning.target_selection import least_loaded_target, target_nodes
+from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Deviation
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterState, ClusterNode, MovablePod, PodMove, Resource
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, PodMove, Resource
 from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL
 
 Case = dict[str, Any]
@@ -117,7 +117,7 @@ def required(labels: dict[str, list[str]]) -> NodeSelector | None:
 def a_case_pod(pod: Case, usage: Resources) -> MovablePod:
     owner = pod.get("owner", pod.get("owner_kind"))
     priority = pod["priority"] or 0
-    stays = pod["mirror"] or pod["local_storage"] or owner != "ReplicaSet" or priority >= 2_000_000_000
+    lifetimes = pod["mirror"] or pod["local_storage"] or owner != "ReplicaSet" or priority >= 2_000_000_000
     asked = requests(pod["requests"])
     fit = FitPod(
         uid=f"uid-{pod['name']}",
@@ -138,7 +138,7 @@ def a_case_pod(pod: Case, usage: Resources) -> MovablePod:
         usage=usage,
         priority=priority,
         qos=pod.get("k8s_qos") or ("Burstable" if asked.get("cpu") or asked.get("memory") else "BestEffort"),
-        protection="it must stay" if stays else "",
+        protection="it must stay" if lifetimes else "",
         belongs_to_node=owner == "DaemonSet" or pod["mirror"],
         fit=fit,
     )
@@ -267,7 +267,7 @@ def test_loads_of_which_no_pod_is_known(case: Case) -> None:
 def test_packing_runs(case: Case) -> None:
     """Nodes are emptied as there, if they can be emptied whole; without a high mark requests alone limit."""
     inputs = case["inputs"]
-    strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
+    strategy = BinPack(thresholds=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
     cluster = a_case_fleet(inputs, Thresholds(high=Marks(), low=Marks()))
 
     moves = plan_of(strategy, cluster)
@@ -287,7 +287,9 @@ def test_evaluations_in_a_row(case: Case) -> None:
     states = []
     for place, mark in enumerate(inputs["marks"]):
         at = NOW + 120.0 * place
-        counts = counted(counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120)
+        counts = counted(
+            counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120
+        )
         states.append("anomaly" if "a" in abnormal_nodes(counts, needed) else "ok")
 
     assert states == ours(case, expected.get("states", ["anomaly"]))
@@ -351,7 +353,7 @@ def emptiest_first(nodes: list[ClusterNode]) -> list[str]:
     """The order in which sparse nodes are asked to be emptied; all of them are."""
     closed = [msgspec.structs.replace(node, source_refusal="asked") for node in nodes]
     cluster = a_cluster(*closed)
-    plan = BinPack(below=Marks(cpu=100, memory=100, pods=100)).plan(cluster, names(cluster))
+    plan = BinPack(thresholds=Marks(cpu=100, memory=100, pods=100)).plan(cluster, names(cluster))
     return [entry.node for entry in plan.refused]
 
 
@@ -430,8 +432,8 @@ def test_a_target_that_would_be_too_full(case: Case) -> None:
     projection = Projection(cluster, "5m")
     before = projection.load(target)
 
-    targets = targets_of(cluster.nodes, projection, levels, target_mark=1.0)
-    found = best_target(source.pods[0], source, targets, projection, hot=["cpu"], weights={"cpu": 1.0})
+    targets = target_nodes(cluster.nodes, projection, levels, target_threshold=1.0)
+    found = least_loaded_target(source.pods[0], source, targets, projection, hot=["cpu"], weights={"cpu": 1.0})
 
     assert (found.target is not None) == case["expected"]["fits"]
     assert projection.load(target) == before

@@ -1,4 +1,4 @@
-"""How much a pod matters to Koordinator's users."""
+"""Koordinator's classes of pods."""
 
 import pytest
 
@@ -19,10 +19,10 @@ from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL, Tier
         ({}, 4_000, "Burstable", "prod"),
         ({TIER_LABEL: "koord-free"}, 9_500, "Guaranteed", "free"),
         ({TIER_LABEL: "koord-mid", QOS_LABEL: "BE"}, 0, "Guaranteed", "mid"),
-        ({TIER_LABEL: "of-my-own"}, 5_000, "Burstable", "batch"),
+        ({TIER_LABEL: "unknown"}, 5_000, "Burstable", "batch"),
         ({QOS_LABEL: "BE"}, 0, "Guaranteed", "batch"),
         ({QOS_LABEL: "LS"}, 0, "BestEffort", "prod"),
-        ({QOS_LABEL: "of-my-own"}, 0, "BestEffort", "batch"),
+        ({QOS_LABEL: "unknown"}, 0, "BestEffort", "batch"),
     ],
 )
 def test_the_class_of_a_pod(labels: dict[str, str], priority: int, qos: Qos, tier: Tier) -> None:
@@ -32,13 +32,13 @@ def test_the_class_of_a_pod(labels: dict[str, str], priority: int, qos: Qos, tie
 
 @pytest.mark.parametrize("priority", [0, 3_500, 5_500, 7_500, 9_500, 2_000_000_000])
 @pytest.mark.parametrize("qos", ["Guaranteed", "Burstable", "BestEffort"])
-def test_scorer_and_descheduler_mean_the_same_by_production(priority: int, qos: Qos) -> None:
+def test_production_is_defined_as_in_the_scorer(priority: int, qos: Qos) -> None:
     """Without labels, which the scorer does not see."""
     assert (tier_of({}, priority, qos) == "prod") == is_production(priority, qos)
 
 
 def test_the_order_of_qos() -> None:
-    """Best effort goes first; system pods and exclusive ones late; those without a label last."""
+    """Best effort first, system and exclusive pods late, pods without a label last."""
     ranks = [qos_rank({QOS_LABEL: name}) for name in ("BE", "LS", "LSR", "LSE", "")]
 
     assert ranks == sorted(set(ranks))

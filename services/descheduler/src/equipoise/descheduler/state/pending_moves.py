@@ -135,15 +135,17 @@ def after_outcome(
     An evicted pod's move waits for the replacement, a dry run's move is kept for its lifetime, every other move ends.
     Outcomes of another leader's intents count as well, so that a change of leaders loses nothing.
     """
-    others = {id: move for id, move in moves.items() if id != outcome.intent_id}
+    following = dict(moves)
+    following.pop(outcome.intent_id, None)
     evicted = outcome.outcome is Outcome.EVICTED
     if not evicted and (outcome.outcome is not Outcome.DRY_RUN or not outcome.target):
-        return others
+        return following
     until = outcome.settled_at + (replacement_timeout if evicted else dry_run_lifetime)
     if evicted or until > now:
-        others = {id: move for id, move in others.items() if move.real or move.pod_uid != outcome.pod_uid}
+        for id in [move.id for move in following.values() if move.pod_uid == outcome.pod_uid and not move.real]:
+            del following[id]
     if until <= now:
-        return others
+        return following
     move = moves.get(outcome.intent_id) or TrackedMove(
         id=outcome.intent_id,
         pod_uid=outcome.pod_uid,
@@ -156,14 +158,13 @@ def after_outcome(
         until=until,
     )
     if evicted:
-        return {**others, move.id: msgspec.structs.replace(move, evicted_at=outcome.settled_at, until=until)}
-    dry_run = msgspec.structs.replace(move, dry_run_at=outcome.settled_at, until=until)
-    return _bounded({**others, move.id: dry_run})
-
-
-def _bounded(moves: PendingMoves) -> dict[str, TrackedMove]:
-    surplus = [move.id for move in moves.values() if not move.real][:-MAX_DRY_RUN_MOVES]
-    return {id: move for id, move in moves.items() if id not in surplus} if surplus else dict(moves)
+        following[move.id] = msgspec.structs.replace(move, evicted_at=outcome.settled_at, until=until)
+    else:
+        following[move.id] = msgspec.structs.replace(move, dry_run_at=outcome.settled_at, until=until)
+        if len(following) > MAX_DRY_RUN_MOVES:
+            for id in [move.id for move in following.values() if not move.real][:-MAX_DRY_RUN_MOVES]:
+                del following[id]
+    return following
 
 
 def replacements(moves: PendingMoves, candidates: Iterable[ReplacementCandidate]) -> dict[str, ReplacementCandidate]:
