@@ -9,10 +9,10 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test chaos check bench up clean
+.PHONY: help demo test test-unit chaos check bench up clean
 
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## The whole loop on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
 	@./run equipoise demo $(if $(TRACE),--trace "$(TRACE)") $(ARGS)
@@ -20,8 +20,11 @@ demo: ## The whole loop on a throwaway real cluster (TRACE=DIR replays a slice o
 up: ## All five services against your kubeconfig's context; evictions stay dry-run (ARGS="--prometheus URL")
 	@./run equipoise up $(ARGS)
 
-test: ## Every test, on real parts
-	@./run pytest $(ARGS)
+test: ## Every test: on real clusters, and beside them those that need none
+	@./run pytest -n 3 $(ARGS)
+
+test-unit: ## The tests that need no cluster
+	@./run pytest -n 2 -m "not cluster" $(ARGS)
 
 chaos: ## Faults on a real cluster (SEEDS=1-20 FAULTS=name,name); PLANTED=1 or real: are planted defects caught?
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \

@@ -19,7 +19,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -28,6 +28,7 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.bus import Delivery
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, PODS, STATEFUL_SETS
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
@@ -102,8 +103,7 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
     await create_ledger(kube, OWN, clock)
     await say_fleet(bus, nodes, clock.now())
     binder = Binder(
-        settings=BinderSettings(evict=True, limits=UNHURRIED), load=LoadSettings(), thresholds=Thresholds(),
-        namespaces=Namespaces(), protection=Protection(), namespace=OWN, bus=bus, kube=kube, clock=clock,
+        settings=BinderSettings(evict=True, limits=UNHURRIED), shared=Shared(), bus=bus, kube=kube, clock=clock,
         health=Health(configuration_hash="", metrics=metrics), metrics=metrics, identity="binder",
     )  # fmt: skip
     outcomes: list[EvictionOutcome] = []
@@ -115,7 +115,7 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
             done.set()
 
     await binder.attach()
-    await bus.listen("equipoise.eviction.outcome.*.*", EvictionOutcome, hear)
+    await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, hear)
     async with bus:
         for number in range(intents):
             intent = an_intent(number, clock.now())

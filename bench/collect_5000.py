@@ -19,10 +19,9 @@ import psutil
 from bench.line import progress, say
 from bench.reflector_150k import resident_mb, worst_lag
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.collector.shell.batching import NODES_AT_ONCE, WORKLOADS_AT_ONCE
-from equipoise.collector.shell.measurement import Measuring
-from equipoise.collector.sources.prometheus import PrometheusSource
-from equipoise.collector.state.placement import Fleet
+from equipoise.collector.shell.measurement import Measurement
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -39,10 +38,10 @@ from equipoise.contracts.kubernetes.objects import (
     ResourceRequirements,
 )
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.runtime.async_tools.batching import in_turns
-from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_batches
+from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.processes.guard import Guard
 from equipoise.testbed.processes.ports import PortBlock
@@ -86,18 +85,18 @@ def a_pod(number: int, nodes: int, since: datetime) -> Pod:
     )
 
 
-def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> Fleet:
+def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> ClusterPlacement:
     since = datetime.fromtimestamp(now - 90_000, UTC)
-    fleet = Fleet(
-        windows=[window.length for window in load.windows], start_limit=load.start_limit, memory=90_000.0,
-        owner_of=lambda _: None, selector={},
+    fleet = ClusterPlacement(
+        windows=[window.length for window in load.windows], start_timeout=load.pod_start_timeout,
+        owner_retention=90_000.0, owner_of=lambda _: None, selector={},
     )  # fmt: skip
-    sharing = Sharing()
+    sharing = Interner()
     for number in range(nodes):
         fleet.on_node(None, a_node(number, since))
     for number in range(nodes * pods):
-        fleet.on_pod(None, sharing.shared(trimmed(a_pod(number, nodes, since))), now)
-    fleet.news.clear()
+        fleet.on_pod(None, sharing.intern(trimmed(a_pod(number, nodes, since))), now)
+    fleet.changed.clear()
     return fleet
 
 
@@ -131,24 +130,24 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
     watching = asyncio.create_task(worst_lag(lag))
     found = []
     for number in range(ROUNDS):
-        measuring = Measuring(settings=settings, load=load, source=source, fleet=fleet, clock=clock)
+        measurement = Measurement(settings=settings, load=load, source=source, placement=fleet, clock=clock)
         if number:
             newest = await fill(url, nodes, pods, spacing, newest)
         answered.clear()
         lag[:] = [0.0, 0.0]
         spent, server_spent = time.process_time(), sum(server.cpu_times()[:2])
         begun = time.monotonic()
-        whole = await asyncio.gather(*(measuring.round(window) for window in load.windows))
+        whole = await asyncio.gather(*(measurement.round(window) for window in load.windows))
         taken = time.monotonic() - begun
         messages: list[NodeUtilization] = []
         workloads: list[WorkloadUtilization] = []
         size = 0
-        async for some in in_turns(fleet.nodes, NODES_AT_ONCE):
-            made = measuring.node_messages(some, epoch=1, sequence=1)
+        async for some in in_batches(fleet.nodes, NODES_PER_BATCH):
+            made = measurement.node_messages(some, epoch=1, sequence=1)
             size += sum(len(msgspec.json.encode(message)) for message in made)
             messages += made
-        async for seen in in_turns(measuring.workloads, WORKLOADS_AT_ONCE):
-            told = measuring.workload_messages(seen, epoch=1, sequence=1)
+        async for seen in in_batches(measurement.workloads, WORKLOADS_PER_BATCH):
+            told = measurement.workload_messages(seen, epoch=1, sequence=1)
             size += sum(len(msgspec.json.encode(message)) for message in told)
             workloads += told
         ended = time.monotonic()
@@ -164,7 +163,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
             f"cycle {number + 1}: whole {list(whole)}, {len(messages)} nodes ({known} with pods), "
             f"{len(workloads)} workloads, {size / 2**20:.0f} MiB, {len(answered)} answers; "
             + ", ".join(f"{key} {value:.2f}" for key, value in found[-1].items())
-            + f"; {measuring.problem}"
+            + f"; {measurement.problem}"
         )
         assert len(messages) == nodes, "a node is not known"
         assert known == nodes, "a node's pods are not known"
@@ -187,7 +186,7 @@ def main() -> None:
     arguments.add_argument("--pods", type=int, default=30, help="per node")
     arguments.add_argument("--spacing", type=int, default=60, help="seconds between samples")
     asked = arguments.parse_args()
-    collect_rarely()
+    reduce_gc_frequency()
     ports = PortBlock()
     port = ports.take()
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name, Guard() as guard:

@@ -57,7 +57,7 @@ def configuration(cluster: Cluster, period: float, health: Mapping[str, str], li
             "kind": "EquipoiseConfiguration",
             "nats": {"url": cluster.nats_url},
             "kubernetes": {"kubeconfig": str(cluster.kubeconfig)},
-            "load": {"coverage": {"nodeSettling": "0s"}, "windows": windows},
+            "load": {"coverage": {"nodeSettlingPeriod": "0s"}, "windows": windows},
             "collector": {
                 "health": health["collector"],
                 "prometheus": {"url": cluster.prometheus_url},
@@ -119,7 +119,7 @@ async def measure(period: float, rounds: int) -> None:
     names = [f"node-{number:02}" for number in range(NODES)]
     async with Cluster(nats=True, prometheus=PrometheusConfiguration(scrape_interval=period)) as cluster:
         await cluster.add_nodes([node(name) for name in names])
-        await setup_streams(Nats(url=cluster.nats_url), intent_life=60)
+        await setup_streams(Nats(url=cluster.nats_url), intent_max_age=60)
         template = pod_template("web", annotations=constant_usage_annotations(500, LOW))
         await cluster.apply([deployment("web", template, replicas=3 * NODES)])
         health = {name: f"127.0.0.1:{cluster.free_port()}" for name in ("collector", "scorer")}

@@ -8,11 +8,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from equipoise.collector.decisions.query import Ask, Sample, series_of
-from equipoise.collector.decisions.sample_validation import Known
+from equipoise.collector.decisions.query import MetricQuery, Sample, series_name
+from equipoise.collector.decisions.sample_validation import MeasurementTarget
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell import measurement as measuring
+from equipoise.collector.shell import measurement
 from equipoise.collector.state.placement import amounts
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.process.clock import Clock
@@ -36,18 +36,18 @@ class FrozenSource:
     async def run(self) -> None:
         pass
 
-    def cannot(self, question: Ask) -> str:
+    def unsupported(self, query: MetricQuery) -> str:
         return ""
 
-    async def ask(self, question: Ask) -> list[Sample]:
-        if question.subject == "pod" or question.what == "last":
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        if query.subject == "pod" or query.aggregate == "last":
             return []
-        fixed = {"count": question.length / INTERVAL, "newest": question.at, "spacing": INTERVAL}
+        fixed = {"count": query.length / INTERVAL, "newest": query.at, "spacing": INTERVAL}
         return [
             Sample(
                 node=node,
-                series=series_of({"node": node}),
-                value=fixed.get(question.what, used[question.resource]),
+                series=series_name({"node": node}),
+                value=fixed.get(query.aggregate, used[query.resource]),
             )
             for node, used in self._usage.items()
         ]
@@ -74,11 +74,11 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
     await collector.run()
 
 
-def _of_old(node: Node, *, busy: bool = False) -> Known:
+def _of_old(node: Node, *, has_pods: bool = False) -> MeasurementTarget:
     """As if the node had been measured for days: its windows are covered from the first second."""
-    return Known(since=0.0, ceiling=amounts(node.status.capacity), busy=busy)
+    return MeasurementTarget(since=0.0, capacity=amounts(node.status.capacity), has_pods=has_pods)
 
 
 if __name__ == "__main__":
-    measuring.known_node = _of_old
+    measurement.node_target = _of_old
     run("collector", CollectorSettings, start, kube=True)

@@ -31,11 +31,11 @@ from bench.line import progress, say
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import PATIENT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
-from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.trace import Trace
-from equipoise.cli.preparation import prepare
-from equipoise.cli.supervisor import Supervisor
+from equipoise.cli.setup.resources import create_resources
+from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.runtime.bus import Delivery, connect
@@ -303,17 +303,17 @@ class Run:
         ports = {name: cluster.free_port() for name in (*SERVICES, "extender")}
         file = cluster.directory / "equipoise.yaml"
         file.write_text(yaml.safe_dump(compressed_document(self._document(ports), EQUIPOISE_INTERVAL / self.interval)))
-        await prepare(file)
+        await create_resources(file)
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in services}
         async with Supervisor(
-            configuration=file, directory=cluster.directory, health=health, services=services, say=progress
+            configuration=file, directory=cluster.directory, health=health, services=services, report=progress
         ) as supervisor:
             for service in services:
                 await supervisor.ready(service)
             extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=PATIENT)
             await asyncio.to_thread(cluster.restart_scheduler, extender)
             async with connect(Nats(url=cluster.nats_url), "bench") as bus:
-                await bus.listen(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self._on_outcome)
+                await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self._on_outcome)
                 watch = asyncio.create_task(supervisor.watch())
                 try:
                     yield

@@ -38,20 +38,20 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.descheduler.decisions.evaluation.cluster_builder import WatchedObjects
-from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, ClusterSource, Snapshot, judged
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.evaluation.pipeline import classify
+from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import AnyStrategy, Strategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
-from equipoise.runtime.bus import Delivery, NoAnswer
+from equipoise.runtime.bus import Delivery, NoResponders
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
-from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -206,7 +206,7 @@ def a_cluster(nodes: int, hot: int, asked: tuple[float, float], chance: random.R
     usual = some_apps(max(2, (nodes - hot) * PODS_PER_NODE // REPLICAS), USUAL_CPU, asked, chance)
     held = placed(heavy, hot, chance, mixed=False) + placed(usual, nodes - hot, chance, mixed=True)
     chance.shuffle(held)
-    sharing = Sharing()
+    sharing = Interner()
     cluster = Cluster(nodes=[], pods=[], deployments=[], replica_sets=[], utilization=[], workloads=[])
     for number, apps in enumerate(held):
         node = a_node(f"node-{number:05}", an_id(chance))
@@ -216,8 +216,8 @@ def a_cluster(nodes: int, hot: int, asked: tuple[float, float], chance: random.R
             # The last ones of a node that is full ask for what is left.
             memory = min(app.asked, free / (len(apps) - len(pods)) * 1.5)
             free -= memory
-            pods.append(sharing.shared(as_received(a_pod(node.metadata.name, app.name, memory, chance))))
-        cluster.nodes.append(sharing.shared(as_received(node)))
+            pods.append(sharing.intern(as_received(a_pod(node.metadata.name, app.name, memory, chance))))
+        cluster.nodes.append(sharing.intern(as_received(node)))
         cluster.pods.extend(pods)
         cluster.utilization.append(as_received(measured(node, pods, apps)))
     for app in (*heavy, *usual):
@@ -276,11 +276,11 @@ def best(rounds: Sequence[Took]) -> Took:
     return Took(wall=min(each.wall for each in rounds), cpu=min(each.cpu for each in rounds))
 
 
-def a_moment(cluster: Cluster) -> Snapshot:
-    stays = PodLifetimes()
+def a_snapshot(cluster: Cluster) -> Snapshot:
+    lifetimes = PodLifetimes()
     usages = {uid: usage for heard in cluster.utilization for uid, usage in heard.pods.items()}
     for pod in cluster.pods:
-        stays.changed(None, pod, usage=usages[pod.metadata.uid], now=NOW)
+        lifetimes.on_change(None, pod, usage=usages[pod.metadata.uid], now=NOW)
     owners = [
         (Workload(kind=kind, group="apps", namespace=NAMESPACE, name=value.metadata.name), value)
         for kind, values in (("Deployment", cluster.deployments), ("ReplicaSet", cluster.replica_sets))
@@ -299,7 +299,7 @@ def a_moment(cluster: Cluster) -> Snapshot:
         nodes={heard.node: heard for heard in cluster.utilization},
         workloads={heard.workload: heard for heard in cluster.workloads},
         cycles=[cluster.cycle],
-        stays=stays,
+        lifetimes=lifetimes,
     )
 
 
@@ -310,31 +310,23 @@ def a_namespace() -> objects.Namespace:
 def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
     """The picture, and each strategy's verdicts and plan on a picture of its own: pods are judged when asked for."""
     settings = DeschedulerSettings()
-    configured = EvaluationSettings(
-        load=LOAD,
-        thresholds=Thresholds(),
-        rules=Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system"),
-        limits=IntentLimits(
-            per_evaluation=settings.max_intents_per_evaluation,
-            per_node=settings.max_intents_per_node,
-            per_workload=settings.max_intents_per_workload,
-        ),
-    )
-    moment = a_moment(cluster)
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
+    evaluation = settings.evaluation(LOAD, Thresholds(), rules)
+    snapshot = a_snapshot(cluster)
     pictures: list[Took] = []
     for strategy in strategies:
-        name, classify, plans, both = name_of(strategy), [], [], []
+        name, verdicts, plans, both = name_of(strategy), [], [], []
         for _ in range(ROUNDS):
-            took, cluster = timed(lambda: ClusterSource(moment, configured).cluster)
+            took, fleet = timed(lambda: ClusterBuilder(snapshot, evaluation).cluster())
             pictures.append(took)
-            seen, told = timed(partial(judged, strategy, cluster))
-            hot = {verdict.node for verdict in told.classify if verdict.abnormal}
-            planned, plan = timed(partial(strategy.plan, cluster, hot))
-            classify.append(seen)
+            seen, (found, _) = timed(partial(classify, strategy, fleet))
+            hot = {each.node for each in found if each.abnormal}
+            planned, plan = timed(partial(strategy.plan, fleet, hot))
+            verdicts.append(seen)
             plans.append(planned)
             both.append(Took(wall=seen.wall + planned.wall, cpu=seen.cpu + planned.cpu))
-            del cluster
-        figures = {"verdicts": best(classify), "plan": best(plans), "verdicts_and_plan": best(both)}
+            del fleet
+        figures = {"verdicts": best(verdicts), "plan": best(plans), "verdicts_and_plan": best(both)}
         for what, figure in figures.items():
             say(
                 f"{name}_{what}", figure.wall, f"s, {len(cluster.nodes)} nodes, {case}", cpu=round(figure.cpu, 3),
@@ -475,7 +467,7 @@ async def leading(bus: MemoryBus, running: asyncio.Task[None]) -> None:
                 running.result()
             try:
                 await ask(bus)
-            except NoAnswer:
+            except NoResponders:
                 await asyncio.sleep(0.2)
             else:
                 return
@@ -547,17 +539,17 @@ async def evaluated(bus: MemoryBus, clock: BenchClock, strategies: int) -> int:
 
     They are answered as in a dry run, so that the next one has moves to assume.
     """
-    before = len(bus.said(EvictionIntent, INTENTS))
+    before = len(bus.published(EvictionIntent, INTENTS))
     waiting = asyncio.Semaphore(0)
 
     async def on_decision(_: Delivery[DescheduleDecision]) -> None:
         waiting.release()
 
-    await bus.listen(subjects.decision("descheduler", "*"), DescheduleDecision, on_decision)
+    await bus.subscribe(subjects.decision("descheduler", "*"), DescheduleDecision, on_decision)
     clock.let_pass()
     for _ in range(strategies):
         await waiting.acquire()
-    new = bus.said(EvictionIntent, INTENTS)[before:]
+    new = bus.published(EvictionIntent, INTENTS)[before:]
     for intent in new:
         await bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), dry_run(intent))
     return len(new)
@@ -598,7 +590,7 @@ def main() -> int:
             code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  ourselves
         return code
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    collect_rarely()
+    reduce_gc_frequency()
     if given.part == "service":
         asyncio.run(serve(given.nodes, given.hot))
     elif given.part == "full":

@@ -14,7 +14,7 @@ from bench.line import progress, say
 from bench.scorer_process import FilledBus, ScorerProcess, filled_bus
 from equipoise.contracts.bus import subjects
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 
 NODES, SCORERS, ROUNDS = 5_000, 3, 5
 
@@ -59,7 +59,7 @@ async def one_round(filled: FilledBus, scorers: list[ScorerProcess]) -> dict[str
 
 
 async def main() -> None:
-    collect_rarely()
+    reduce_gc_frequency()
     async with AsyncExitStack() as stack:
         filled = await stack.enter_async_context(filled_bus(NODES))
         scorers = [

@@ -21,7 +21,7 @@ from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import PODS, connect_kube
 from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 
 CHANGES = 50_000
 LAG_PERIOD = 0.01
@@ -75,7 +75,7 @@ async def measure(pods: int, nodes: int, server: "subprocess.Popen[bytes]", dire
         reflector = Reflector(kube, PODS, clock=SystemClock(), on_change=on_change, trim=trimmed)
         begun, spent = time.monotonic(), time.process_time()
         running = [tasks.create_task(reflector.run()), tasks.create_task(worst_lag(lag))]
-        await reflector.synced(600)
+        await reflector.wait_synced(600)
         listed, cpu = time.monotonic() - begun, time.process_time() - spent
         assert len(reflector.objects) == pods
         say("reflector_150k", listed, f"s to list {pods} pods", target=("<=", 20.0), cpu_seconds=round(cpu, 2),
@@ -101,7 +101,7 @@ def main() -> None:
     arguments.add_argument("--pods", type=int, default=150_000)
     arguments.add_argument("--nodes", type=int, default=5_000)
     asked = arguments.parse_args()
-    collect_rarely()
+    reduce_gc_frequency()
     command = [sys.executable, "-m", "bench.recorded_api_server", str(asked.pods), str(asked.nodes)]
     with (
         tempfile.TemporaryDirectory(prefix="equipoise-bench-") as directory,

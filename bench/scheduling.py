@@ -57,7 +57,7 @@ class FrozenCluster:
             "kind": "EquipoiseConfiguration",
             "nats": {"url": cluster.nats_url},
             "kubernetes": {"kubeconfig": str(cluster.kubeconfig)},
-            "load": {"coverage": {"nodeSettling": "0s"}, "compensation": compensation},
+            "load": {"coverage": {"nodeSettlingPeriod": "0s"}, "compensation": compensation},
             "collector": {
                 "health": health["collector"],
                 "scrapeInterval": "1s",
@@ -172,7 +172,7 @@ async def frozen_cluster(loads: Sequence[float]) -> AsyncIterator[FrozenCluster]
     calm = {"kwok": ["--node-lease-duration-seconds=4000"]}
     async with Cluster(nats=True, prometheus=quiet, arguments=calm) as cluster:
         await cluster.add_nodes([node(name, cpu=CORES) for name in names])
-        await setup_streams(Nats(url=cluster.nats_url), intent_life=60)
+        await setup_streams(Nats(url=cluster.nats_url), intent_max_age=60)
         yield FrozenCluster(cluster, names)
 
 

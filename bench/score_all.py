@@ -10,7 +10,7 @@ from statistics import median
 from bench import fleets
 from bench.line import progress, say
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.runtime.process.main import collect_rarely
+from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scorer.decisions.extender_protocol import read_question, write_priorities
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, Part
@@ -56,7 +56,7 @@ def milliseconds(work: Callable[[], object], times: int = 200) -> float:
 
 
 def main() -> None:
-    collect_rarely()
+    reduce_gc_frequency()
     policies: dict[str, ScoringPolicy] = {name: kind() for name, kind in SINGLE.items()}
     policies["mix"] = Mix(parts=tuple(Part(policy=SINGLE[name]()) for name in ("water_level", "profile")))  # type: ignore[arg-type]
     names = [fleets.node_name(number) for number in range(NODES)]

@@ -125,7 +125,7 @@ async def filled_bus(nodes: int = 5_000, pods: int = 30) -> AsyncIterator[Filled
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name:
         directory = Path(name)
         async with embedded_server(directory / "nats") as url:
-            await setup_streams(Nats(url=url), intent_life=Duration(60))
+            await setup_streams(Nats(url=url), intent_max_age=Duration(60))
             async with connect(Nats(url=url), "collector") as bus:
                 progress(f"filling the bus with {nodes} nodes of {pods} pods")
                 for workload in fleets.workloads(now, chance):

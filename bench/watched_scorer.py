@@ -28,7 +28,7 @@ class WatchedBus:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bus, name)
 
-    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+    async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         async def counted(delivery: Delivery[T]) -> None:
             await handler(delivery)
             if isinstance(message := delivery.message, NodeUtilization):
@@ -36,7 +36,7 @@ class WatchedBus:
                 if self._handled[message.sequence] == self._nodes:
                     print(message.sequence, time.monotonic(), flush=True)
 
-        await self._bus.follow(pattern, kind, counted)
+        await self._bus.subscribe_latest(pattern, kind, counted)
 
 
 async def start(runtime: Runtime[ScorerSettings]) -> None:

@@ -25,7 +25,7 @@ from equipoise.testbed.memory.bus import MemoryBus
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-INTENT_LIFE = 60.0
+INTENT_LIFETIME = 60.0
 
 PATIENCE = 60.0
 """Seconds after which what should happen at once will not happen any more, on the slowest of machines."""
@@ -84,7 +84,7 @@ class World(Protocol):
 
 class MemoryWorld:
     def __init__(self) -> None:
-        self.bus = MemoryBus(SystemClock(), streams=with_max_ages(intent=INTENT_LIFE, utilization=1_800))
+        self.bus = MemoryBus(SystemClock(), streams=with_max_ages(intent=INTENT_LIFETIME, utilization=1_800))
 
     async def inject(self, subject: str, payload: bytes) -> None:
         self.bus.inject(subject, payload)
@@ -188,7 +188,7 @@ async def nats_world(directory: Path) -> AsyncIterator[NatsWorld]:
     world = NatsWorld(directory)
     await world.start()
     try:
-        await setup_streams(world.settings, intent_life=INTENT_LIFE)
+        await setup_streams(world.settings, intent_max_age=INTENT_LIFETIME)
         async with world.another("scorer") as world.bus:
             yield world
     finally:

@@ -5,10 +5,6 @@ from collections.abc import AsyncIterator
 import pytest
 from annotator.worlds import World
 
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, start_cluster, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries", "world"]
-
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:

@@ -15,10 +15,10 @@ from equipoise.contracts.bus.subjects import node_placement, node_utilization, w
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
     USAGE,
+    as_annotations,
     node_load,
     read_node_load,
     read_workload_usage,
-    written,
 )
 from equipoise.contracts.kubernetes.objects import Lease, Node, ObjectMeta, WorkloadObject
 from equipoise.contracts.messages.annotation import AnnotationWritten
@@ -34,7 +34,7 @@ async def test_measured_load_stands_on_the_node_and_is_said(world: World) -> Non
     await world.begin()
     await world.measured(cpu=3.0)
     assert world.load_on() == 0.3
-    (said,) = world.bus.said(AnnotationWritten, "equipoise.annotation.node.node-a")
+    (said,) = world.bus.published(AnnotationWritten, "equipoise.annotation.node.node-a")
     assert said.object == "node/node-a"
     assert said.why == "not written before"
     assert said.annotations == world.kube.stored(NODES)[0].metadata.annotations
@@ -64,7 +64,7 @@ async def test_a_workload_gets_its_usage_per_replica(world: World) -> None:
     assert usage.windows["1h"].mean.cpu == 1.5
     assert set(annotations) == {USAGE}
     subject = "equipoise.annotation.workload.deployment_apps.shop.web"
-    assert [said.object for said in world.bus.said(AnnotationWritten, subject)] == ["Deployment/shop/web"]
+    assert [said.object for said in world.bus.published(AnnotationWritten, subject)] == ["Deployment/shop/web"]
 
 
 async def test_a_workload_of_unknown_kind_is_left_alone(world: World) -> None:
@@ -209,7 +209,7 @@ async def test_that_an_api_server_was_away_is_over_with_the_first_answer(world: 
     """Also when it is read only, and nothing is to be written."""
     stands = node_load(a_node_utilization(cpu=3.0, sampled_at=NOW - 90))
     assert stands is not None
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(stands))))
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(stands))))
     await world.begin()
     world.kube.refuse("get", status=0)
     await world.measured(cpu=3.0)
@@ -232,7 +232,7 @@ async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(
     async def somebody_else_writes(call: Call) -> None:
         if call.verb == "annotate" and not halted.is_set():
             halted.set()
-            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood | written(newer))))
+            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood | as_annotations(newer))))
 
     world.kube.on_call = somebody_else_writes
     await world.measured(cpu=1.0)
@@ -280,7 +280,7 @@ async def test_a_value_from_the_future_is_overwritten(world: World) -> None:
     """Any kubelet may write its own node's annotations: a forged time must not keep the true load out for ever."""
     forged = node_load(a_node_utilization(cpu=9.0, sampled_at=NOW + 1e9))
     assert forged is not None
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(forged))))
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(forged))))
     await world.begin()
     await world.measured(cpu=1.0)
     assert world.load_on() == 0.1
@@ -329,7 +329,7 @@ async def test_a_newer_value_of_another_replica_is_found_by_who_wrote_the_last_o
     await world.clock.advance(90)
     newer = node_load(a_node_utilization(cpu=5.0, sampled_at=NOW + 91))
     assert newer is not None
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=written(newer))))
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(newer))))
     await world.measured(cpu=9.0)
     assert world.load_on() == 0.5
     assert world.health["annotator-1"].problems == []
@@ -501,7 +501,7 @@ async def test_replicas_divide_the_objects(world: World) -> None:
         await world.measured(f"node-{number}")
     await world.clock.advance(20)
     assert world.writes == 40
-    assert len(world.bus.said(AnnotationWritten, "equipoise.annotation.node.*")) == 40
+    assert len(world.bus.published(AnnotationWritten, "equipoise.annotation.node.*")) == 40
     holders = [lease.spec.holder_identity for lease in world.kube.stored(LEASES)]
     assert holders == ["annotator-1", "annotator-2"]
 
@@ -596,7 +596,7 @@ async def test_crane_s_annotations_are_written_when_asked_for_as_often_as_crane_
         await world.clock.advance(45)
         await world.measured(cpu=3.0)
     assert world.writes in (4, 5)
-    said = world.bus.said(AnnotationWritten, "equipoise.annotation.node.*")
+    said = world.bus.published(AnnotationWritten, "equipoise.annotation.node.*")
     assert all(message.annotations.keys() == annotations.keys() for message in said)
 
 

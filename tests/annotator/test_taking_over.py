@@ -11,7 +11,7 @@ from equipoise.annotator.decisions.hashing import owner
 from equipoise.annotator.service import READERS, RETRY_PERIOD, WRITE_LIMIT, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization
-from equipoise.contracts.kubernetes.annotations import node_load, written
+from equipoise.contracts.kubernetes.annotations import as_annotations, node_load
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.runtime.kubernetes.client import NODES
 from equipoise.testbed.memory.faults import Call, Verb
@@ -53,7 +53,7 @@ def stand(world: World, nodes: Iterable[str], cpu: float, ago: float = AGO) -> N
     for name in nodes:
         load = node_load(a_node_utilization(name, cpu=cpu, sampled_at=world.clock.now() - ago))
         assert load is not None
-        world.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=f"uid-{name}", annotations=written(load))))
+        world.kube.put(NODES, Node(metadata=ObjectMeta(name=name, uid=f"uid-{name}", annotations=as_annotations(load))))
 
 
 async def measured(world: World, nodes: Iterable[str], changed: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Every test of a shell gets its own small cluster."""
+"""A small cluster for each test that uses one."""
 
 from collections.abc import AsyncIterator
 

@@ -1,16 +1,16 @@
-"""Entries and moves with sensible defaults."""
+"""Ledgers, entries and proposed evictions with defaults."""
 
 from typing import Any
 
 from builders import NOW, a_workload
 
-from equipoise.binder.decisions.limits import ProposedEviction
+from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.state.ledger import Ledger, LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 
 
 def an_entry(pod: str = "web-1", **fields: Any) -> LedgerEntry:
-    """A settled eviction of just now."""
+    """An eviction that has just been settled."""
     defaults: dict[str, Any] = {
         "intent_id": f"intent-{pod}",
         "pod_uid": f"uid-{pod}",
@@ -26,7 +26,7 @@ def an_entry(pod: str = "web-1", **fields: Any) -> LedgerEntry:
     return LedgerEntry(**(defaults | fields))
 
 
-def a_move(**fields: Any) -> ProposedEviction:
+def an_eviction(**fields: Any) -> ProposedEviction:
     defaults: dict[str, Any] = {
         "namespace": "shop",
         "node": "node-a",

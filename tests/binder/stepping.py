@@ -1,4 +1,4 @@
-"""A bus and an API server that stop a binder at any chosen point of its way."""
+"""A bus and an API server that stop a binder at a chosen request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from equipoise.runtime.bus import Receipt
-from equipoise.runtime.kubernetes.client import EvictionAnswer, Resource
+from equipoise.runtime.kubernetes.client import EvictionResult, Resource
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 class Steps:
-    """Counts the points before and after each request; stands still at the chosen one until `go`."""
+    """Counts the points before and after each request; stops at the chosen one until `go` is set."""
 
     def __init__(self, stop_at: int) -> None:
         self._stop_at = stop_at
@@ -26,9 +26,9 @@ class Steps:
 
     async def around(self, what: str, request: Callable[[], Awaitable[A]]) -> A:
         await self._step(f"before {what}")
-        answer = await request()
+        result = await request()
         await self._step(f"after {what}")
-        return answer
+        return result
 
     async def _step(self, where: str) -> None:
         if not self.armed:
@@ -58,7 +58,7 @@ class SteppingKube:
     async def replace(self, resource: Resource[Any], value: Any) -> Any:
         return await self._steps.around(f"replace {resource.plural}", lambda: self._kube.replace(resource, value))
 
-    async def evict(self, namespace: str, name: str, **how: Any) -> EvictionAnswer:
+    async def evict(self, namespace: str, name: str, **how: Any) -> EvictionResult:
         return await self._steps.around("evict", lambda: self._kube.evict(namespace, name, **how))
 
     def server_time(self, now: float) -> float:

@@ -38,30 +38,29 @@ NO_RIGHT = 'pods "a" is forbidden: User "b" cannot create resource "pods/evictio
         (202, "", {}, "unexpected", None),
     ],
 )
-def test_every_answer(
+def test_the_meaning_of_every_response(
     status: int, message: str, more: dict[str, object], meaning: str, outcome: Outcome | None
 ) -> None:
-    """Only a definite refusal is one; what may have happened is looked up."""
+    """Only a definite refusal is one; what may have happened is read."""
     reading = read_response(status, message, **more)  # type: ignore[arg-type]
     assert reading.meaning == meaning
     assert (reading.finish.outcome if reading.finish else None) == outcome
 
 
-def test_what_a_person_must_do() -> None:
-    """A missing right names itself."""
+def test_a_missing_right_is_named() -> None:
     assert "pods/eviction" in read_response(403, "forbidden").operator_action
     assert read_response(201, "").operator_action == ""
 
 
-def test_a_dry_run_without_the_right_to_evict_says_so() -> None:
-    """It is a dry run like any other, and its detail names what could not be tried; nobody has to act."""
+def test_a_dry_run_without_the_right_to_evict_reports_it() -> None:
+    """Its detail names what was not checked; no action is required."""
     reading = read_response(403, NO_RIGHT, dry_run=True)
     assert reading.finish is not None
     assert "pods/eviction" in reading.finish.detail
     assert reading.operator_action == ""
 
 
-def test_waits_as_long_as_asked() -> None:
-    """The server's own time counts; without one it is a second."""
+def test_the_wait_is_that_of_the_server() -> None:
+    """Without one it is a second."""
     assert read_response(429, "", retry_after=7.0).retry_after == 7.0
     assert read_response(429, "").retry_after == 1.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from binder.ledgers import a_move, an_entry
+from binder.ledgers import an_entry, an_eviction
 from builders import NOW, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,8 +46,8 @@ def _scattered(seed: int, count: int) -> tuple[LedgerEntry, ...]:
 _entries = st.builds(_scattered, st.integers(0, 2**31), st.integers(0, 30))
 
 
-_moves = st.builds(
-    a_move,
+_evictions = st.builds(
+    an_eviction,
     workload=_workloads,
     node=st.sampled_from(["node-a", "node-b"]),
     namespace=st.sampled_from(["shop", "bank"]),
@@ -70,42 +70,41 @@ def _with(name: str, maximum: Any) -> Limit:
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-@given(entries=_entries, move=_moves, kept=st.integers(0, 2**31), maximum=st.integers(0, 12))
-def test_more_entries_never_help(name: str, entries: Entries, move: Any, kept: int, maximum: int) -> None:
-    """What is refused with some entries is refused with more."""
+@given(entries=_entries, eviction=_evictions, kept=st.integers(0, 2**31), maximum=st.integers(0, 12))
+def test_more_entries_never_turn_a_refusal_into_consent(
+    name: str, entries: Entries, eviction: Any, kept: int, maximum: int
+) -> None:
     some = random.Random(kept).sample(entries, kept % (len(entries) + 1))
     limit = _with(name, maximum)
-    if limit.refusal(move, _view(some)):
-        assert limit.refusal(move, _view(entries))
+    if limit.refusal(eviction, _view(some)):
+        assert limit.refusal(eviction, _view(entries))
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-@given(entries=_entries, move=_moves, halved=st.booleans())
-def test_zero_stops_everything(name: str, entries: Entries, move: Any, halved: bool) -> None:
-    """0 means that nothing may move, even with an empty ledger."""
-    assert _with(name, 0).refusal(move, _view(entries, halved=halved))
+@given(entries=_entries, eviction=_evictions, halved=st.booleans())
+def test_zero_refuses_everything(name: str, entries: Entries, eviction: Any, halved: bool) -> None:
+    """Even with an empty ledger."""
+    assert _with(name, 0).refusal(eviction, _view(entries, halved=halved))
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-@given(entries=_entries, move=_moves, halved=st.booleans())
-def test_unlimited_stops_nothing(name: str, entries: Entries, move: Any, halved: bool) -> None:
-    """`unlimited` never refuses."""
-    assert _with(name, "unlimited").refusal(move, _view(entries, halved=halved)) == ""
+@given(entries=_entries, eviction=_evictions, halved=st.booleans())
+def test_unlimited_refuses_nothing(name: str, entries: Entries, eviction: Any, halved: bool) -> None:
+    assert _with(name, "unlimited").refusal(eviction, _view(entries, halved=halved)) == ""
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-@given(entries=_entries, move=_moves, maximum=st.integers(1, 12))
-def test_grace_is_never_looser(name: str, entries: Entries, move: Any, maximum: int) -> None:
-    """Start-up grace refuses whatever is refused without it."""
+@given(entries=_entries, eviction=_evictions, maximum=st.integers(1, 12))
+def test_the_grace_period_is_never_looser(name: str, entries: Entries, eviction: Any, maximum: int) -> None:
     limit = _with(name, maximum)
-    if limit.refusal(move, _view(entries)):
-        assert limit.refusal(move, _view(entries, halved=True))
+    if limit.refusal(eviction, _view(entries)):
+        assert limit.refusal(eviction, _view(entries, halved=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(entries=_entries, move=_moves)
-def test_what_is_forgotten_would_not_have_counted(name: str, entries: Entries, move: Any) -> None:
+@given(entries=_entries, eviction=_evictions)
+def test_pruned_entries_would_not_have_counted(name: str, entries: Entries, eviction: Any) -> None:
     """The ledger keeps entries for as long as any limit needs them."""
     kept = [entry for entry in entries if NOW - entry.latest <= Limits().memory]
     limit = Limits().table[name]
-    assert limit.refusal(move, _view(entries)) == limit.refusal(move, _view(kept))
+    assert limit.refusal(eviction, _view(entries)) == limit.refusal(eviction, _view(kept))

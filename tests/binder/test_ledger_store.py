@@ -1,12 +1,10 @@
-"""The ledger in its ConfigMap, and the Event; small things that only the API server would find wrong."""
+"""The ConfigMap of the ledger: setup, pause, resume, size."""
 
 import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
 from binder.worlds import OWN, World
-from builders import an_intent
 
-from equipoise.binder.decisions.event import eviction_event
 from equipoise.binder.shell.ledger_store import (
     NAME,
     RESERVE_BYTES,
@@ -18,45 +16,46 @@ from equipoise.binder.shell.ledger_store import (
     pause,
     resume,
 )
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict
+from equipoise.runtime.kubernetes.client import (
+    CONFIG_MAPS,
+    Conflict,
+)
 
 
-async def test_setup_never_overwrites(world: World) -> None:
-    """A ledger that is there stays as it is."""
+async def test_setup_keeps_an_existing_ledger(world: World) -> None:
     world.write_ledger(msgspec.json.encode(a_ledger(an_entry())).decode())
     assert await create_ledger(world.kube, OWN, world.clock) is False
     assert world.ledger == a_ledger(an_entry())
 
 
-async def test_times_are_the_api_servers(world: World) -> None:
-    """A process whose clock is wrong writes the API server's time all the same."""
+async def test_a_new_ledger_has_the_time_of_the_api_server(world: World) -> None:
+    """Also when the clock of the process is wrong."""
     world.kube.remove(CONFIG_MAPS, NAME, OWN)
     world.kube.skew = 100.0
     await create_ledger(world.kube, OWN, world.clock)
     assert world.ledger.created_at == world.clock.now() + 100
 
 
-async def test_writing_proves_to_have_read(world: World) -> None:
-    """Whoever read before another wrote gets a conflict."""
+async def test_a_write_after_another_write_conflicts(world: World) -> None:
     store = LedgerStore(world.kube, OWN)
-    held = await store.read()
-    assert isinstance(held, StoredLedger)
-    await store.write(held, held.ledger.pause("first"))
+    stored = await store.read()
+    assert isinstance(stored, StoredLedger)
+    await store.write(stored, stored.ledger.pause("first"))
     with pytest.raises(Conflict):
-        await store.write(held, held.ledger)
+        await store.write(stored, stored.ledger)
     assert world.ledger.pause_reason == "first"
 
 
-async def test_pause_of_nothing(world: World) -> None:
-    """Pausing without a ledger makes none: nothing can move anyway."""
+async def test_pause_without_a_ledger_creates_none(world: World) -> None:
+    """Nothing can be evicted anyway."""
     world.kube.remove(CONFIG_MAPS, NAME, OWN)
     assert "missing" in await pause(world.kube, OWN, "")
     assert world.kube.stored(CONFIG_MAPS) == []
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"createdAt": "x"}', '{"createdAt": 1, "startedAt": 1, "entries": [{}]}'])
-async def test_resume_mends_a_broken_ledger(world: World, text: str) -> None:
-    """What cannot be read is closed until a person resumes; then it is new."""
+async def test_resume_replaces_an_invalid_ledger(world: World, text: str) -> None:
+    """Until then it is closed."""
     world.write_ledger(text)
     store = LedgerStore(world.kube, OWN)
     assert isinstance(await store.read(), LedgerClosed)
@@ -64,8 +63,8 @@ async def test_resume_mends_a_broken_ledger(world: World, text: str) -> None:
     assert isinstance(await store.read(), StoredLedger)
 
 
-async def test_resume_keeps_what_is_known(world: World) -> None:
-    """Resuming forgets no eviction, and begins the start-up grace anew."""
+async def test_resume_keeps_the_entries(world: World) -> None:
+    """It forgets no eviction, and starts the grace period again."""
     world.write_ledger(msgspec.json.encode(a_ledger(an_entry(), paused=True)).decode())
     await resume(world.kube, OWN, world.clock)
     assert world.ledger.entries == (an_entry(),)
@@ -73,31 +72,19 @@ async def test_resume_keeps_what_is_known(world: World) -> None:
     assert world.ledger.started_at == world.clock.now()
 
 
-async def test_a_ledger_never_outgrows_its_config_map(world: World) -> None:
-    """Answers are forgotten first; when evictions alone fill it, nothing new is reserved but what is there settles."""
+async def test_a_ledger_never_exceeds_its_config_map(world: World) -> None:
+    """Refusals are dropped first. When evictions alone fill it, nothing is reserved, but reservations settle."""
     store = LedgerStore(world.kube, OWN)
-    held = await store.read()
-    assert isinstance(held, StoredLedger)
-    answers = [an_entry(f"answer-{number}", counted=False, detail="x" * 500) for number in range(1_500)]
-    await store.write(held, a_ledger(an_entry(), *answers), reserving=True)
+    stored = await store.read()
+    assert isinstance(stored, StoredLedger)
+    refusals = [an_entry(f"refusal-{number}", counted=False, detail="x" * 500) for number in range(1_500)]
+    await store.write(stored, a_ledger(an_entry(), *refusals), reserving=True)
     assert world.ledger.entries == (an_entry(),)
-    held = await store.read()
-    assert isinstance(held, StoredLedger)
+    stored = await store.read()
+    assert isinstance(stored, StoredLedger)
     full = a_ledger(*(an_entry(f"pod-{number}", detail="x" * 500) for number in range(1_200)))
     with pytest.raises(LedgerFull):
-        await store.write(held, full, reserving=True)
-    await store.write(held, full)
+        await store.write(stored, full, reserving=True)
+    await store.write(stored, full)
     (config_map,) = world.kube.stored(CONFIG_MAPS)
     assert RESERVE_BYTES < len(config_map.data["ledger"]) < 2**20
-
-
-def test_event_as_the_api_server_wants_it() -> None:
-    """Six digits of a second even at a whole one, a note of at most 1,024 bytes, and the same name each time."""
-    intent = an_intent("p" * 253, reason="ü" * 2_000)
-    event = eviction_event(intent, 1_800_000_000.0, "binder" * 40)
-    assert b'"eventTime":"2027-01-15T08:00:00.000001Z"' in msgspec.json.encode(event)
-    assert len(event.note.encode()) <= 1_024
-    assert len(event.metadata.name) <= 253
-    assert len(event.reporting_instance) <= 128
-    assert eviction_event(intent, 1_800_000_009.0, "other").metadata.name == event.metadata.name
-    assert eviction_event(an_intent("p" * 253, id="x"), 0.0, "b").metadata.name != event.metadata.name

@@ -7,8 +7,8 @@ from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
 
-async def test_a_binder_says_whether_it_evicts(world: World) -> None:
-    """Really, or dry runs only; nothing before it has seen the ledger."""
+async def test_the_heartbeat_reports_whether_a_binder_evicts(world: World) -> None:
+    """Really, or dry runs only; nothing before it has read the ledger."""
     binder = world.binder(evict=True)
     assert world.health.evictions == ""
     await world.start(binder)
@@ -18,8 +18,8 @@ async def test_a_binder_says_whether_it_evicts(world: World) -> None:
     assert world.health.evictions == DRY_RUN
 
 
-async def test_what_keeps_a_binder_from_evicting_is_said_instead(world: World) -> None:
-    """A pause and its reason until it is over, and a ledger that is not there."""
+async def test_the_heartbeat_reports_why_a_binder_does_not_evict(world: World) -> None:
+    """A pause and its reason until it ends, and a missing ledger."""
     await world.start(world.binder(evict=True))
     await pause(world.kube, OWN, "deploying")
     await world.clock.advance(10)

@@ -24,13 +24,15 @@ from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import Protection
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import (
+    BUDGETS,
     CONFIG_MAPS,
     DEPLOYMENTS,
     LEASES,
@@ -42,7 +44,7 @@ from equipoise.runtime.kubernetes.client import (
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
-from equipoise.testbed.memory.kube import Eviction, MemoryKube
+from equipoise.testbed.memory.kube import MemoryKube, RecordedEviction
 
 OWN = "equipoise-system"
 LEADER = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")
@@ -97,14 +99,14 @@ class World:
             for number in range(1, 11):
                 self.kube.put(PODS, a_pod(f"{owner}-{number}", owner=owner))
         await create_ledger(self.kube, OWN, self.clock)
-        await self.say_fleet()
-        await self.bus.follow("equipoise.eviction.outcome.>", EvictionOutcome, self._hear)
+        await self.publish_cluster()
+        await self.bus.subscribe_latest("equipoise.eviction.outcome.>", EvictionOutcome, self._record)
 
-    async def _hear(self, delivery: Delivery[EvictionOutcome]) -> None:
+    async def _record(self, delivery: Delivery[EvictionOutcome]) -> None:
         self.outcomes.append(delivery.message)
 
-    async def say_fleet(self, sequence: int = 1) -> None:
-        """What the collector would say now."""
+    async def publish_cluster(self, sequence: int = 1) -> None:
+        """The messages that the collector would publish now."""
         now = self.clock.now()
         for node, cpu in (("node-a", 9.0), ("node-b", 1.0), ("node-c", 1.0)):
             pods = [a_placed_pod(f"{node}-{number}") for number in range(10)]
@@ -130,11 +132,7 @@ class World:
         self.health = Health(configuration_hash="", metrics=metrics)
         return Binder(
             settings=BinderSettings(evict=evict, limits=limits, **more),
-            load=LoadSettings(),
-            thresholds=Thresholds(),
-            namespaces=Namespaces(),
-            protection=protection,
-            namespace=OWN,
+            shared=Shared(protection=protection),
             bus=bus or self.bus,
             kube=kube or self.kube,
             clock=self.clock,
@@ -145,7 +143,7 @@ class World:
         )
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:
-        """Runs a binder until it has had its first second."""
+        """Runs a binder through its first second, in which it learns the time."""
         await binder.attach()
         task = asyncio.create_task(binder.run())
         self._running.append(task)
@@ -176,15 +174,27 @@ class World:
     async def outcome_of(
         self, pod: str = "web-1", *, limits: Limits = GENEROUS, evict: bool = True, **fields: Any
     ) -> str:
-        """Starts a binder, proposes one pod and returns what became of it."""
+        """Starts a binder, proposes one pod and returns the outcome."""
         await self.start(self.binder(limits=limits, evict=evict))
         await self.propose(pod, **fields)
         assert len(self.outcomes) == 1
         return self.outcomes[0].outcome.value
 
+    def block(self, budget: str) -> None:
+        """Creates a disruption budget of the Deployment `web` that allows nothing."""
+        selector = objects.LabelSelector(match_labels={"app": "web"})
+        metadata = objects.ObjectMeta(name=budget, namespace="shop")
+        spec = objects.PodDisruptionBudgetSpec(selector=selector)
+        self.kube.put(BUDGETS, objects.PodDisruptionBudget(metadata=metadata, spec=spec))
+
+    def elect_another_leader(self) -> None:
+        (lease,) = self.kube.stored(LEASES)
+        spec = msgspec.structs.replace(lease.spec, lease_transitions=2, holder_identity="descheduler-2")
+        self.kube.put(LEASES, msgspec.structs.replace(lease, spec=spec))
+
     @property
-    def evicted(self) -> list[Eviction]:
-        """What really happened."""
+    def evicted(self) -> list[RecordedEviction]:
+        """Evictions that happened; dry runs are none."""
         return [eviction for eviction in self.kube.evictions if eviction.status == 201 and not eviction.dry_run]
 
     @property

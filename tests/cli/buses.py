@@ -1,4 +1,4 @@
-"""A real nats-server with our users, and the program asking as the user tap."""
+"""A real nats-server with our users, and commands run as the user tap."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from equipoise.runtime.configuration import Nats
 
 
 class Bus:
-    """A nats-server with our permission file, where the password of a user is `secret of <user>`."""
+    """A nats-server with our permission file. The password of a user is `secret of <user>`."""
 
     def __init__(self, directory: Path, url: str) -> None:
         self._directory = directory
@@ -23,7 +23,7 @@ class Bus:
     def settings(self, user: User) -> Nats:
         return Nats(url=self.url, user=user, password_file=self.password_file(user))
 
-    async def ask(self, *arguments: str, **variables: str) -> tuple[int, str]:
-        """As a person asks: exit code, and what is said."""
+    async def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        """Exit code and output of a command, as the user tap."""
         access = ("--nats", self.url, "--user", "tap", "--password-file", self.password_file("tap"))
         return await run(*arguments, *access, **variables)

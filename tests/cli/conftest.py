@@ -8,9 +8,6 @@ from cli.buses import Bus
 
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, start_cluster, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries"]
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +17,6 @@ async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bus]:
     world = NatsWorld(directory / "nats", permission_file({user: f"secret of {user}" for user in USERS}))
     await world.start()
     bus = Bus(directory, world.settings.url)
-    await setup_streams(bus.settings("setup"), intent_life=60)
+    await setup_streams(bus.settings("setup"), intent_max_age=60)
     yield bus
     await world.stop()

@@ -1,4 +1,4 @@
-"""The program as a person starts it, and what it leaves behind."""
+"""Runs the program as a child process, or in this process."""
 
 import asyncio
 import os
@@ -10,37 +10,47 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-# A shell without job control starts what it sends to the background with SIGINT ignored, and children inherit that.
+from click.testing import CliRunner, Result
+
+from equipoise.cli.main import main
+
+# A shell without job control starts background processes with SIGINT ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAM = (sys.executable, "-c", "from equipoise.cli.main import main; main(prog_name='equipoise')")
 
 
+def invoke(*arguments: str, text: str = "", **variables: str) -> Result:
+    """In this process; `text` is standard input."""
+    runner = CliRunner(env={"KUBECONFIG": None, "EQUIPOISE_CONFIG": None, **variables})
+    return runner.invoke(main, arguments, input=text)
+
+
 class Running:
-    """A started command, and what it has said so far on stdout and stderr together."""
+    """A started command, and what it has printed so far to stdout and stderr."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.said = ""
+        self.output = ""
 
-    async def says(self, pattern: str, timeout: float = 100.0) -> re.Match[str]:
-        """Wait until it has said this."""
+    async def prints(self, pattern: str, timeout: float = 100.0) -> re.Match[str]:
+        """Wait for output that matches."""
         assert self.process.stdout is not None
         try:
             async with asyncio.timeout(timeout):
-                while not (found := re.search(pattern, self.said)):
+                while not (found := re.search(pattern, self.output)):
                     line = await self.process.stdout.readline()
-                    assert line, f"it ended without saying {pattern}:\n{self.said}"
-                    self.said += line.decode()
+                    assert line, f"it ended without printing {pattern}:\n{self.output}"
+                    self.output += line.decode()
         except TimeoutError:
-            raise AssertionError(f"it did not say {pattern} within {timeout:g} s:\n{self.said}") from None
+            raise AssertionError(f"it did not print {pattern} within {timeout:g} s:\n{self.output}") from None
         return found
 
     async def ends(self, timeout: float = 100.0) -> int:
-        """Its exit code."""
+        """The exit code."""
         assert self.process.stdout is not None
         async with asyncio.timeout(timeout):
-            self.said += (await self.process.stdout.read()).decode()
+            self.output += (await self.process.stdout.read()).decode()
             return await self.process.wait()
 
 
@@ -58,9 +68,9 @@ async def started(*arguments: str | Path, **variables: str) -> Running:
 
 
 async def run(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """Exit code and all it said."""
+    """Exit code and output."""
     running = await started(*arguments, **variables)
-    return await running.ends(), running.said
+    return await running.ends(), running.output
 
 
 def processes_with(text: str) -> Mapping[int, str]:

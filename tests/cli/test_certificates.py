@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from equipoise.cli.certificates import SERVICE_NAMES, make_certificates
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.certificates.files import SERVICE_NAMES, make_certificates
+from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.main import main
 from equipoise.runtime.process.clock import SystemClock
 
@@ -154,7 +154,7 @@ def test_an_authority_that_ends_too_soon_signs_nothing(tmp_path: Path) -> None:
     make(365, TODAY - 3500 * DAY)
     before = contents(tmp_path)
 
-    with pytest.raises(WrongInput, match=r"the authority in .* ends on .*: give fewer --days"):
+    with pytest.raises(InvalidInput, match=r"the authority in .* ends on .*: give fewer --days"):
         make(365, TODAY)
     assert before == contents(tmp_path)
     make(90, TODAY)

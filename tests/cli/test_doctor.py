@@ -14,22 +14,22 @@ from deployment.base import base_documents
 from rich.console import Console
 
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.clocks import judged as judged_clocks
-from equipoise.cli.doctor.extender import Told, entries_of, judged_entry
-from equipoise.cli.doctor.extender import judged as judged_scores
+from equipoise.cli.doctor.checks.clocks import judged as judged_clocks
+from equipoise.cli.doctor.checks.extender import Told, entries_of, judged_entry
+from equipoise.cli.doctor.checks.extender import judged as judged_scores
+from equipoise.cli.doctor.checks.needed_rights import EVICT, NEEDED, Right
+from equipoise.cli.doctor.checks.nodes import TO_DO, Unknown, coverage, longer, told
+from equipoise.cli.doctor.checks.prometheus import Fit, fit_of
+from equipoise.cli.doctor.checks.prometheus import judged as judged_profile
+from equipoise.cli.doctor.checks.rights import is_needed, judged_evictions
+from equipoise.cli.doctor.checks.rights import judged as judged_rights
+from equipoise.cli.doctor.checks.streams import differences, judged_identity, judged_stream
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.needed_rights import EVICT, NEEDED, Right
-from equipoise.cli.doctor.nodes import TO_DO, Unknown, coverage, longer, told
-from equipoise.cli.doctor.prometheus import Fit, fit_of
-from equipoise.cli.doctor.prometheus import judged as judged_profile
-from equipoise.cli.doctor.rights import is_needed, judged_evictions
-from equipoise.cli.doctor.rights import judged as judged_rights
 from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.streams import differences, judged_identity, judged_stream
-from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
-from equipoise.collector.decisions.query import Ask, Sample, SourceError
-from equipoise.collector.decisions.sample_validation import Reading, Reason
+from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
+from equipoise.collector.decisions.sample_validation import NodeReading, Reason, UnknownUsage
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,
@@ -42,7 +42,7 @@ from equipoise.contracts.bus.subjects import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed
-from equipoise.runtime.bus.inspection import Allowed, Identity, StreamSeen
+from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
 from equipoise.runtime.configuration.sections import Shared
@@ -81,9 +81,9 @@ INTENT = next(stream for stream in STREAMS if stream.work_queue)
 UTILIZATION = STREAMS[0]
 
 
-def as_made(stream: Any, **fields: Any) -> StreamSeen:
+def as_made(stream: Any, **fields: Any) -> StreamState:
     made: dict[str, Any] = {"subjects": stream.subjects, "max_age": stream.max_age or 0.0, "differences": {}}
-    return StreamSeen(**(made | ({"waiting": 0, "workers": 1} if stream.work_queue else {}) | fields))
+    return StreamState(**(made | ({"waiting": 0, "workers": 1} if stream.work_queue else {}) | fields))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def as_made(stream: Any, **fields: Any) -> StreamSeen:
         (INTENT, as_made(INTENT, waiting=3, workers=2), "ok", ""),
     ],
 )
-def test_a_stream_is_held_to_what_setup_makes(stream: Any, seen: StreamSeen | None, state: str, word: str) -> None:
+def test_a_stream_is_held_to_what_setup_makes(stream: Any, seen: StreamState | None, state: str, word: str) -> None:
     """Missing, of other subjects, of another life, made otherwise, or with nobody who works."""
     found = judged_stream(stream, seen)
     assert (found.state, bool(found.to_do)) == (state, state != "ok")
@@ -238,11 +238,11 @@ class OnlyNodes:
     async def time(self) -> float:
         return 0.0
 
-    def cannot(self, question: Ask) -> str:
+    def unsupported(self, question: MetricQuery) -> str:
         return "pods are not measured" if question.subject == "pod" else ""
 
-    async def ask(self, question: Ask) -> list[Sample]:
-        if reason := self.cannot(question):
+    async def query(self, question: MetricQuery) -> list[Sample]:
+        if reason := self.unsupported(question):
             raise SourceError(reason)
         return [Sample(node="a", series="{}", value=0.0)]
 
@@ -306,7 +306,7 @@ async def test_a_source_without_memory_is_polled_and_judged_by_this_moment() -> 
     assert "2 of 3 nodes is known" in said["nodes"].what
     assert "node a" not in said
     assert said["windows"].state == "unknown"
-    assert "history keeps 1h only" in said["window 1d"].what
+    assert "retention is 1h" in said["window 1d"].what
     assert {"API server and this machine"} == set(await found("clocks", around))
 
 
@@ -323,8 +323,8 @@ async def test_a_load_watcher_that_is_away_is_wrong_and_its_own_setting_named() 
     around, _ = polled_world("load-watcher")
     finding = (await found("prometheus", around))["load-watcher"]
     assert (finding.state, "loadWatcher.url" in finding.to_do) == ("error", True)
-    assert "does not answer" in (await found("nodes", around))["nodes"].what
-    assert "does not answer" in (await found("clocks", around))["load-watcher"].what
+    assert "does not respond" in (await found("nodes", around))["nodes"].what
+    assert "does not respond" in (await found("clocks", around))["load-watcher"].what
 
 
 def unknown(name: str, excuse: str = "") -> Unknown:
@@ -359,12 +359,12 @@ def test_nodes_of_which_nothing_is_expected_do_not_count() -> None:
 
 def test_a_young_prometheus_lacks_its_long_windows() -> None:
     """That is told, and no error."""
-    young = Reading(why="cpu: samples cover 3% of a window of 86400 s", reason="gap")
+    young = NodeReading(unknown=UnknownUsage("gap", "cpu: samples cover 3% of a window of 86400 s"))
     nodes = [Node(metadata=ObjectMeta(name=name)) for name in ("a", "b")]
     found = longer("1d", nodes, {"cpu": {"a": young, "b": young}})
     assert found.state == "warning"
     assert "0 of 2 nodes" in found.what
-    assert longer("1d", nodes, {"cpu": dict.fromkeys("ab", Reading(mean=0.0))}).state == "ok"
+    assert longer("1d", nodes, {"cpu": dict.fromkeys("ab", NodeReading(mean=0.0))}).state == "ok"
 
 
 # kube-scheduler

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from equipoise.binder.decisions.limits import Limits
-from equipoise.collector.sources import SOURCES
-from equipoise.collector.sources.profiles import PROFILES
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.settings import SOURCES
 from equipoise.descheduler.decisions.strategies import STRATEGIES
 from equipoise.lab.formats import FORMATS
 from equipoise.lab.scenarios import SCENARIOS

@@ -49,7 +49,7 @@ def test_a_folder_that_is_no_trace_says_what_a_trace_is(tmp_path: Path) -> None:
     done = lab("compare", "--trace", str(tmp_path))
 
     assert done.exit_code == 2
-    assert "is no trace folder" in done.stderr
+    assert "is not a trace folder" in done.stderr
 
 
 def test_a_policy_that_nobody_has_is_named() -> None:

@@ -6,10 +6,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from equipoise.cli.sections import SECTIONS
-from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.collector.sources import SOURCES
-from equipoise.collector.sources.profiles import PROFILES
+from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.settings import SOURCES, CollectorSettings, PrometheusSettings
 from equipoise.runtime.configuration import validate_document
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,7 @@ HEAD = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
 @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
 def test_every_configuration_on_the_page_is_valid(block: str) -> None:
     """As strictly as `equipoise config validate` looks at it."""
-    validate_document(HEAD + block, SECTIONS)
+    validate_document(HEAD + block, SERVICE_SETTINGS)
 
 
 @pytest.mark.parametrize("name", [*SOURCES, *PROFILES])

@@ -1,4 +1,4 @@
-"""`equipoise plan`: what it shows, what it remembers, and how it ends."""
+"""`equipoise plan`: its output, the differences between two plans, and its exit codes."""
 
 import asyncio
 import io
@@ -17,9 +17,9 @@ from cli.programs import run
 from descheduler.cluster import Cluster
 from rich.console import Console
 
-from equipoise.cli import plan as plan_module
-from equipoise.cli.plan import asked, show, show_changes
-from equipoise.cli.plan_changes import LastPlans, changes
+from equipoise.cli.plan.changes import LastPlans, plan_changes
+from equipoise.cli.plan.run import request_plan
+from equipoise.cli.plan.text import show, show_changes
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanResponse
@@ -75,12 +75,12 @@ def a_plan(*moves: PlannedMove, **fields: Any) -> PlanResponse:
     return PlanResponse(**(defaults | fields))
 
 
-# the whole way
+# the command
 
 
 @pytest.fixture(scope="module")
-async def led(bus: Bus) -> AsyncIterator[Bus]:
-    """A descheduler that leads, and sees node-a at 80 % beside two nodes with nothing."""
+async def leader(bus: Bus) -> AsyncIterator[Bus]:
+    """A leading descheduler, with node-a at 80 % and two idle nodes."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         collector = await stack.enter_async_context(open_bus(bus.settings("collector"), "collector", clock, None))
@@ -101,90 +101,88 @@ async def led(bus: Bus) -> AsyncIterator[Bus]:
         await asyncio.wait([running])
 
 
-async def test_nobody_who_leads_is_exit_code_1(bus: Bus, tmp_path: Path) -> None:
-    """On stderr, with what to look at; this comes before the descheduler of this file begins."""
-    code, said = await bus.ask("plan", XDG_CACHE_HOME=str(tmp_path))
+async def test_without_a_leader_the_exit_code_is_1(bus: Bus, tmp_path: Path) -> None:
+    """The error says what to check. Runs before the fixture `leader`."""
+    code, output = await bus.run("plan", XDG_CACHE_HOME=str(tmp_path))
 
     assert code == 1
-    assert said == (
-        f"equipoise: no descheduler leads at {bus.url}, and only the leader knows: is one running, and does it hold "
-        "its Lease (`leading` in its /readyz)?\n"
+    assert output == (
+        f"Error: no descheduler leads at {bus.url}, and only the leader has a plan: check that one is running and "
+        "holds its Lease (`leading` in its /readyz)\n"
     )
 
 
-async def test_no_bus_at_all_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Services wait for their bus for ever; a person does not."""
-    monkeypatch.setattr(plan_module, "TIMEOUT", 0.2)
+async def test_an_unreachable_server_is_reported_after_the_timeout() -> None:
+    """Services wait for the bus without end; a command does not."""
     url = f"nats://127.0.0.1:{free_port()}"
 
-    with pytest.raises(BusUnavailable, match=rf"nobody lets us in at {url} within 0.2 s: is NATS there \(--nats\)"):
-        await asked(Nats(url=url))
+    with pytest.raises(BusUnavailable, match=f"no connection to {url} within 0.2 s: check --nats"):
+        await request_plan(Nats(url=url), timeout=0.2)
 
 
-async def test_a_plan_is_shown_to_who_may_watch(led: Bus, tmp_path: Path) -> None:
-    """As the user tap: which pods, from where to where, what nodes become; a table without colours on a pipe."""
-    code, said = await led.ask("plan", XDG_CACHE_HOME=str(tmp_path))
-    lines = said.splitlines()
+async def test_the_user_tap_may_show_the_plan(leader: Bus, tmp_path: Path) -> None:
+    """Moves with source and target, and the load of nodes; without colors on a pipe."""
+    code, output = await leader.run("plan", XDG_CACHE_HOME=str(tmp_path))
+    lines = output.splitlines()
 
-    assert code == 0, said
-    assert lines[0].startswith("2 pods would move of 3 nodes at ")
-    assert lines[1] == "evictions: not known, for no binder was heard lately: is one running?"
-    assert "hot nodes" in said
-    assert "before anything is proposed" in said
+    assert code == 0, output
+    assert lines[0].startswith("2 pods would move (3 nodes, ")
+    assert lines[1] == "evictions: unknown, no heartbeat of a binder: check that one is running"
+    assert "of 1 hot node the first needs" in output
     moves = [line.split() for line in lines if line.startswith("shop/app")]
     assert len(moves) == 2
     assert {move[1][:-1] for move in moves} == {"Deployment/app"}
     assert [move[2:6] for move in moves] == [["node-a", node, "1.00", "cores,"] for node in ("node-b", "node-c")]
     (node,) = [line for line in lines if line.startswith("node-a")]
     assert "80.0% → 60.0%" in node
-    assert "\x1b" not in said
+    assert "\x1b" not in output
 
 
-async def test_json_is_the_whole_plan_and_diff_what_is_new(led: Bus, tmp_path: Path) -> None:
-    """One object on standard output; the second time nothing is new."""
-    code, said = await led.ask("plan", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
-    _, same = await led.ask("plan", "--diff", XDG_CACHE_HOME=str(tmp_path))
-    _, as_json = await led.ask("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
-    plan, told = msgspec.json.decode(said, type=PlanResponse), json.loads(as_json)
+async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Bus, tmp_path: Path) -> None:
+    """One object on stdout; the second plan has no changes."""
+    code, output = await leader.run("plan", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
+    _, same = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path))
+    _, as_json = await leader.run("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
+    plan, changes = msgspec.json.decode(output, type=PlanResponse), json.loads(as_json)
 
     assert code == 0
     assert [(move.node, move.target) for move in plan.moves] == [("node-a", "node-b"), ("node-a", "node-c")]
-    assert same.startswith("nothing has changed since the plan of ")
-    assert (told["new"], told["gone"], told["nodes"]) == ([], [], [])
-    assert told["until"] > told["since"]
+    assert same.startswith("No changes since the plan of ")
+    assert (changes["added"], changes["removed"], changes["nodes"]) == ([], [], [])
+    assert changes["until"] > changes["since"]
 
 
-async def test_the_first_diff_has_nothing_to_compare_with(led: Bus, tmp_path: Path) -> None:
-    """For people the whole plan, for programs everything as new; and that is said beside it."""
-    _, said = await led.ask("plan", "--diff", XDG_CACHE_HOME=str(tmp_path / "one"))
-    _, as_json = await led.ask("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path / "two"))
+async def test_the_first_diff_shows_the_whole_plan(leader: Bus, tmp_path: Path) -> None:
+    """In JSON all moves are added; a note on stderr says that there is no earlier plan."""
+    _, output = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path / "one"))
+    _, as_json = await leader.run("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path / "two"))
     note, encoded = as_json.splitlines()
 
-    assert "no plan of this cluster was shown before: everything is new\n" in said
-    assert "2 pods would move" in said
-    assert note == "no plan of this cluster was shown before: everything is new"
-    assert [move["target"] for move in json.loads(encoded)["new"]] == ["node-b", "node-c"]
+    assert "no earlier plan of this cluster: everything is new\n" in output
+    assert "2 pods would move" in output
+    assert note == "no earlier plan of this cluster: everything is new"
+    assert [move["target"] for move in json.loads(encoded)["added"]] == ["node-b", "node-c"]
 
 
-async def test_a_cache_that_cannot_be_written_hides_no_plan(led: Bus, tmp_path: Path) -> None:
-    """The plan is shown, and what is wrong with the cache is said."""
+async def test_the_plan_is_shown_even_if_it_cannot_be_saved(leader: Bus, tmp_path: Path) -> None:
+    """A note on stderr names the error."""
     (tmp_path / "file").write_text("")
-    code, said = await led.ask("plan", XDG_CACHE_HOME=str(tmp_path / "file"))
+    code, output = await leader.run("plan", XDG_CACHE_HOME=str(tmp_path / "file"))
 
     assert code == 0
-    assert "2 pods would move" in said
-    assert "the plan is not kept for --diff: " in said
+    assert "2 pods would move" in output
+    assert "could not save the plan for --diff: " in output
 
 
-async def test_who_asks_wrongly_is_told() -> None:
+async def test_an_unknown_output_format_is_invalid_input() -> None:
     """Exit code 2."""
-    code, said = await run("plan", "-o", "yaml")
+    code, output = await run("plan", "-o", "yaml")
 
     assert code == 2
-    assert "'yaml' is not one of" in said
+    assert "'yaml' is not one of" in output
 
 
-# what people see
+# text
 
 
 def shown(plan: PlanResponse, **console: object) -> str:
@@ -193,8 +191,8 @@ def shown(plan: PlanResponse, **console: object) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def test_everything_of_a_plan_has_its_place() -> None:
-    """Moves, nodes with what is still needed, who stays, what is under way, assumed or left alone."""
+def test_a_plan_has_a_section_for_each_list() -> None:
+    """Moves, nodes, refused moves, pending moves, dry-run moves, cooldowns."""
     text = shown(
         a_plan(
             a_move(),
@@ -203,66 +201,66 @@ def test_everything_of_a_plan_has_its_place() -> None:
             dry_run_moves=[
                 DryRunMove(namespace="shop", pod="web-8", node="node-e", target="node-f", since=0, until=NOW)
             ],
-            cooldowns=[NodeCooldown(node="node-g", until=NOW, why="it did not get better, 2 times in a row")],
+            cooldowns=[NodeCooldown(node="node-g", until=NOW, why="no load reduction, 2 times in a row")],
         )
     )
 
-    assert "1 pod would move of 40 nodes at 2027-01-15 08:00:00 UTC, by descheduler-1\n" in text
-    assert "evictions: dry run (binder.evict is false): nothing is evicted\n" in text
-    assert "the first of 1 hot nodes needs 3 more evaluations over its mark, about 6 min, before" in text
+    assert "1 pod would move (40 nodes, 2027-01-15 08:00:00 UTC, planned by descheduler-1)\n" in text
+    assert "evictions: dry run (binder.evict is false)\n" in text
+    assert "of 1 hot node the first needs 3 more evaluations (about 6 min)\n" in text
     assert "shop/web-1  Deployment/web  node-a  node-b  1.50 cores, 2.00 GiB  07:59:55  node is overutilized" in text
-    assert "node-a  hot    80.0% → 65.0%  50.0% → ?  3 more (6 min)  node is" in text
-    assert "\nStay\npod        node    why\nshop/db-0  node-a  its workload has too few replicas\n" in text
-    assert "shop/web-7  node-c → node-d  evicted 08:00:00, no replacement seen" in text
-    assert "Assumed moved in dry run, and counted so above\n" in text
-    assert "shop/web-8  node-e → node-f  until 2027-01-15 08:00:00 UTC" in text
-    assert "node-g  until 2027-01-15 08:00:00 UTC  it did not get better, 2 times in a row" in text
+    assert "node-a  hot    80.0% → 65.0%  50.0% → ?  3 (6 min)           node is" in text
+    assert "\nNot moved\npod        node    reason\nshop/db-0  node-a  its workload has too few replicas\n" in text
+    assert "shop/web-7  node-c → node-d  evicted at 08:00:00, replacement not placed yet" in text
+    assert "Dry-run moves, counted above as done\n" in text
+    assert "shop/web-8  node-e → node-f  2027-01-15 08:00:00 UTC" in text
+    assert "node-g  2027-01-15 08:00:00 UTC  no load reduction, 2 times in a row" in text
 
 
-def test_an_empty_plan_says_why() -> None:
-    """Per strategy."""
-    text = shown(a_plan(nodes=[], why={"low_node_load": "no node is over its mark"}, evictions="paused: upgrade"))
+def test_an_empty_plan_has_the_reason_of_each_strategy() -> None:
+    """Below the state of evictions."""
+    text = shown(a_plan(nodes=[], why={"low_node_load": "no node is above its threshold"}, evictions="paused: upgrade"))
 
     assert text.splitlines() == [
-        "0 pods would move of 40 nodes at 2027-01-15 08:00:00 UTC, by descheduler-1",
+        "0 pods would move (40 nodes, 2027-01-15 08:00:00 UTC, planned by descheduler-1)",
         "evictions: paused: upgrade",
-        "low_node_load: no node is over its mark",
+        "low_node_load: no node is above its threshold",
     ]
 
 
-def test_long_lists_are_cut_for_people() -> None:
-    """And the title says so."""
-    refused = [RefusedMove(pod=f"shop/web-{number}", node="node-a", why="it stays") for number in range(50)]
+def test_long_lists_are_shortened_in_text() -> None:
+    """The title says so."""
+    refused = [RefusedMove(pod=f"shop/web-{number}", node="node-a", why="protected") for number in range(50)]
     text = shown(a_plan(refused=refused))
 
-    assert "Stay (the first 20 of 50; -o json has all)" in text
-    assert text.count("it stays") == 20
+    assert "Not moved (first 20 of 50, -o json has all)" in text
+    assert text.count("protected") == 20
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal there are colours, unless NO_COLOR asks for none."""
+    """Text has colors on a terminal unless NO_COLOR is set."""
     monkeypatch.setenv("TERM", "xterm-256color")
-    coloured = shown(a_plan(a_move()), force_terminal=True)
+    colored = shown(a_plan(a_move()), force_terminal=True)
     monkeypatch.setenv("NO_COLOR", "1")
     plain = shown(a_plan(a_move()), force_terminal=True)
 
-    assert "\x1b[31m" in coloured
+    assert "\x1b[31m" in colored
     assert "31m" not in plain
 
 
-# what is new
+# changes
 
 
 def changed(before: PlanResponse, now: PlanResponse) -> str:
     out = io.StringIO()
-    show_changes(changes(before, now), Console(file=out, highlight=False, width=220))
+    show_changes(plan_changes(before, now), Console(file=out, highlight=False, width=220))
     return out.getvalue()
 
 
-def test_changes_are_lines() -> None:
-    """New, gone and redirected moves, nodes, refusals, and what binders do."""
-    stays = RefusedMove(pod="shop/db-0", node="node-a", why="it stays")
-    before = a_plan(a_move("web-1"), a_move("web-2"), refused=[stays])
+def test_each_change_is_one_line() -> None:
+    """Added, removed and retargeted moves, nodes, refused moves, and the state of evictions."""
+    refused = RefusedMove(pod="shop/db-0", node="node-a", why="protected")
+    before = a_plan(a_move("web-1"), a_move("web-2"), refused=[refused])
     now = a_plan(
         a_move("web-2", "node-c"),
         a_move("web-3"),
@@ -272,29 +270,29 @@ def test_changes_are_lines() -> None:
     )
 
     assert changed(before, now).splitlines() == [
-        "What is new since the plan of 2027-01-15 08:00:00 UTC, 4 min before",
+        "Changes since the plan of 2027-01-15 08:00:00 UTC (4 min earlier)",
         f"+ shop/web-3  node-a → node-b  {HOT}",
         "- shop/web-1  node-a → node-b",
-        "~ shop/web-2  node-a → node-c, before to node-b",
-        "~ node node-a: hot, 2 evaluations needed (before hot, 3 evaluations needed); cpu 80.0%, memory 50.0%",
-        "~ node node-c: idle (before neither hot nor touched); cpu 80.0%, memory 50.0%",
-        "- stays: shop/db-0 on node-a: it stays",
-        "~ evictions: real, before dry run",
+        "~ shop/web-2  node-a → node-c (was node-b)",
+        "~ node node-a: hot, 2 evaluations needed (was hot, 3 evaluations needed); cpu 80.0%, memory 50.0%",
+        "~ node node-c: idle (was not in the plan); cpu 80.0%, memory 50.0%",
+        "- not moved: shop/db-0 on node-a: protected",
+        "~ evictions: real (was dry run)",
     ]
 
 
-def test_another_load_alone_is_no_change() -> None:
-    """It is another one every few seconds."""
+def test_a_different_load_alone_is_no_change() -> None:
+    """It differs every few seconds."""
     now = a_plan(a_move(), nodes=[a_planned_node(before=Resources(cpu=0.81))], planned_at=NOW + 60)
 
-    assert changes(a_plan(a_move()), now).none
+    assert plan_changes(a_plan(a_move()), now).empty
 
 
-def test_clusters_have_their_own_last_plan(tmp_path: Path) -> None:
-    """Told apart by the Lease, for behind a port-forward all have one URL; what cannot be read is none."""
+def test_each_cluster_has_its_own_last_plan(tmp_path: Path) -> None:
+    """The Lease identifies it: behind a port-forward all have the same URL. An unreadable file counts as none."""
     plans = LastPlans({"XDG_CACHE_HOME": str(tmp_path)})
     other = a_plan(leader=LeaseEpoch(lease_uid="../other", transitions=1, holder="x"))
-    plans.keep(a_plan(a_move()))
+    plans.save(a_plan(a_move()))
 
     assert plans.last(a_plan()) == a_plan(a_move())
     assert plans.last(other) is None
@@ -303,8 +301,8 @@ def test_clusters_have_their_own_last_plan(tmp_path: Path) -> None:
     assert plans.last(a_plan()) is None
 
 
-def test_a_cache_that_is_not_absolute_is_ignored(tmp_path: Path) -> None:
-    """As the XDG specification asks."""
-    LastPlans({"XDG_CACHE_HOME": "here", "HOME": str(tmp_path)}).keep(a_plan())
+def test_a_relative_cache_directory_is_ignored(tmp_path: Path) -> None:
+    """As the XDG specification requires."""
+    LastPlans({"XDG_CACHE_HOME": "here", "HOME": str(tmp_path)}).save(a_plan())
 
     assert list((tmp_path / ".cache" / "equipoise" / "plans").iterdir())

@@ -236,7 +236,7 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
     (tmp_path / "password").write_text("secret")
     world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
     await world.start()
-    await setup_streams(as_user(world, "setup", tmp_path), intent_life=60)
+    await setup_streams(as_user(world, "setup", tmp_path), intent_max_age=60)
     yield world
     await world.stop()
 

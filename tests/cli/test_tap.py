@@ -1,10 +1,11 @@
-"""What the tap shows of the bus."""
+"""`equipoise tap`: subscriptions and descriptions of messages."""
 
 import pytest
 from builders import a_node_utilization, an_intent
 
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.tap import channels_of, covered, describe
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.tap.run import subscriptions_for
+from equipoise.cli.tap.text import DESCRIPTIONS, describe
 from equipoise.contracts.bus.subjects import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -13,9 +14,9 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 
 
-def test_no_subject_means_everything() -> None:
-    """One subscription per row of the table of subjects."""
-    assert [(channel.pattern, channel.message) for channel in CHANNELS] == covered("")
+def test_without_a_subject_every_channel_is_subscribed() -> None:
+    """One subscription per channel."""
+    assert [(channel.pattern, channel.message) for channel in CHANNELS] == subscriptions_for("")
 
 
 @pytest.mark.parametrize(
@@ -41,27 +42,34 @@ def test_no_subject_means_everything() -> None:
             ],
         ),
         ("annotation.node.node-a", [("equipoise.annotation.node.node-a", AnnotationWritten)]),
-        ("unheard.of", []),
     ],
 )
-def test_a_pattern_is_heard_with_the_messages_it_covers(given: str, expected: list[tuple[str, type]]) -> None:
-    """The prefix may be left out, and so may an end that means everything below."""
-    assert expected == covered(given)
+def test_a_pattern_subscribes_to_the_channels_it_overlaps(given: str, expected: list[tuple[str, type]]) -> None:
+    """The prefix is optional, and so is a trailing `.>`."""
+    assert expected == subscriptions_for(given)
 
 
-def test_a_subject_that_nobody_uses_is_wrong_input() -> None:
-    """The message shows where something is said."""
-    with pytest.raises(WrongInput, match=r"'utilisation': try advice.cluster, .*eviction.intent"):
-        channels_of("utilisation")
+@pytest.mark.parametrize("subject", ["utilisation", "unknown.subject"])
+def test_an_unknown_subject_is_invalid_input(subject: str) -> None:
+    """The error lists the known ones."""
+    with pytest.raises(InvalidInput, match=rf"'{subject}': use advice.cluster, .*eviction.intent"):
+        subscriptions_for(subject)
 
 
-def test_a_message_is_a_line_for_people() -> None:
-    """An intent says where from, where to, and why."""
+def test_an_intent_is_described_by_source_target_and_reason() -> None:
+    """In one line."""
     line = describe(an_intent())
 
-    assert "should leave node-a for node-b: node is overutilized, cpu usage(68.53%)>threshold(50.00%)" == line
+    assert "evict from node-a, target node-b: node is overutilized, cpu usage(68.53%)>threshold(50.00%)" == line
+
+
+def test_every_published_message_has_a_description() -> None:
+    """Requests are answered, not published: they are printed as JSON."""
+    published = {channel.message for channel in CHANNELS if channel.responder is None}
+
+    assert published <= DESCRIPTIONS.keys()
 
 
 def test_an_unknown_value_is_shown_as_unknown() -> None:
     """Never as 0."""
-    assert "5m ?, 4.00 GiB" in describe(a_node_utilization(cpu=None))
+    assert "5m ? cores, 4.00 GiB" in describe(a_node_utilization(cpu=None))

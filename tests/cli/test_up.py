@@ -1,4 +1,4 @@
-"""`equipoise up` beside a real cluster: five services in one command, watched through its own bus."""
+"""`equipoise up` with a real cluster."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ QUICK: dict[str, Any] = {
     "kind": "EquipoiseConfiguration",
     "load": {
         "windows": [{"name": "15m", "length": "4s", "refreshPeriod": "1s"}],
-        "coverage": {"nodeSettling": "1s"},
+        "coverage": {"nodeSettlingPeriod": "1s"},
     },
-    "protection": {"replicasSettling": "1s"},
+    "protection": {"replicasSettlingPeriod": "1s"},
     "collector": {"profile": {"enabled": False}},
     "descheduler": {"interval": "1s", "consecutiveAbnormalities": 2, "warmUp": "1s"},
 }
@@ -38,7 +38,7 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
-    """One node at nine tenths of its cores, and an idle one that came too late."""
+    """One node at 90 % of its cores, and an idle one that was added after its pods were placed."""
     from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
     cluster = await asyncio.to_thread(start_cluster, prometheus=PrometheusConfiguration(scrape_interval=0.25))
@@ -54,14 +54,14 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
 
 
 class Up(Running):
-    """The command, and a tap on its bus from the beginning."""
+    """The command, and a tap on its bus since the start."""
 
     tap: Running
 
 
 @pytest.fixture(scope="module")
 async def up(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
-    """All five are ready. A variable that would evict for real is no match for the missing --evict."""
+    """All five services are ready. The variable does not replace --evict."""
     file = tmp_path_factory.mktemp("up") / "equipoise.yaml"
     file.write_text(json.dumps(QUICK))
     running = await started(
@@ -71,11 +71,11 @@ async def up(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Asyn
     up = Up(running.process)
     begun = [running.process]
     try:
-        url = (await up.says(r"equipoise tap --nats (\S+)"))[1]
+        url = (await up.prints(r"equipoise tap --nats (\S+)"))[1]
         up.tap = await started("tap", "eviction", "-o", "json", "--nats", url)
         begun.append(up.tap.process)
         for service in SERVICES:
-            await up.says(f"{service} is ready")
+            await up.prints(f"{service} is ready")
         yield up
     finally:
         for process in begun:
@@ -84,20 +84,20 @@ async def up(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Asyn
                 await process.wait()
 
 
-def told(running: Up, name: str) -> str:
-    """What the rows at the beginning say."""
-    return next(line.split(maxsplit=1)[1] for line in running.said.splitlines() if line.startswith(name))
+def summary(running: Up, name: str) -> str:
+    """A row of the summary at the start."""
+    return next(line.split(maxsplit=1)[1] for line in running.output.splitlines() if line.startswith(name))
 
 
-async def test_it_says_what_it_stands_on(cluster: Cluster, up: Up) -> None:
-    """Context, cluster, where to watch, and that nothing is evicted."""
-    assert f"testbed  (cluster testbed {cluster.url})" == told(up, "context")
-    assert told(up, "evictions").startswith("dry run")
+async def test_the_summary_names_context_and_mode(cluster: Cluster, up: Up) -> None:
+    """Evictions are dry runs."""
+    assert f"testbed  (cluster testbed {cluster.url})" == summary(up, "context")
+    assert summary(up, "evictions").startswith("dry run")
 
 
-async def test_a_hot_node_is_seen_and_nothing_is_evicted(cluster: Cluster, up: Up) -> None:
-    """The tap shows the dry run's outcome, and by the audit log it was one."""
-    found = await up.tap.says(r'.*"outcome":"dry_run".*')
+async def test_a_hot_node_leads_to_a_dry_run(cluster: Cluster, up: Up) -> None:
+    """The tap shows its outcome; by the audit log nothing was evicted."""
+    found = await up.tap.prints(r'.*"outcome":"dry_run".*')
     up.tap.process.send_signal(signal.SIGINT)
     message = json.loads(found[0])
 
@@ -108,33 +108,33 @@ async def test_a_hot_node_is_seen_and_nothing_is_evicted(cluster: Cluster, up: U
     assert all(eviction.dry_run for eviction in cluster.evictions())
 
 
-async def test_a_killed_service_starts_again(up: Up) -> None:
-    """And both are said."""
-    directory = str(Path(told(up, "logs")).parent)
+async def test_a_killed_service_is_restarted(up: Up) -> None:
+    """The output has both."""
+    directory = str(Path(summary(up, "logs")).parent)
     (scorer,) = [pid for pid, command in processes_with(directory).items() if "equipoise.scorer" in command]
-    up.said = up.said.replace("scorer is ready", "scorer was ready")
+    up.output = up.output.replace("scorer is ready", "scorer was ready")
     os.kill(scorer, signal.SIGKILL)
-    await up.says("scorer ended with code -9, starts again in 0.5 s")
-    await up.says("scorer is ready")
+    await up.prints("scorer exited with code -9, restarting in 0.5 s")
+    await up.prints("scorer is ready")
 
 
-async def test_who_reads_the_tap_may_leave(up: Up) -> None:
-    """`equipoise tap | head -1` ends by itself, and quietly."""
-    url = told(up, "watch it").split()[-1]
+async def test_tap_ends_when_its_reader_ends(up: Up) -> None:
+    """`equipoise tap | head -1` has exit code 0 and no error."""
+    url = summary(up, "messages").split()[-1]
     tap = " ".join(shlex.quote(word) for word in (*PROGRAM, "tap", "utilization", "--nats", url))
     shell = await asyncio.create_subprocess_exec(
         "bash", "-c", f"{tap} | head -1; echo ${{PIPESTATUS[0]}}",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    said, _ = await asyncio.wait_for(shell.communicate(), 90)
+    output, _ = await asyncio.wait_for(shell.communicate(), 90)
 
-    line, code = said.decode().splitlines()
+    line, code = output.decode().splitlines()
     assert line.startswith("utilization.")
     assert "0" == code
 
 
 async def test_pause_and_resume(cluster: Cluster, up: Up) -> None:
-    """One command each writes into the ledger, where every binder must look before it evicts."""
+    """Each is a field of the ledger, which every binder reads before it evicts."""
 
     async def ledger() -> Any:
         path = "/api/v1/namespaces/equipoise-system/configmaps/equipoise-ledger"
@@ -151,9 +151,9 @@ async def test_pause_and_resume(cluster: Cluster, up: Up) -> None:
     assert not free.get("paused")
 
 
-async def test_ctrl_c_ends_everything_in_order(up: Up) -> None:
-    """Within 25 s, with the exit code of an interruption, and nothing is left: no process and no file."""
-    directory = str(Path(told(up, "logs")).parent)
+async def test_ctrl_c_stops_all_services(up: Up) -> None:
+    """Within 25 s, with exit code 130; no process and no file remains."""
+    directory = str(Path(summary(up, "logs")).parent)
     assert len(processes_with(directory)) >= len(SERVICES)
     began = time.monotonic()
     up.process.send_signal(signal.SIGINT)
@@ -164,28 +164,28 @@ async def test_ctrl_c_ends_everything_in_order(up: Up) -> None:
     assert not await asyncio.to_thread(Path(directory).exists)
 
 
-async def test_evicting_takes_the_name_of_the_context(cluster: Cluster) -> None:
-    """Cluster, context and limits are shown; any other name, or none, starts nothing."""
+async def test_evict_requires_the_name_of_the_context(cluster: Cluster) -> None:
+    """Cluster, context and limits are shown; another name, or none, starts nothing."""
     arguments = ("up", "--prometheus", cluster.prometheus_url, "--kubeconfig", cluster.kubeconfig, "--evict")
-    (wrong, said), (none, asked) = await asyncio.gather(run(*arguments, "--yes", "production"), run(*arguments))
+    (wrong, output), (none, prompted) = await asyncio.gather(run(*arguments, "--yes", "production"), run(*arguments))
 
     assert 2 == wrong == none
-    assert f"cluster  testbed {cluster.url}\n  context  testbed\n  limits\n    maintenance:" in said
-    assert "'production' is not the context's name, 'testbed': nothing was started" in said
-    assert "give the context's name with --yes" in asked
+    assert f"cluster  testbed {cluster.url}\n  context  testbed\n  limits\n    maintenance:" in output
+    assert "'production' is not the name of the context, 'testbed': nothing was started" in output
+    assert "use --yes with the name of the context" in prompted
 
 
-async def test_a_service_that_does_not_accept_its_configuration_ends_all(cluster: Cluster, tmp_path: Path) -> None:
-    """Starting it again would not help: it is said which service, and why."""
+async def test_a_service_that_rejects_its_configuration_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:
+    """A restart would not help. The error has the service and its reason."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         file = tmp_path / "equipoise.yaml"
         file.write_text(json.dumps(QUICK | {"scorer": {"listen": address}}))
-        code, said = await run(
+        code, output = await run(
             "up", "--prometheus", cluster.prometheus_url, "--kubeconfig", cluster.kubeconfig, "--config", file
         )
 
     assert code == 2
-    assert "scorer does not accept its configuration" in said
-    assert address in said
-    assert "Traceback" not in said
+    assert "scorer rejects its configuration" in output
+    assert address in output
+    assert "Traceback" not in output

@@ -1,11 +1,11 @@
-"""A metric source that a test fills."""
+"""A metric source with values that a test sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from builders import GIB
 
-from equipoise.collector.decisions.query import Ask, Sample, SourceError, series_of
+from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
 
 INTERVAL = 15.0
@@ -13,7 +13,7 @@ INTERVAL = 15.0
 
 @dataclass
 class Usage:
-    """What a node or a pod uses, and how well it is sampled."""
+    """The usage of a node or a pod, and how it is sampled."""
 
     cpu: float = 2.0
     memory: float = 8 * GIB
@@ -24,16 +24,16 @@ class Usage:
 
 @dataclass
 class FakeSource:
-    """Answers every question from `nodes` and `pods` (by namespace, name, node)."""
+    """Runs every query on `nodes` and `pods` (by namespace, name, node)."""
 
     clock: Clock
     nodes: dict[str, Usage] = field(default_factory=dict)
     pods: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
     skew: float = 0.0
     down: str = ""
-    fails: Callable[[Ask], bool] = lambda ask: False
-    never: Callable[[Ask], str] = lambda ask: ""
-    asked: list[Ask] = field(default_factory=list)
+    fails: Callable[[MetricQuery], bool] = lambda query: False
+    rejects: Callable[[MetricQuery], str] = lambda query: ""
+    queries: list[MetricQuery] = field(default_factory=list)
     takes: float = 0.0
     closed: bool = False
     runs: bool = False
@@ -42,26 +42,26 @@ class FakeSource:
         self.runs = True
 
     async def time(self) -> float:
-        await self._answer()
+        await self._respond()
         return self.clock.now() + self.skew
 
-    def cannot(self, question: Ask) -> str:
-        return self.never(question)
+    def unsupported(self, query: MetricQuery) -> str:
+        return self.rejects(query)
 
-    async def ask(self, question: Ask) -> list[Sample]:
-        self.asked.append(question)
-        await self._answer()
-        if self.fails(question):
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        self.queries.append(query)
+        await self._respond()
+        if self.fails(query):
             raise SourceError("too many samples")
-        if question.subject == "node":
-            return [a_sample(question, usage, node) for node, usage in self.nodes.items() if told(question, usage)]
+        if query.subject == "node":
+            return [a_sample(query, usage, node) for node, usage in self.nodes.items() if has_value(query, usage)]
         return [
-            a_sample(question, usage, node, namespace, pod)
+            a_sample(query, usage, node, namespace, pod)
             for (namespace, pod, node), usage in self.pods.items()
-            if told(question, usage)
+            if has_value(query, usage)
         ]
 
-    async def _answer(self) -> None:
+    async def _respond(self) -> None:
         if self.takes:
             await self.clock.sleep(self.takes)
         if self.down:
@@ -71,23 +71,23 @@ class FakeSource:
         self.closed = True
 
 
-def told(question: Ask, usage: Usage) -> bool:
+def has_value(query: MetricQuery, usage: Usage) -> bool:
     """Prometheus looks back five minutes for a live series."""
-    return (question.what != "newest" or usage.age < 300) and counted(question, usage) >= question.least
+    return (query.aggregate != "newest" or usage.age < 300) and sample_count(query, usage) >= query.min_samples
 
 
-def counted(question: Ask, usage: Usage) -> float:
+def sample_count(query: MetricQuery, usage: Usage) -> float:
     """Raw samples in the window."""
-    return usage.coverage * question.length / usage.interval
+    return usage.coverage * query.length / usage.interval
 
 
-def a_sample(question: Ask, usage: Usage, node: str, namespace: str = "", pod: str = "") -> Sample:
+def a_sample(query: MetricQuery, usage: Usage, node: str, namespace: str = "", pod: str = "") -> Sample:
     values = {
-        "mean": usage.cpu if question.resource == "cpu" else usage.memory,
-        "count": counted(question, usage),
-        "newest": question.at - usage.age,
-        "last": question.at - usage.age,
+        "mean": usage.cpu if query.resource == "cpu" else usage.memory,
+        "count": sample_count(query, usage),
+        "newest": query.at - usage.age,
+        "last": query.at - usage.age,
         "spacing": usage.interval,
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
-    return Sample(node=node, namespace=namespace, pod=pod, series=series_of(labels), value=values[question.what])
+    return Sample(node=node, namespace=namespace, pod=pod, series=series_name(labels), value=values[query.aggregate])

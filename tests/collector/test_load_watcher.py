@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from builders import NOW
 
-from equipoise.collector.decisions.query import Ask, SourceError
-from equipoise.collector.decisions.sample_validation import Criteria, Known, Reading
+from equipoise.collector.decisions.query import MetricQuery, SourceError
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
@@ -19,8 +19,8 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.testbed.memory.clock import ManualClock
 
-CEILING = Resources(cpu=16.0, memory=64e9)
-KNOWN = {name: Known(since=0.0, ceiling=CEILING) for name in ("a", "b")}
+CAPACITY = Resources(cpu=16.0, memory=64e9)
+KNOWN = {name: MeasurementTarget(since=0.0, capacity=CAPACITY) for name in ("a", "b")}
 WINDOW = 900.0
 MINUTE = 60.0
 
@@ -81,15 +81,15 @@ def a_source(world: World, **settings: object) -> LoadWatcherSource:
 
 async def watch(world: World, source: LoadWatcherSource, minutes: int) -> None:
     for _ in range(minutes):
-        await source.look()
+        await source.poll_once()
         await world.clock.advance(MINUTE)
         world.end += int(MINUTE)
 
 
-async def read(source: LoadWatcherSource, length: float = WINDOW) -> dict[str, dict[str, Reading]]:
+async def read(source: LoadWatcherSource, length: float = WINDOW) -> dict[str, dict[str, NodeReading]]:
     at = await source.time()
     intervals = await find_intervals(source, WINDOW, at)
-    criteria = Criteria(at=at, length=length, coverage=0.8, life=180.0, reach=WINDOW)
+    criteria = WindowCriteria(at=at, length=length, coverage=0.8, max_age=180.0, lookback=WINDOW)
     found = await measure_nodes(source, KNOWN, criteria, intervals)
 
     assert {} == found.failed
@@ -97,8 +97,8 @@ async def read(source: LoadWatcherSource, length: float = WINDOW) -> dict[str, d
 
 
 async def deviations(source: LoadWatcherSource) -> list[float]:
-    ask = Ask(subject="node", resource="cpu", what="deviation", length=WINDOW, at=await source.time())
-    return [sample.value for sample in await source.ask(ask) if sample.of_capacity]
+    query = MetricQuery(subject="node", resource="cpu", aggregate="deviation", length=WINDOW, at=await source.time())
+    return [sample.value for sample in await source.query(query) if sample.share_of_capacity]
 
 
 async def test_a_mean_is_a_share_of_what_the_machine_has(world: World) -> None:
@@ -186,36 +186,34 @@ async def test_what_it_cannot_know_is_said(world: World) -> None:
     """Other windows, pods, quantiles: unknown, and no failure."""
     source = a_source(world)
     await watch(world, source, 16)
-    criteria = Criteria(at=await source.time(), length=WINDOW, coverage=0.8, life=180.0, reach=WINDOW)
+    criteria = WindowCriteria(at=await source.time(), length=WINDOW, coverage=0.8, max_age=180.0, lookback=WINDOW)
     pods = await measure_pods(source, {}, criteria, await find_intervals(source, WINDOW, criteria.at))
 
-    assert (
-        "cpu: load-watcher knows windows of 5, 10 and 15 minutes only" == (await read(source, 3_600.0))["cpu"]["a"].why
-    )
+    assert "cpu: load-watcher has windows of 5, 10 and 15 minutes only" == (await read(source, 3_600.0))["cpu"]["a"].why
     assert ({}, {}) == (pods.usage, pods.failed)
-    ask = Ask(subject="node", resource="cpu", what="p95", length=WINDOW, at=criteria.at)
-    assert "load-watcher does not tell the p95" == source.cannot(ask)
+    query = MetricQuery(subject="node", resource="cpu", aggregate="p95", length=WINDOW, at=criteria.at)
+    assert "load-watcher does not measure the p95" == source.unsupported(query)
 
 
 @pytest.mark.parametrize(
     ("status", "raw", "complaint"),
     [
         (500, None, "no metrics yet"),
-        (302, None, "answers 302"),
+        (302, None, "status 302"),
         (200, b"<html>", "is this its address"),
         (200, b'{"data": {}}', "is this its address"),
         (200, b'{"window": {"start": 0, "end": "x"}}', "is this its address"),
         (200, b'{"window":{"start":0,"end":1},"data":{"NodeMetricsMap":{"a":{"metrics":[{"value":"1"}]}}}}', "address"),
-        (200, b" " * 2_000, "larger than loadWatcher.bodyLimit"),
+        (200, b" " * 2_000, "larger than loadWatcher.maxBodyBytes"),
     ],
 )
 async def test_a_bad_answer_is_a_problem_and_nothing_else(
     world: World, status: int, raw: bytes | None, complaint: str
 ) -> None:
     """Redirects are not followed, and there is an end to what is read."""
-    source = a_source(world, body_limit=1_024)
+    source = a_source(world, max_body_bytes=1_024)
     world.status, world.raw, world.nodes = status, raw, {}
-    await source.look()
+    await source.poll_once()
 
     with pytest.raises(SourceError, match=complaint):
         await source.time()
@@ -226,12 +224,12 @@ async def test_a_load_watcher_that_is_away_is_a_problem(world: World) -> None:
     source = a_source(world)
     url, world.url = world.url, "http://127.0.0.1:9"
     away = a_source(world)
-    await away.look()
+    await away.poll_once()
 
-    with pytest.raises(SourceError, match="does not answer"):
+    with pytest.raises(SourceError, match="does not respond"):
         await away.time()
     world.url = url
-    await source.look()
+    await source.poll_once()
     assert await source.time() == pytest.approx(NOW, abs=1.0)
 
 

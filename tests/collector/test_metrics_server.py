@@ -15,12 +15,12 @@ from builders import NOW
 from collector.test_service import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.decisions.query import Ask, SourceError
-from equipoise.collector.decisions.sample_validation import Criteria, Known
+from equipoise.collector.decisions.query import MetricQuery, SourceError
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, MetricsServerSettings, ProfileSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
-from equipoise.collector.sources import SOURCES
+from equipoise.collector.sources import open_source
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,
     POD_METRICS,
@@ -42,8 +42,8 @@ from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
 GIB = 2.0**30
-CEILING = Resources(cpu=16.0, memory=64 * GIB)
-KNOWN = {"a": Known(since=0.0, ceiling=CEILING)}
+CAPACITY = Resources(cpu=16.0, memory=64 * GIB)
+KNOWN = {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}
 POD = ("shop", "web-0")
 WINDOW = 60.0
 
@@ -77,9 +77,11 @@ class World:
     async def read(self, length: float = WINDOW) -> tuple[object, object]:
         at = await self.source.time()
         intervals = await find_intervals(self.source, WINDOW, at)
-        criteria = Criteria(at=at, length=length, coverage=0.8, life=180.0, reach=300.0)
+        criteria = WindowCriteria(at=at, length=length, coverage=0.8, max_age=180.0, lookback=300.0)
         nodes = await measure_nodes(self.source, KNOWN, criteria, intervals, ["p95"])
-        pods = await measure_pods(self.source, {POD: Known(since=0.0, ceiling=CEILING, node="a")}, criteria, intervals)
+        pods = await measure_pods(
+            self.source, {POD: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a")}, criteria, intervals
+        )
 
         assert {} == nodes.failed == pods.failed
         return nodes.readings, pods.usage
@@ -145,19 +147,19 @@ async def test_a_pod_of_which_a_container_is_missing_is_unknown() -> None:
         metadata = ObjectMeta(name="web-0", namespace="shop")
         world.kube.put(POD_METRICS, PodMetrics(metadata=metadata, timestamp=at, containers=containers))
         await world.clock.advance(15.0)
-        ask = Ask(subject="pod", resource="memory", what="mean", length=15.0, at=NOW + 15)
-        [sample] = await world.source.ask(ask)
+        query = MetricQuery(subject="pod", resource="memory", aggregate="mean", length=15.0, at=NOW + 15)
+        [sample] = await world.source.query(query)
 
     assert math.isnan(sample.value)
 
 
 async def test_windows_longer_than_its_history_are_said_to_be_unknown() -> None:
     """They are not asked for, and no round fails for it."""
-    async with a_world(history=Duration(3_600)) as world:
+    async with a_world(retention=Duration(3_600)) as world:
         await world.pass_time(6)
         nodes, pods = await world.read(86_400.0)
 
-    assert "cpu: metrics-server has no memory, and collector.metricsServer.history keeps 1h only" == (
+    assert "cpu: metrics-server returns current values only, and collector.metricsServer.retention is 1h" == (
         nodes["cpu"]["a"].why  # type: ignore[index]
     )
     assert {} == pods
@@ -166,11 +168,11 @@ async def test_windows_longer_than_its_history_are_said_to_be_unknown() -> None:
 async def test_a_slot_before_its_history_is_said_to_be_unknown() -> None:
     """The day of a workload cannot be filled backwards."""
     async with a_world() as world:
-        past = Ask(subject="pod", resource="cpu", what="mean", length=3_600.0, at=NOW - 7_200.0)
-        just = Ask(subject="pod", resource="cpu", what="mean", length=3_600.0, at=NOW - 72.0)
+        past = MetricQuery(subject="pod", resource="cpu", aggregate="mean", length=3_600.0, at=NOW - 7_200.0)
+        just = MetricQuery(subject="pod", resource="cpu", aggregate="mean", length=3_600.0, at=NOW - 72.0)
 
-        assert "longer ago" in world.source.cannot(past)
-        assert "" == world.source.cannot(just)
+        assert "longer ago" in world.source.unsupported(past)
+        assert "" == world.source.unsupported(just)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ async def test_the_collector_tells_what_can_be_known() -> None:
     bus = MemoryBus(clock)
     collector = Collector(
         settings=settings, load=LoadSettings(), namespace="equipoise-system", identity="one",
-        source=SOURCES["metrics-server"](settings, LoadSettings(), clock, kube),
+        source=open_source(settings, LoadSettings(), clock, kube),
         kube=kube, bus=bus, clock=clock, health=FakeHealth(), metrics=CollectorRegistry(),
     )  # fmt: skip
     async with bus:
@@ -221,8 +223,8 @@ async def test_the_collector_tells_what_can_be_known() -> None:
         await bus.settled()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    told = bus.said(NodeUtilization, "equipoise.utilization.node.*")[-1]
-    cycle = bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+    told = bus.published(NodeUtilization, "equipoise.utilization.node.*")[-1]
+    cycle = bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
     assert {"5m": Resources(cpu=2.0, memory=8 * GIB)} == {name: used.mean for name, used in told.windows.items()}
     assert {"uid-web-0": Resources(cpu=0.5, memory=2 * GIB)} == told.pods
@@ -291,8 +293,8 @@ async def test_real_answers_are_read(tmp_path: Path) -> None:
             sample.value
             for subject in ("node", "pod")
             for resource in ("cpu", "memory")
-            for sample in await source.ask(
-                Ask(subject=subject, resource=resource, what="mean", length=60.0, at=at + 10)  # type: ignore[arg-type]
+            for sample in await source.query(
+                MetricQuery(subject=subject, resource=resource, aggregate="mean", length=60.0, at=at + 10)  # type: ignore[arg-type]
             )
         ]
         running.cancel()

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from builders import GIB, NOW
 
-from equipoise.collector.state.placement import GONE_LIMIT, ROUNDS, Fleet
+from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.kubernetes.objects import (
     Condition,
@@ -81,10 +81,16 @@ def nobody(_: Workload) -> OwnerReference | None:
     raise LookupError
 
 
-def a_fleet(*pods: Pod, now: float = NOW, **fields: Any) -> Fleet:
-    fleet = Fleet(
+def a_fleet(*pods: Pod, now: float = NOW, **fields: Any) -> ClusterPlacement:
+    fleet = ClusterPlacement(
         **(
-            {"windows": (300.0, 3_600.0), "start_limit": 600.0, "memory": 3_600.0, "owner_of": nobody, "selector": {}}
+            {
+                "windows": (300.0, 3_600.0),
+                "start_timeout": 600.0,
+                "owner_retention": 3_600.0,
+                "owner_of": nobody,
+                "selector": {},
+            }
             | fields
         )
     )
@@ -94,7 +100,7 @@ def a_fleet(*pods: Pod, now: float = NOW, **fields: Any) -> Fleet:
     return fleet
 
 
-def pods_of(fleet: Fleet, node: str = "a") -> dict[str, PlacedPod]:
+def pods_of(fleet: ClusterPlacement, node: str = "a") -> dict[str, PlacedPod]:
     placement = fleet.placement(node)
     assert placement is not None
     return {pod.name: pod for pod in placement.pods}
@@ -137,7 +143,7 @@ def test_a_node_is_told_whole() -> None:
     assert [("k", "NoSchedule")] == [(taint.key, taint.effect) for taint in placement.taints]
     assert Resources(cpu=9.5, memory=60 * GIB) == placement.allocatable
     assert 110 == placement.pod_capacity
-    assert {"a"} == fleet.news
+    assert {"a"} == fleet.changed
 
 
 def test_a_pod_is_told_whole() -> None:
@@ -148,7 +154,10 @@ def test_a_pod_is_told_whole() -> None:
     assert (NOW - 500, NOW - 495, False, "Burstable", 7) == (
         pod.placed_at, pod.running_since, pod.terminating, pod.qos, pod.priority,
     )  # fmt: skip
-    assert (Resources(cpu=0.5, memory=GIB), Resources(cpu=1.0, memory=2 * GIB)) == (pod.requests, pod.limits)
+    assert (Resources(cpu=0.5, memory=GIB), Resources(cpu=1.0, memory=2 * GIB)) == (
+        pod.requests,
+        pod.limits,
+    )
 
 
 def test_an_owner_seen_after_its_pod_counts() -> None:
@@ -212,8 +221,8 @@ def test_known_times_stay() -> None:
 def test_a_pod_that_left_is_told_as_gone(end: Any) -> None:
     """With its last measured usage, so that readers can take it off the means."""
     fleet = a_fleet(a_pod())
-    fleet.measured({"uid-web-1": Resources(cpu=1.5)})
-    fleet.measured({})
+    fleet.record_usage({"uid-web-1": Resources(cpu=1.5)})
+    fleet.record_usage({})
     end(fleet)
     placement = fleet.placement("a")
 
@@ -237,9 +246,9 @@ def test_a_pod_that_never_ran_leaves_nothing() -> None:
 def test_usage_that_rounds_no_longer_see_is_forgotten() -> None:
     """A pod that was not measured for so long has an unknown usage, and none stays in memory."""
     fleet = a_fleet(a_pod())
-    fleet.measured({"uid-web-1": Resources(cpu=1.5)})
-    for _ in range(ROUNDS):
-        fleet.measured({})
+    fleet.record_usage({"uid-web-1": Resources(cpu=1.5)})
+    for _ in range(USAGE_ROUNDS):
+        fleet.record_usage({})
     fleet.on_pod(a_pod(), None, NOW)
     placement = fleet.placement("a")
 
@@ -254,7 +263,7 @@ def test_gone_pods_are_forgotten_when_no_window_shows_them() -> None:
         fleet.on_pod(a_pod(name), None, NOW)
 
     def gone(now: float) -> set[str]:
-        fleet.forget_gone("a", now)
+        fleet.prune_gone("a", now)
         placement = fleet.placement("a")
         assert placement is not None
         return {pod.name for pod in placement.gone}
@@ -267,15 +276,15 @@ def test_gone_pods_are_forgotten_when_no_window_shows_them() -> None:
 def test_gone_pods_are_bounded() -> None:
     """A node of very many short pods still fits into one message; the latest are told."""
     fleet = a_fleet()
-    for number in range(GONE_LIMIT + 5):
+    for number in range(MAX_GONE + 5):
         fleet.on_pod(None, a_pod(f"p{number}"), NOW)
         fleet.on_pod(a_pod(f"p{number}"), None, NOW + number / 1000)
-    fleet.forget_gone("a", NOW + 1)
+    fleet.prune_gone("a", NOW + 1)
     placement = fleet.placement("a")
 
     assert placement is not None
-    assert GONE_LIMIT == len(placement.gone)
-    assert f"p{GONE_LIMIT + 4}" == placement.gone[-1].name
+    assert MAX_GONE == len(placement.gone)
+    assert f"p{MAX_GONE + 4}" == placement.gone[-1].name
 
 
 def test_a_deleted_node_is_told_as_removed() -> None:
@@ -309,11 +318,11 @@ def test_owners_of_pods_that_left_are_remembered() -> None:
     """Their samples of the last hours are still to be folded into their workload."""
     fleet = a_fleet(a_pod())
     fleet.on_pod(a_pod(), None, NOW)
-    workload, node = fleet.left["shop", "web-1"]
-    fleet.forget(NOW + 3_601)
+    workload, node = fleet.departed["shop", "web-1"]
+    fleet.prune(NOW + 3_601)
 
     assert ("web", "a") == (workload and workload.name, node)
-    assert {} == fleet.left
+    assert {} == fleet.departed
 
 
 def test_the_owner_of_a_name_that_returns_is_remembered_from_when_it_left_last() -> None:
@@ -323,9 +332,9 @@ def test_the_owner_of_a_name_that_returns_is_remembered_from_when_it_left_last()
     fleet.on_pod(a_pod("db-1"), None, NOW + 1_000)
     fleet.on_pod(None, a_pod("db-0", uid="again"), NOW + 1_500)
     fleet.on_pod(a_pod("db-0", uid="again"), None, NOW + 2_000)
-    fleet.forget(NOW + 1_000 + 3_601)
+    fleet.prune(NOW + 1_000 + 3_601)
 
-    assert {("shop", "db-0")} == fleet.left.keys()
+    assert {("shop", "db-0")} == fleet.departed.keys()
 
 
 def test_quantities_that_are_none_are_unknown() -> None:

@@ -8,32 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.query import Ask, Resource, Subject, What
-from equipoise.collector.settings import CustomQueries, CustomQuery, PrometheusSettings
-from equipoise.collector.sources.profiles import PROFILES
-from equipoise.collector.sources.profiles.profile import MemoryKind, Profile
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
+from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
+from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Subject
+from equipoise.collector.settings import PrometheusSettings
 
 OWN = CustomQuery(mean="sum by (node) (rate(my_cpu[$window]))", samples='my_cpu{core="0"}')
-WHATS: list[What] = [what for part in get_args(What) for what in (get_args(part) or (part,))]
+WHATS: list[Aggregate] = [aggregate for part in get_args(Aggregate) for aggregate in (get_args(part) or (part,))]
 
 
-def a_profile(name: str) -> Profile:
-    queries = CustomQueries(node_cpu=OWN, node_memory=OWN, pod_cpu=OWN, pod_memory=OWN)
-    settings = {"custom": queries} if name == "custom" else {}
-    return PROFILES[name](PrometheusSettings(profile=name, **settings))  # type: ignore[arg-type]
+def a_profile(name: str) -> QueryProfile:
+    return PROFILES[name](CustomQueries(node_cpu=OWN, node_memory=OWN, pod_cpu=OWN, pod_memory=OWN))
 
 
-def an_ask(**fields: object) -> Ask:
+def a_query(**fields: object) -> MetricQuery:
     defaults: dict[str, object] = {
-        "subject": "node", "resource": "cpu", "what": "mean", "length": 300.0, "at": 0.0, "step": 15.0,
+        "subject": "node", "resource": "cpu", "aggregate": "mean", "length": 300.0, "at": 0.0, "step": 15.0,
     }  # fmt: skip
-    return Ask(**(defaults | fields))  # type: ignore[arg-type]
+    return MetricQuery(**(defaults | fields))  # type: ignore[arg-type]
 
 
-def words(name: str, ask: Ask, memory: MemoryKind = "workingSet", **matchers: str) -> str | None:
+def promql(name: str, query: MetricQuery, memory: MemoryKind = "workingSet", **matchers: str) -> str | None:
     profile = a_profile(name)
-    usages = profile.cpu if ask.resource == "cpu" else profile.memory[memory]
-    return usages[ask.subject].query(ask, matchers)
+    usages = profile.cpu if query.resource == "cpu" else profile.memory[memory]
+    return usages[query.subject].promql(query, matchers)
 
 
 @pytest.mark.parametrize(
@@ -42,21 +41,21 @@ def words(name: str, ask: Ask, memory: MemoryKind = "workingSet", **matchers: st
         ({}, "rate(node_cpu_usage_seconds_total[300000ms])"),
         ({"resource": "memory"}, "avg_over_time(node_memory_working_set_bytes[300000ms])"),
         ({"subject": "pod"}, "rate(pod_cpu_usage_seconds_total[300000ms])"),
-        ({"what": "count"}, "count_over_time(node_cpu_usage_seconds_total[300000ms])"),
-        ({"what": "newest"}, "timestamp(node_cpu_usage_seconds_total offset -2m)"),
-        ({"what": "last"}, "max_over_time(timestamp(node_cpu_usage_seconds_total)[300000ms:15000ms])"),
-        ({"what": "spacing"}, "node_cpu_usage_seconds_total[300000ms]"),
+        ({"aggregate": "count"}, "count_over_time(node_cpu_usage_seconds_total[300000ms])"),
+        ({"aggregate": "newest"}, "timestamp(node_cpu_usage_seconds_total offset -2m)"),
+        ({"aggregate": "last"}, "max_over_time(timestamp(node_cpu_usage_seconds_total)[300000ms:15000ms])"),
+        ({"aggregate": "spacing"}, "node_cpu_usage_seconds_total[300000ms]"),
         (
-            {"what": "p95"},
+            {"aggregate": "p95"},
             "quantile_over_time(0.95, rate(node_cpu_usage_seconds_total[15000ms])[300000ms:15000ms])",
         ),
-        ({"what": "max", "resource": "memory"}, "max_over_time(node_memory_working_set_bytes[300000ms])"),
-        ({"what": "deviation", "resource": "memory"}, "stddev_over_time(node_memory_working_set_bytes[300000ms])"),
+        ({"aggregate": "max", "resource": "memory"}, "max_over_time(node_memory_working_set_bytes[300000ms])"),
+        ({"aggregate": "deviation", "resource": "memory"}, "stddev_over_time(node_memory_working_set_bytes[300000ms])"),
     ],
 )
 def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> None:
     """A mean of cpu is the rate of the counter; memory is averaged; statistics of cpu go over inner rates."""
-    assert expected == words("kubelet", an_ask(**fields))
+    assert expected == promql("kubelet", a_query(**fields))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> N
             'sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"user|nice|system|irq|softirq"}[300000ms]))',
         ),
         (
-            {"what": "newest"},
+            {"aggregate": "newest"},
             'max without (cpu, mode) (timestamp(node_cpu_seconds_total{cpu="0",mode="user"} offset -2m))',
         ),
         (
@@ -76,7 +75,7 @@ def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> N
             " - avg_over_time(node_memory_Inactive_file_bytes[300000ms])",
         ),
         (
-            {"resource": "memory", "what": "max"},
+            {"resource": "memory", "aggregate": "max"},
             "max_over_time((node_memory_MemTotal_bytes - node_memory_MemFree_bytes"
             " - node_memory_Inactive_file_bytes)[300000ms:15000ms])",
         ),
@@ -88,36 +87,36 @@ def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> N
 )
 def test_the_words_of_kube_prometheus(fields: dict[str, object], expected: str) -> None:
     """Cores and modes are added up within their target only; a pod is the cgroup of the pod."""
-    assert expected == words("kube-prometheus", an_ask(**fields))
+    assert expected == promql("kube-prometheus", a_query(**fields))
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         ({"length": 86_400.0}, "equipoise:node_cpu:mean1d"),
-        ({"length": 86_400.0, "what": "count"}, "equipoise:node_cpu:count1d"),
-        ({"length": 3_600.0, "what": "newest", "resource": "memory"}, "equipoise:node_memory:newest1h"),
+        ({"length": 86_400.0, "aggregate": "count"}, "equipoise:node_cpu:count1d"),
+        ({"length": 3_600.0, "aggregate": "newest", "resource": "memory"}, "equipoise:node_memory:newest1h"),
         ({"length": 600.0}, "rate(equipoise:node_cpu_seconds:sum[600000ms])"),
-        ({"length": 600.0, "what": "newest"}, "equipoise:node_cpu:newest"),
+        ({"length": 600.0, "aggregate": "newest"}, "equipoise:node_cpu:newest"),
         (
-            {"length": 600.0, "what": "count", "resource": "memory"},
+            {"length": 600.0, "aggregate": "count", "resource": "memory"},
             "count_over_time(node_memory_MemTotal_bytes[600000ms]) * clamp_max("
             "count_over_time(equipoise:node_memory_working_set_bytes[600000ms]) * 30 / 600, 1)",
         ),
-        ({"what": "last"}, "max_over_time(equipoise:node_cpu:newest[300000ms])"),
+        ({"aggregate": "last"}, "max_over_time(equipoise:node_cpu:newest[300000ms])"),
         (
-            {"what": "p95", "length": 3_600.0},
+            {"aggregate": "p95", "length": 3_600.0},
             "quantile_over_time(0.95, rate(equipoise:node_cpu_seconds:sum[15000ms])[3600000ms:15000ms])",
         ),
     ],
 )
 def test_the_words_of_recording_rules(fields: dict[str, object], expected: str) -> None:
     """What a rule knows is only looked up; other windows are taken from the kept counter."""
-    assert expected == words("recording-rules", an_ask(**fields))
+    assert expected == promql("recording-rules", a_query(**fields))
 
 
 @pytest.mark.parametrize(
-    ("what", "expected"),
+    ("aggregate", "expected"),
     [
         ("mean", "sum by (node) (rate(my_cpu[300000ms]))"),
         ("newest", 'timestamp(my_cpu{core="0"} offset -2m)'),
@@ -125,9 +124,9 @@ def test_the_words_of_recording_rules(fields: dict[str, object], expected: str) 
         ("max", "max_over_time((sum by (node) (rate(my_cpu[15000ms])))[300000ms:15000ms])"),
     ],
 )
-def test_the_words_of_the_user(what: str, expected: str) -> None:
+def test_the_words_of_the_user(aggregate: str, expected: str) -> None:
     """Two expressions answer every question."""
-    assert expected == words("custom", an_ask(what=what))
+    assert expected == promql("custom", a_query(aggregate=aggregate))
 
 
 @pytest.mark.parametrize("name", [name for name in PROFILES if name != "custom"])
@@ -135,12 +134,12 @@ def test_the_words_of_the_user(what: str, expected: str) -> None:
 def test_every_question_has_one_query(name: str, length: float, step: float) -> None:
     """Whatever is asked, there are words, every selector in them has the wanted labels, and brackets are closed."""
     profile = a_profile(name)
-    for subject, resource, what in product(get_args(Subject), get_args(Resource), WHATS):
-        ask = an_ask(subject=subject, resource=resource, what=what, length=length, step=step)
+    for subject, resource, aggregate in product(get_args(Subject), get_args(ResourceName), WHATS):
+        query = a_query(subject=subject, resource=resource, aggregate=aggregate, length=length, step=step)
         for usages in [profile.cpu] if resource == "cpu" else profile.memory.values():
-            text = usages[subject].query(ask, {"cluster": "blue"})
+            text = usages[subject].promql(query, {"cluster": "blue"})
             if text is None:
-                assert ("pod", "spacing") == (subject, what)
+                assert ("pod", "spacing") == (subject, aggregate)
                 continue
 
             assert 'cluster="blue"' in text
@@ -150,20 +149,20 @@ def test_every_question_has_one_query(name: str, length: float, step: float) -> 
 
 def test_a_pods_spacing_is_that_of_its_node_where_both_are_on_one_page() -> None:
     """It is not asked for: raw samples of all pods would be too many."""
-    ask = an_ask(subject="pod", what="spacing")
+    query = a_query(subject="pod", aggregate="spacing")
 
-    assert words("kubelet", ask) is None
-    assert 'namespace="kube-system"' in (words("kube-prometheus", ask) or "")
+    assert promql("kubelet", query) is None
+    assert 'namespace="kube-system"' in (promql("kube-prometheus", query) or "")
 
 
 def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:
     """What no file stands behind."""
-    asks = [an_ask(resource="memory", subject=subject) for subject in ("node", "pod")]
+    asks = [a_query(resource="memory", subject=subject) for subject in ("node", "pod")]
 
     assert [
         "avg_over_time(node_memory_AnonPages_bytes[300000ms])",
         'avg_over_time(container_memory_rss{container="",image="",name="",pod!=""}[300000ms])',
-    ] == [words("kube-prometheus", ask, "anonymous") for ask in asks]
+    ] == [promql("kube-prometheus", query, "anonymous") for query in asks]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings, PrometheusSettings
-from equipoise.collector.sources import SOURCES
+from equipoise.collector.sources import open_source
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
-from equipoise.contracts.kubernetes.annotations import SLOTS, workload_usage, written
+from equipoise.contracts.kubernetes.annotations import SLOTS, as_annotations, workload_usage
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.configuration import Kubernetes
@@ -33,7 +33,7 @@ LOAD = LoadSettings(
         Window(name="1d", length=Duration(600), refresh_period=Duration(5)),
     ),
     freshness=Freshness(eviction=Duration(3), score=Duration(4)),
-    coverage=Coverage(node_settling=Duration(1)),
+    coverage=Coverage(node_settling_period=Duration(1)),
 )
 
 
@@ -54,17 +54,17 @@ async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
     clock, metrics = SystemClock(), CollectorRegistry()
     day = workload_usage(a_workload_utilization(sampled_at=clock.now(), profile={"cpu": [REMEMBERED] * SLOTS}))
     assert day is not None
-    web["metadata"]["annotations"] = written(day)
+    web["metadata"]["annotations"] = as_annotations(day)
     await cluster.apply([namespace("equipoise-system"), web])
     settings = CollectorSettings(
         prometheus=PrometheusSettings(url=cluster.prometheus_url),
-        profile=ProfileSettings(day=Duration(96), pause=Duration(0.2)),
+        profile=ProfileSettings(day=Duration(96), backfill_interval=Duration(0.2)),
     )
     connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
     async with connect_kube(connection, "collector", clock) as kube, MemoryBus(clock) as opened:
         collector = Collector(
             settings=settings, load=LOAD, namespace="equipoise-system", identity="one",
-            source=SOURCES["prometheus"](settings, LOAD, clock, kube), kube=kube, bus=opened, clock=clock,
+            source=open_source(settings, LOAD, clock, kube), kube=kube, bus=opened, clock=clock,
             health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
         await collector.attach()
@@ -75,11 +75,11 @@ async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
 
 
 def nodes(bus: MemoryBus) -> dict[str, NodeUtilization]:
-    return {message.node: message for message in bus.said(NodeUtilization, "equipoise.utilization.node.*")}
+    return {message.node: message for message in bus.published(NodeUtilization, "equipoise.utilization.node.*")}
 
 
 def placements(bus: MemoryBus) -> dict[str, NodePlacement]:
-    return {message.node: message for message in bus.said(NodePlacement, "equipoise.placement.node.*")}
+    return {message.node: message for message in bus.published(NodePlacement, "equipoise.placement.node.*")}
 
 
 async def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
@@ -110,10 +110,10 @@ async def test_usage_and_placement_of_a_real_cluster(bus: MemoryBus) -> None:
         assert "1d" not in message.windows
         assert {pod.uid for pod in pods} == message.pods.keys()
         assert {"web"} == {pod.workload.name for pod in pods if pod.workload}
-    await until(lambda: bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1].fresh == 2)
+    await until(lambda: bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1].fresh == 2)
 
     def web() -> WorkloadUtilization:
-        return bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")[-1]
+        return bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")[-1]
 
     await until(lambda: 6 == web().replicas and "5m" in web().windows)
     assert 256 * 2**20 == pytest.approx(web().windows["5m"].mean.memory)
@@ -123,7 +123,7 @@ async def test_a_day_comes_back_from_a_real_deployment(bus: MemoryBus) -> None:
     """What Prometheus is too young for stands on the Deployment."""
 
     def told() -> list[float | None]:
-        said = bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+        said = bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")
         return max((message.profile.get("cpu", []) for message in said), key=lambda day: day.count(REMEMBERED))
 
     await until(lambda: told().count(REMEMBERED) >= SLOTS / 2)
@@ -163,13 +163,13 @@ async def test_a_real_prometheus_that_dies_and_returns(bus: MemoryBus, cluster: 
     cluster.kill("prometheus")
 
     def last() -> UtilizationCycle:
-        return bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+        return bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
     await until(lambda: last().fresh == 0 and "prometheus" in last().problem)
-    before = len(bus.said(NodeUtilization, "equipoise.utilization.node.*"))
+    before = len(bus.published(NodeUtilization, "equipoise.utilization.node.*"))
     cluster.restart("prometheus")
     await until(lambda: last().fresh == 2 and not last().problem)
-    later = bus.said(NodeUtilization, "equipoise.utilization.node.*")[before:]
+    later = bus.published(NodeUtilization, "equipoise.utilization.node.*")[before:]
     means = [message.windows["5m"].mean.cpu for message in later if "5m" in message.windows]
     truth = {name: 0.5 * len(message.pods) for name, message in nodes(bus).items()}
 

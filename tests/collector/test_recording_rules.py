@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 import yaml
 
-from equipoise.collector.decisions.query import Ask, Resource, What
-from equipoise.collector.sources.profiles.recording_rules import RECORDING_RULES, WINDOWS, rule_file, rule_object
+from equipoise.collector.decisions.profiles.recording_rules import RECORDING_RULES, WINDOWS, rule_file, rule_object
+from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName
 from equipoise.contracts.configuration.settings import LoadSettings
 
 FOLDER = Path(__file__).parents[2] / "k8s" / "metrics"
@@ -19,7 +19,7 @@ def recorded() -> set[str]:
 
 
 def test_the_shipped_files_are_those_that_are_generated() -> None:
-    """`python -m equipoise.collector.sources.profiles` writes them anew."""
+    """`python -m equipoise.collector.decisions.profiles` writes them anew."""
     assert rule_file() == yaml.safe_load((FOLDER / "recording-rules.yaml").read_text())
     assert rule_object() == yaml.safe_load((FOLDER / "prometheus-rule.yaml").read_text())
 
@@ -32,12 +32,12 @@ def test_every_usual_window_has_rules() -> None:
 @pytest.mark.parametrize("length", [window.length for window in WINDOWS] + [600.0])
 def test_what_is_asked_for_is_recorded(length: float) -> None:
     """No question names a rule that there is not."""
-    for resource, what in [(resource, what) for resource in get_args(Resource) for what in WHATS]:
+    for resource, aggregate in [(resource, aggregate) for resource in get_args(ResourceName) for aggregate in WHATS]:
         usages = RECORDING_RULES.cpu if resource == "cpu" else RECORDING_RULES.memory["workingSet"]
-        ask = Ask(subject="node", resource=resource, what=what, length=length, at=0.0, step=15.0)
-        asked = set(re.findall(r"equipoise:[\w:]+", usages["node"].query(ask, {}) or ""))
+        query = MetricQuery(subject="node", resource=resource, aggregate=aggregate, length=length, at=0.0, step=15.0)
+        queries = set(re.findall(r"equipoise:[\w:]+", usages["node"].promql(query, {}) or ""))
 
-        assert asked <= recorded()
+        assert queries <= recorded()
 
 
-WHATS: list[What] = [what for part in get_args(What) for what in (get_args(part) or (part,))]
+WHATS: list[Aggregate] = [aggregate for part in get_args(Aggregate) for aggregate in (get_args(part) or (part,))]

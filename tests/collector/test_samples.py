@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.decisions.query import SourceError
-from equipoise.collector.sources.document import read_document
-from equipoise.collector.sources.samples import (
-    REMEMBERED,
-    Labels,
-    moment,
+from equipoise.collector.sources.prometheus.json_document import decode_document
+from equipoise.collector.sources.prometheus.samples import (
+    LABELS_TTL,
+    LabelCache,
     number,
-    result,
+    result_of,
     spacings,
+    time_of,
     vector,
 )
 
-LABELS = Labels(("node", "instance"))
+LABELS = LabelCache(("node", "instance"))
 REMARK = (
     "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "
     '"equipoise:node_cpu_seconds:sum"'
@@ -32,8 +32,8 @@ STORE_AWAY = (
 """Both as Thanos Query 0.42.4 said it."""
 
 
-def a_document(result: Any, kind: str = "vector", **fields: Any) -> dict[str, Any]:
-    return {"status": "success", "data": {"resultType": kind, "result": result}, **fields}
+def a_document(result_of: Any, kind: str = "vector", **fields: Any) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": kind, "result": result_of}, **fields}
 
 
 def an_element(value: Any = (1.0, "2.5"), **labels: str) -> dict[str, Any]:
@@ -58,17 +58,17 @@ def an_element(value: Any = (1.0, "2.5"), **labels: str) -> dict[str, Any]:
 def test_an_answer_that_is_not_whole_is_refused(document: Any, word: str) -> None:
     """An error, a warning or another type of result makes the whole question unknown, and says why."""
     with pytest.raises(SourceError, match=word):
-        result(document, "vector")
+        result_of(document, "vector")
 
 
 def test_remarks_do_not_spoil_an_answer() -> None:
     """Prometheus' infos are advice on the query, not doubts about the data."""
-    assert [] == result(a_document([], infos=["metric might not be a counter"], warnings=[]), "vector")
+    assert [] == result_of(a_document([], infos=["metric might not be a counter"], warnings=[]), "vector")
 
 
 def test_a_remark_among_the_warnings_does_not_spoil_an_answer() -> None:
     """Thanos Query has what are Prometheus' infos among its warnings."""
-    assert [] == result(a_document([], warnings=[REMARK]), "vector")
+    assert [] == result_of(a_document([], warnings=[REMARK]), "vector")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_time_is_told_in_two_ways(answer: Any) -> None:
     kind = "scalar" if len(answer) == 2 else "vector"
     body = msgspec.json.encode(a_document(answer, kind))
 
-    assert 12.5 == moment(answer) == moment(result(read_document(body), "scalar", "vector"))
+    assert 12.5 == time_of(answer) == time_of(result_of(decode_document(body), "scalar", "vector"))
 
 
 @pytest.mark.parametrize(
@@ -150,21 +150,23 @@ def test_what_cannot_be_read_costs_its_own_series_only(element: bytes, values: l
     """Whoever may label a pod must not be able to stop the measuring of all."""
     good = msgspec.json.encode(an_element(node="a"))
     body = b'{"status":"success","data":{"resultType":"vector","result":[' + good + b"," + element + b"]}}"
-    told = [sample.value for sample in vector(result(read_document(body), "vector"), "node", Labels(("node",)))]
+    told = [
+        sample.value for sample in vector(result_of(decode_document(body), "vector"), "node", LabelCache(("node",)))
+    ]
 
     assert told == pytest.approx(values, nan_ok=True)
 
 
 def test_labels_that_no_answer_has_any_more_are_forgotten() -> None:
     """Pods come and go for years."""
-    labels = Labels(("node",))
+    labels = LabelCache(("node",))
     bodies = [msgspec.json.encode(a_document([an_element(node=name)])) for name in ("stays", "goes")]
-    for turn in range(4):
-        labels.turn(turn * REMEMBERED)
-        for body in bodies[: 2 if turn == 0 else 1]:
-            assert vector(result(read_document(body), "vector"), "node", labels)
+    for rotate in range(4):
+        labels.rotate(rotate * LABELS_TTL)
+        for body in bodies[: 2 if rotate == 0 else 1]:
+            assert vector(result_of(decode_document(body), "vector"), "node", labels)
 
-    assert [b'{"node":"stays"}'] == list(labels._young | labels._old)
+    assert [b'{"node":"stays"}'] == list(labels._recent | labels._old)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_labels_that_no_answer_has_any_more_are_forgotten() -> None:
 def test_a_time_that_is_none(answer: Any) -> None:
     """The source's clock cannot be read from garbage."""
     with pytest.raises(SourceError):
-        moment(answer)
+        time_of(answer)
 
 
 JSON = st.recursive(
@@ -202,7 +204,7 @@ def test_garbage_is_refused_or_unknown_but_never_raises_and_never_zero(document:
     for read in (vector, spacings):
         for subject in ("node", "pod"):
             try:
-                samples = read(result(document, "vector"), subject, LABELS)
+                samples = read(result_of(document, "vector"), subject, LABELS)
             except SourceError:
                 continue
             for sample in samples:

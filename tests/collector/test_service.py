@@ -13,7 +13,7 @@ from builders import GIB, NOW, a_placement, a_workload_utilization
 from collector.sources_in_memory import FakeSource, Usage
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.decisions.query import Ask, Sample
+from equipoise.collector.decisions.query import MetricQuery, Sample
 from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.decisions.workloads import slot_of
 from equipoise.collector.service import Collector
@@ -21,7 +21,7 @@ from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import workload_usage, written
+from equipoise.contracts.kubernetes.annotations import as_annotations, workload_usage
 from equipoise.contracts.kubernetes.objects import (
     Condition,
     Lease,
@@ -76,11 +76,11 @@ def a_pod(name: str, node: str, *, uid: str = "", age: float = 90_000) -> Pod:
 @dataclass
 class FakeHealth:
     leading: bool | None = None
-    part: str = ""
+    shard: str = ""
     problems: dict[str, str] = field(default_factory=dict)
     warm: bool = False
 
-    def problem(self, key: str, text: str | None) -> None:
+    def set_problem(self, key: str, text: str | None) -> None:
         if text is None:
             self.problems.pop(key, None)
         else:
@@ -108,16 +108,16 @@ class World:
 
     def nodes(self) -> dict[str, NodeUtilization]:
         """The last word on each node."""
-        return {message.node: message for message in self.bus.said(NodeUtilization, NODE_USAGES)}
+        return {message.node: message for message in self.bus.published(NodeUtilization, NODE_USAGES)}
 
     def placements(self) -> dict[str, NodePlacement]:
-        return {message.node: message for message in self.bus.said(NodePlacement, PLACEMENTS)}
+        return {message.node: message for message in self.bus.published(NodePlacement, PLACEMENTS)}
 
     def cycle(self) -> UtilizationCycle:
-        return self.bus.said(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
+        return self.bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
     def workloads(self) -> dict[str, WorkloadUtilization]:
-        said = self.bus.said(WorkloadUtilization, "equipoise.utilization.workload.>")
+        said = self.bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")
         return {message.workload.name: message for message in said}
 
 
@@ -201,7 +201,9 @@ async def test_a_workload_is_the_mean_of_its_pods(world: World) -> None:
 
     await world.advance(900)
     assert {"5m", "15m"} == world.workloads()["db"].windows.keys()
-    assert {300.0} == {ask.length for ask in world.source.asked if ask.subject == "pod" and ask.what == "mean"}
+    assert {300.0} == {
+        query.length for query in world.source.queries if query.subject == "pod" and query.aggregate == "mean"
+    }
 
 
 async def test_pods_may_be_sampled_less_often_than_nodes() -> None:
@@ -217,7 +219,7 @@ async def test_pods_may_be_sampled_less_often_than_nodes() -> None:
 async def test_pods_go_by_the_nodes_pace_where_theirs_is_not_told() -> None:
     """A source that cannot say it for pods is no source that cannot measure."""
     world = a_world()
-    world.source.fails = lambda ask: (ask.subject, ask.what) == ("pod", "spacing")
+    world.source.fails = lambda query: (query.subject, query.aggregate) == ("pod", "spacing")
     async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
         await world.advance(1)
 
@@ -226,18 +228,22 @@ async def test_pods_go_by_the_nodes_pace_where_theirs_is_not_told() -> None:
 
 async def test_each_window_has_its_own_period(world: World) -> None:
     """The shortest is asked for every 15 s, the longest every half hour; no two questions of a round differ in time."""
-    world.source.asked.clear()
+    world.source.queries.clear()
     await world.advance(600)
     means = [
-        ask for ask in world.source.asked if ask.what == "mean" and ask.subject == "node" and ask.resource == "cpu"
+        query
+        for query in world.source.queries
+        if query.aggregate == "mean" and query.subject == "node" and query.resource == "cpu"
     ]
-    count = {length: sum(ask.length == length for ask in means) for length in (300.0, 900.0, 3_600.0, 86_400.0)}
+    count = {length: sum(query.length == length for query in means) for length in (300.0, 900.0, 3_600.0, 86_400.0)}
 
     assert 36 <= count[300.0] <= 45
     assert 18 <= count[900.0] <= 23
     assert 4 <= count[3_600.0] <= 6
     assert 0 == count[86_400.0]
-    moments = {(ask.length, ask.at) for ask in world.source.asked if ask.what in ("mean", "count", "newest")}
+    moments = {
+        (query.length, query.at) for query in world.source.queries if query.aggregate in ("mean", "count", "newest")
+    }
     assert sum(count.values()) == len(moments)
 
 
@@ -250,7 +256,7 @@ async def test_a_source_runs_on_a_standby_too() -> None:
     async with world.bus, collecting(world, CollectorSettings(profile=NO_PROFILE)):
         await world.advance(60)
 
-        assert (False, True, []) == (world.health.leading, world.source.runs, world.source.asked)
+        assert (False, True, []) == (world.health.leading, world.source.runs, world.source.queries)
 
 
 async def test_a_source_that_is_down_makes_values_old_not_zero(world: World) -> None:
@@ -275,7 +281,7 @@ async def test_a_source_that_is_down_makes_values_old_not_zero(world: World) -> 
 
 async def test_a_failing_question_leaves_the_others(world: World) -> None:
     """Memory that cannot be asked for ages alone."""
-    world.source.fails = lambda ask: ask.resource == "memory" and ask.subject == "node"
+    world.source.fails = lambda query: query.resource == "memory" and query.subject == "node"
     world.source.nodes["a"].cpu = 3.0
     await world.advance(20)
     mean = world.nodes()["a"].windows["5m"].mean
@@ -290,7 +296,7 @@ async def test_a_failing_question_leaves_the_others(world: World) -> None:
 
 async def test_a_failing_question_about_pods_leaves_what_was_known(world: World) -> None:
     """For as long as it is young enough; memory beside it is renewed, and workloads remember no half rounds."""
-    world.source.fails = lambda ask: ask.resource == "cpu" and ask.subject == "pod"
+    world.source.fails = lambda query: query.resource == "cpu" and query.subject == "pod"
     world.source.pods["shop", "db-0", "a"].memory = 2 * GIB
     await world.advance(30)
     used = world.nodes()["a"].pods["uid-db-0"]
@@ -308,7 +314,7 @@ async def test_pods_that_are_never_measured_are_a_problem(world: World) -> None:
     for usage in world.source.pods.values():
         usage.coverage = 0.5
     await world.advance(30)
-    assert "of 2 pods none has enough samples in 5m" in world.health.problems["pods"]
+    assert "none of 2 pods has enough samples in 5m" in world.health.problems["pods"]
     assert {} == world.nodes()["a"].pods
 
     for usage in world.source.pods.values():
@@ -319,7 +325,7 @@ async def test_pods_that_are_never_measured_are_a_problem(world: World) -> None:
 
 async def test_a_source_without_pods_is_no_problem(world: World) -> None:
     """It never said that it knew any."""
-    world.source.never = lambda ask: "nodes only" if ask.subject == "pod" else ""
+    world.source.rejects = lambda query: "nodes only" if query.subject == "pod" else ""
     await world.advance(30)
 
     assert "pods" not in world.health.problems
@@ -332,7 +338,7 @@ async def test_intervals_that_cannot_be_found_anew_stay(subjects: tuple[str, ...
     world.source.pods = {name: Usage(cpu=0.5, memory=GIB, interval=60.0) for name in world.source.pods}
     async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
         await world.advance(1)
-        world.source.fails = lambda ask: ask.what == "spacing" and ask.subject in subjects
+        world.source.fails = lambda query: query.aggregate == "spacing" and query.subject in subjects
         await world.advance(2_000)
 
         assert {} == world.health.problems
@@ -363,9 +369,9 @@ async def test_a_standby_forgets_too() -> None:
             await world.advance(10)
             world.kube.remove(PODS, "job", "shop")
             await world.advance(1)
-            assert {"a"} == set(standby._fleet.left_from)
+            assert {"a"} == set(standby._placement.nodes_with_gone_pods)
             await world.advance(1_300)
-            assert set() == set(standby._fleet.left_from)
+            assert set() == set(standby._placement.nodes_with_gone_pods)
 
 
 async def test_an_empty_source_is_unknown(world: World) -> None:
@@ -402,9 +408,9 @@ async def test_a_slow_source_is_not_asked_twice_at_once(world: World) -> None:
     """A round of a window begins when the one before it has ended."""
     world.source.takes = 40.0
     await world.advance(100)
-    world.source.asked.clear()
+    world.source.queries.clear()
     await world.advance(400)
-    moments = {ask.at for ask in world.source.asked if ask.length == 300.0 and ask.what == "mean"}
+    moments = {query.at for query in world.source.queries if query.length == 300.0 and query.aggregate == "mean"}
 
     assert 3 <= len(moments) <= 5
     assert 2 == world.cycle().fresh
@@ -417,7 +423,7 @@ async def test_a_node_made_anew_is_another_node(world: World) -> None:
     await world.advance(30)
     told = [
         message
-        for message in world.bus.said(NodeUtilization, NODE_USAGES)
+        for message in world.bus.published(NodeUtilization, NODE_USAGES)
         if message.node == "a" and message.uid == "new"
     ]
 
@@ -454,17 +460,17 @@ async def test_another_clock_is_measured(world: World, skew: float, fresh: int, 
 async def test_placements_are_told_at_once_and_together(world: World) -> None:
     """Changes within the gathering time are one message; nothing is said when nothing changed."""
     assert {"a", "b"} == world.placements().keys()
-    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    before = len(world.bus.published(NodePlacement, PLACEMENTS))
     for number in range(5):
         world.kube.put(PODS, a_pod(f"new-{number}", "a", age=-1))
     world.kube.put(NODES, a_node("a"))
     await world.advance(0.06)
-    assert before + 1 == len(world.bus.said(NodePlacement, PLACEMENTS))
+    assert before + 1 == len(world.bus.published(NodePlacement, PLACEMENTS))
     assert 6 == len(world.placements()["a"].pods)
 
     world.kube.put(NODES, a_node("a"))
     await world.advance(1)
-    assert before + 1 == len(world.bus.said(NodePlacement, PLACEMENTS))
+    assert before + 1 == len(world.bus.published(NodePlacement, PLACEMENTS))
 
 
 async def test_placements_are_repeated(world: World) -> None:
@@ -489,9 +495,9 @@ async def test_a_deleted_node_is_told(world: World) -> None:
     """Readers forget it; it is repeated like every placement, for the one who missed it."""
     world.kube.remove(NODES, "b")
     await world.advance(1)
-    once = [said for said in world.bus.said(NodePlacement, PLACEMENTS) if said.removed]
+    once = [said for said in world.bus.published(NodePlacement, PLACEMENTS) if said.removed]
     await world.advance(301)
-    again = [said for said in world.bus.said(NodePlacement, PLACEMENTS) if said.removed]
+    again = [said for said in world.bus.published(NodePlacement, PLACEMENTS) if said.removed]
 
     assert world.placements()["b"].removed
     assert (1, 2) == (len(once), len(again))
@@ -515,11 +521,11 @@ async def test_placements_are_told_at_once_after_minutes_without_the_bus(world: 
     world.bus.disconnect()
     world.kube.put(PODS, a_pod("late", "a", age=-1))
     await world.advance(600)
-    before = len(world.bus.said(NodePlacement, PLACEMENTS))
+    before = len(world.bus.published(NodePlacement, PLACEMENTS))
     await world.bus.reconnect()
     await world.advance(3)
 
-    assert {"a", "b"} == {said.node for said in world.bus.said(NodePlacement, PLACEMENTS)[before:]}
+    assert {"a", "b"} == {said.node for said in world.bus.published(NodePlacement, PLACEMENTS)[before:]}
     assert "late" in {pod.name for pod in world.placements()["a"].pods}
 
 
@@ -543,12 +549,12 @@ async def test_a_placement_that_another_replica_tells_of_by_now_is_not_tried_aga
         world.bus.disconnect()
         world.kube.put(PODS, a_pod("late", "a", age=-1))
         await world.advance(2)
-        assert collector._announced.due(math.inf) == ["a"]
+        assert collector._placement_publisher.tracker.due(math.inf) == ["a"]
 
-        collector._voices.drop(shard_of("a", 2))
+        collector._shards.release(shard_of("a", 2))
         await world.bus.reconnect()
         await world.advance(10)
-        assert collector._announced.due(math.inf) == []
+        assert collector._placement_publisher.tracker.due(math.inf) == []
 
 
 async def test_a_placement_lost_in_a_blink_is_said_again(world: World) -> None:
@@ -573,7 +579,7 @@ async def test_only_the_leader_speaks() -> None:
             async with collecting(standby, settings, "two"):
                 await world.advance(20)
                 assert (True, False) == (world.health.leading, other.leading)
-                assert (True, [], 1) == (other.warm, standby.source.asked, len(epochs(world)))
+                assert (True, [], 1) == (other.warm, standby.source.queries, len(epochs(world)))
         async with collecting(standby, settings, "three"):
             await world.advance(20)
             assert other.leading
@@ -648,20 +654,20 @@ async def one_collects(world: World, settings: CollectorSettings) -> None:
 
 
 def epochs(world: World) -> set[int]:
-    return {message.epoch for message in world.bus.said(NodeUtilization, NODE_USAGES)}
+    return {message.epoch for message in world.bus.published(NodeUtilization, NODE_USAGES)}
 
 
 async def test_a_workloads_day_is_learnt() -> None:
     """The past day is asked for slot by slot; each slot is the mean of the pods."""
     world = a_world()
-    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
     async with world.bus, collecting(world, settings):
         await world.advance(300)
         profile = world.workloads()["db"].profile
 
         assert [0.5] * 24 == profile["cpu"]
         assert 0.5 == world.workloads()["db"].windows["1d"].mean.cpu
-        slots = {ask.at for ask in world.source.asked if ask.subject == "pod" and ask.at % 3_600 == 0}
+        slots = {query.at for query in world.source.queries if query.subject == "pod" and query.at % 3_600 == 0}
         assert 24 == len(slots)
         world.source.pods["shop", "db-0", "a"].cpu = world.source.pods["shop", "db-1", "b"].cpu = 1.5
         await world.advance(3_700)
@@ -671,7 +677,7 @@ async def test_a_workloads_day_is_learnt() -> None:
 async def test_slots_remember_pods_that_left() -> None:
     """Who ran an hour ago and is gone now belongs to that hour of its workload."""
     world = a_world()
-    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
     async with world.bus, collecting(world, settings):
         await world.advance(1)
         world.kube.remove(PODS, "db-1", "shop")
@@ -685,16 +691,18 @@ async def test_a_slot_that_fails_holds_up_no_other() -> None:
     """What is too much for the source is asked for less and less often, and after all others."""
     world = a_world()
     newest = NOW - NOW % 3_600
-    world.source.fails = lambda ask: ask.subject == "pod" and ask.at == newest
-    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+    world.source.fails = lambda query: query.subject == "pod" and query.at == newest
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
     async with world.bus, collecting(world, settings):
         await world.advance(3_000)
-        asked = [
-            ask.at for ask in world.source.asked if ask.subject == "pod" and ask.what == "mean" and ask.at % 3_600 == 0
+        queries = [
+            query.at
+            for query in world.source.queries
+            if query.subject == "pod" and query.aggregate == "mean" and query.at % 3_600 == 0
         ]
 
-        assert 24 == len(set(asked))
-        assert asked.count(newest) <= 2 * 12
+        assert 24 == len(set(queries))
+        assert queries.count(newest) <= 2 * 12
         assert 23 == sum(value is not None for value in world.workloads()["db"].profile["cpu"])
 
 
@@ -706,11 +714,11 @@ async def test_a_day_that_cannot_be_asked_for_is_a_problem() -> None:
         await world.advance(60)
         assert "profile" not in world.health.problems
 
-        world.source.fails = lambda ask: ask.subject == "pod" and ask.at < NOW
+        world.source.fails = lambda query: query.subject == "pod" and query.at < NOW
         await world.advance(60)
         assert "too many samples" in world.health.problems["profile"]
 
-        world.source.fails = lambda ask: False
+        world.source.fails = lambda query: False
         await world.advance(60)
         assert "profile" not in world.health.problems
 
@@ -720,7 +728,7 @@ def a_remembering_deployment(cpu: float = 2.0, sampled_at: float = NOW - 3_600) 
     day: dict[str, list[float | None]] = {"cpu": [cpu] * 24, "memory": [GIB] * 24}
     usage = workload_usage(a_workload_utilization(sampled_at=sampled_at, profile=day))
     assert usage is not None
-    return WorkloadObject(metadata=ObjectMeta(name="web", namespace="shop", annotations=written(usage)))
+    return WorkloadObject(metadata=ObjectMeta(name="web", namespace="shop", annotations=as_annotations(usage)))
 
 
 def deploy(world: World, revision: str) -> None:
@@ -744,9 +752,9 @@ def deploy(world: World, revision: str) -> None:
 class YoungSource(FakeSource):
     """It has seen the newest hour of the day that was, and nothing before."""
 
-    async def ask(self, question: Ask) -> list[Sample]:
-        answer = await super().ask(question)
-        unseen = question.subject == "pod" and question.length == 3_600 and question.at <= NOW - 3_600
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        answer = await super().query(query)
+        unseen = query.subject == "pod" and query.length == 3_600 and query.at <= NOW - 3_600
         return [] if unseen else answer
 
 
@@ -757,7 +765,7 @@ def a_young_world() -> World:
     return world
 
 
-LEARNING = CollectorSettings(leader_election=False, profile=ProfileSettings(pause=Duration(10)))
+LEARNING = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
 
 
 async def test_a_day_that_the_source_has_not_seen_is_taken_back_from_the_annotation() -> None:
@@ -787,7 +795,7 @@ async def test_a_measured_hour_stays_when_annotations_come_late() -> None:
     async with world.bus, collecting(world, LEARNING):
         await world.advance(200)
         newest = slot_of(NOW - NOW % 3_600, 3_600)
-        assert "list deployments.apps" in world.health.problems["profiles on workloads"]
+        assert "list deployments.apps" in world.health.problems["profile annotations"]
         assert (0.5, 1) == (world.workloads()["web"].profile["cpu"][newest], len(world.health.problems))
         assert 23 == world.workloads()["web"].profile["cpu"].count(None)
 
@@ -838,7 +846,7 @@ async def test_a_shard_may_be_lost_while_an_earlier_division_is_dissolved() -> N
             told = UtilizationCycle(shard=shard, cycle=1, expected=1, fresh=1, queried_at=NOW, epoch=1)
             await bus.publish(subjects.utilization_cycle(shard), told)
         async with collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)) as collector:
-            bus.lost = lambda: collector._voices.drop(0)
+            bus.lost = lambda: collector._shards.release(0)
             await world.advance(10)
     assert not world.health.leading
 

@@ -5,16 +5,16 @@ from typing import Any
 from builders import GIB, NOW
 from prometheus_client import CollectorRegistry
 
-from equipoise.collector.decisions.query import Resource
-from equipoise.collector.decisions.sample_validation import Doubt, Reading
+from equipoise.collector.decisions.query import ResourceName
+from equipoise.collector.decisions.sample_validation import NodeReading, UnknownUsage
 from equipoise.collector.decisions.utilization import (
-    MISSING_LIMIT,
+    MAX_MISSING,
     NOT_MEASURED,
     MeasuredNode,
-    Utilization,
-    summed_up,
+    UtilizationStore,
+    unknown_summary,
 )
-from equipoise.collector.shell.metrics import Telemetry
+from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -23,19 +23,19 @@ LOAD = LoadSettings()
 SHORTEST = LOAD.shortest
 
 
-def a_reading(mean: float | None = 2.0, age: float = 5.0, **fields: Any) -> Reading:
-    return Reading(**({"mean": mean, "sampled_at": NOW - age, "why": "" if mean is not None else "gap"} | fields))
+def a_reading(mean: float | None = 2.0, age: float = 5.0, **fields: Any) -> NodeReading:
+    return NodeReading(**({"mean": mean, "sampled_at": NOW - age} | fields))
 
 
-def a_utilization(*readings: tuple[Resource, Reading], uid: str = "uid-a") -> Utilization:
-    utilization = Utilization(LOAD)
+def a_utilization(*readings: tuple[ResourceName, NodeReading], uid: str = "uid-a") -> UtilizationStore:
+    utilization = UtilizationStore(LOAD)
     for resource, reading in readings:
         utilization.record(SHORTEST, resource, {uid: reading}, NOW)
     return utilization
 
 
 def tell(
-    utilization: Utilization, *pods: str, settled: tuple[str, ...] = (), now: float = NOW
+    utilization: UtilizationStore, *pods: str, settled: tuple[str, ...] = (), now: float = NOW
 ) -> NodeUtilization | None:
     node = MeasuredNode(
         name="a", uid="uid-a", base=Resources(cpu=10.0, memory=64 * GIB), pods=pods, settled_pods=frozenset(settled)
@@ -46,7 +46,7 @@ def tell(
 def test_a_node_without_any_sample_is_not_told() -> None:
     """There is no time that its message could carry."""
     assert tell(a_utilization()) is None
-    assert tell(a_utilization(("cpu", Reading(why="no sample")))) is None
+    assert tell(a_utilization(("cpu", NodeReading(unknown=UnknownUsage("no sample", "no sample"))))) is None
 
 
 def test_the_older_sample_stands_for_both() -> None:
@@ -69,13 +69,13 @@ def test_an_old_reading_is_dropped_alone() -> None:
 
 def test_an_unknown_reading_takes_the_value_away_and_leaves_the_time() -> None:
     """A gap is told at once, and the age goes on from the last sample."""
-    doubted = Reading(why="cpu: 2 series claim to be this node", reason="duplicate")
+    doubted = NodeReading(unknown=UnknownUsage("duplicate", "cpu: 2 series claim to be this node"))
     utilization = a_utilization(("cpu", a_reading()), ("cpu", doubted))
     told = tell(utilization)
 
     assert told is not None
     assert ({}, NOW - 5) == (told.windows, told.sampled_at)
-    assert "2 series" in (utilization.doubt("uid-a", NOW) or NOT_MEASURED)[1]
+    assert "2 series" in (utilization.why_unknown("uid-a", NOW) or NOT_MEASURED)[1]
 
 
 def test_the_systems_share() -> None:
@@ -118,38 +118,39 @@ def test_pods_age_with_their_query() -> None:
 def test_nodes_are_forgotten_by_uid() -> None:
     """A successor of the same name begins with nothing."""
     utilization = a_utilization(("cpu", a_reading()))
-    utilization.keep(["uid-b"])
+    utilization.retain(["uid-b"])
 
     assert tell(utilization) is None
-    assert utilization.doubt("uid-a", NOW) == NOT_MEASURED
+    assert utilization.why_unknown("uid-a", NOW) == NOT_MEASURED
 
 
 def test_a_cycle_names_some_of_the_missing() -> None:
     """All are counted, some are named, with the reason."""
     utilization = a_utilization(("cpu", a_reading()))
     expected = {"a": "uid-a"} | {f"n{number:02}": f"uid-{number}" for number in range(30)}
-    doubts = {name: utilization.doubt(uid, NOW) for name, uid in expected.items()}
-    unknown = {name: doubt for name, doubt in doubts.items() if doubt is not None}
+    reasons = {name: utilization.why_unknown(uid, NOW) for name, uid in expected.items()}
+    unknown = {name: why for name, why in reasons.items() if why is not None}
     cycle = utilization.cycle(31, unknown, shard="all", cycle=3, skew=0.0, problem="")
 
-    assert (31, 1, MISSING_LIMIT, "not measured yet") == (
+    assert (31, 1, MAX_MISSING, "not measured yet") == (
         cycle.expected, cycle.fresh, len(cycle.missing), cycle.missing["n00"],
     )  # fmt: skip
-    assert cycle.reasons == {"not answered": 30}
-    assert summed_up(unknown) == "unknown load: not answered (30 nodes: n00, n01, n02, …)"
-    old = utilization.doubt("uid-a", NOW + 176)
+    assert cycle.reasons == {"no result": 30}
+    assert unknown_summary(unknown) == "unknown load: no result (30 nodes: n00, n01, n02, …)"
+    old = utilization.why_unknown("uid-a", NOW + 176)
     assert old is not None
     late = {"a": old}
     stale = utilization.cycle(1, late, shard="all", cycle=4, skew=0.0, problem="")
     assert (0, "newest sample is 181 s old", {"stale": 1}) == (stale.fresh, stale.missing["a"], stale.reasons)
-    assert (summed_up(late), summed_up({})) == ("unknown load: stale (1 node: a)", "")
+    assert (unknown_summary(late), unknown_summary({})) == ("unknown load: stale (1 node: a)", "")
 
 
 def test_unknown_nodes_are_counted_by_reason() -> None:
     """On /metrics every reason has its series, at 0 while there is none; no series bears a node's name."""
     registry = CollectorRegistry()
-    telemetry = Telemetry(registry)
-    unknown: dict[str, Doubt] = {"a": ("no sample", "cpu: no sample"), "b": ("stale", "old"), "c": ("stale", "old")}
+    telemetry = CollectorMetrics(registry)
+    stale = UnknownUsage("stale", "old")
+    unknown = {"a": UnknownUsage("no sample", "cpu: no sample"), "b": stale, "c": stale}
 
     def counted(reason: str) -> float | None:
         return registry.get_sample_value("equipoise_collector_nodes_unknown", {"reason": reason})

@@ -6,12 +6,12 @@ import pytest
 from builders import GIB, NOW, a_workload
 from collector.sources_in_memory import FakeSource
 
-from equipoise.collector.decisions.sample_validation import Intervals
-from equipoise.collector.decisions.workload_means import Fold
-from equipoise.collector.decisions.workloads import SLOTS, Profile, Workloads, slot_of
+from equipoise.collector.decisions.sample_validation import ScrapeIntervals
+from equipoise.collector.decisions.workload_means import ReplicaMean
+from equipoise.collector.decisions.workloads import SLOTS, LearnedProfile, WorkloadStore, slot_of
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.profile_learning import Days
-from equipoise.collector.state.placement import Fleet
+from equipoise.collector.shell.profile_learning import ProfileLearning
+from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.contracts.kubernetes.workload import Workload
@@ -23,12 +23,12 @@ HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400
 
 
-def a_fold(cpu: float | None = 1.0, sampled_at: float = NOW) -> Mapping[Workload, Fold]:
-    return {a_workload(): Fold(usage=Resources(cpu=cpu, memory=GIB), replicas=1, sampled_at=sampled_at)}
+def a_fold(cpu: float | None = 1.0, sampled_at: float = NOW) -> Mapping[Workload, ReplicaMean]:
+    return {a_workload(): ReplicaMean(usage=Resources(cpu=cpu, memory=GIB), replicas=1, sampled_at=sampled_at)}
 
 
-def some_workloads() -> Workloads:
-    return Workloads(load=LoadSettings(), slot=HOUR, weight=0.3, remembered=HOUR)
+def some_workloads() -> WorkloadStore:
+    return WorkloadStore(load=LoadSettings(), slot=HOUR, weight=0.3, recent_limit=HOUR)
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_the_slot_of_a_time(ended_at: float, length: float, expected: int) -> No
 
 def test_days_are_smoothed() -> None:
     """The new day has the weight; the first one stands as it is, an unknown one changes nothing."""
-    profile = Profile()
+    profile = LearnedProfile()
     for day, cpu in enumerate((1.0, 2.0, None)):
         profile.add(MIDNIGHT + (24 * day + 1) * HOUR, HOUR, Resources(cpu=cpu), 0.3)
-    told = profile.told()
+    message = profile.by_resource()
 
-    assert 1.3 == pytest.approx(told["cpu"][0])
-    assert [None] * 23 == told["cpu"][1:]
-    assert "memory" not in told
+    assert 1.3 == pytest.approx(message["cpu"][0])
+    assert [None] * 23 == message["cpu"][1:]
+    assert "memory" not in message
 
 
 def test_a_long_window_is_the_mean_of_its_slots() -> None:
     """Known once enough of its slots are; its time is the end of the newest."""
-    profile = Profile()
+    profile = LearnedProfile()
     for hour in range(1, 20):
         profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=float(hour)), 0.3)
     now = MIDNIGHT + 19.5 * HOUR
@@ -74,7 +74,7 @@ def test_a_long_window_is_the_mean_of_its_slots() -> None:
 
 def test_each_resource_of_a_long_window_is_known_by_itself() -> None:
     """A day of memory and an hour of cpu are no day of cpu."""
-    profile = Profile()
+    profile = LearnedProfile()
     for hour in range(24):
         profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=8.0 if hour == 3 else None, memory=GIB), 0.3)
     usage = profile.window(86_400, HOUR, MIDNIGHT + 23.5 * HOUR, 0.8)
@@ -85,7 +85,7 @@ def test_each_resource_of_a_long_window_is_known_by_itself() -> None:
 
 def test_a_window_of_more_slots_than_are_remembered_is_unknown() -> None:
     """A day does not speak for a week."""
-    profile = Profile()
+    profile = LearnedProfile()
     for hour in range(48):
         profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=1.0), 0.3)
 
@@ -97,21 +97,21 @@ def test_a_slot_counts_once() -> None:
     workloads = some_workloads()
     for cpu in (1.0, 2.0):
         workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=cpu)})
-    workloads.record(workloads.heard(a_fold(), NOW))
-    (told,) = tell(workloads)
+    workloads.record(workloads.with_means(a_fold(), NOW))
+    (message,) = tell(workloads)
 
-    assert 1.0 == told.profile["cpu"][SLOTS - 1]
+    assert 1.0 == message.profile["cpu"][SLOTS - 1]
 
 
-def tell(workloads: Workloads, now: float = NOW) -> list[WorkloadUtilization]:
-    return workloads.messages(workloads.seen, now, epoch=1, sequence=1)
+def tell(workloads: WorkloadStore, now: float = NOW) -> list[WorkloadUtilization]:
+    return workloads.messages(workloads.measured, now, epoch=1, sequence=1)
 
 
 def test_a_workload_is_told_while_a_window_lives() -> None:
     """Values too old are left out, and with the last of them the workload."""
     workloads = some_workloads()
     for at in (NOW - 3_000.0 + 300.0 * number for number in range(11)):
-        workloads.record(workloads.heard(a_fold(sampled_at=at - 5), at))
+        workloads.record(workloads.with_means(a_fold(sampled_at=at - 5), at))
     (fresh,) = tell(workloads)
     (older,) = tell(workloads, NOW + 200)
 
@@ -126,10 +126,10 @@ def test_longer_windows_are_made_of_the_shortest_one() -> None:
     for hour in range(24):
         workloads.record_slot(NOW - NOW % HOUR - hour * HOUR, {a_workload(): Resources(cpu=8.0)})
     for number in range(13):
-        workloads.record(workloads.heard(a_fold(float(number)), NOW - 3_600.0 + 300.0 * number))
-    (told,) = tell(workloads)
+        workloads.record(workloads.with_means(a_fold(float(number)), NOW - 3_600.0 + 300.0 * number))
+    (message,) = tell(workloads)
 
-    means = {name: usage.mean.cpu for name, usage in told.windows.items()}
+    means = {name: usage.mean.cpu for name, usage in message.windows.items()}
     assert means == {"5m": 12.0, "15m": 11.0, "1h": 6.5, "1d": 8.0}
 
 
@@ -139,21 +139,21 @@ def a_day(cpu: float | None = 2.0) -> list[Resources]:
 
 def test_a_remembered_day_gives_way_to_a_measured_one() -> None:
     """It stands where nothing was measured; what is measured before it stays, what is measured later is smoothed in."""
-    profile = Profile()
+    profile = LearnedProfile()
     profile.add(MIDNIGHT + HOUR, HOUR, Resources(cpu=1.0), 0.3)
     profile.restore(a_day())
     profile.add(MIDNIGHT + 2 * HOUR, HOUR, Resources(cpu=1.0), 0.3)
     profile.restore(a_day(9.0))
-    told = profile.told()
+    message = profile.by_resource()
 
-    assert [1.0, pytest.approx(1.7), 2.0] == told["cpu"][:3]
-    assert [2.0] * 21 == told["cpu"][3:]
-    assert [GIB] * SLOTS == told["memory"]
+    assert [1.0, pytest.approx(1.7), 2.0] == message["cpu"][:3]
+    assert [2.0] * 21 == message["cpu"][3:]
+    assert [GIB] * SLOTS == message["memory"]
 
 
 def test_no_window_is_made_of_what_is_remembered() -> None:
     """A day that nothing was measured of is unknown, and its hours are still asked for."""
-    profile = Profile()
+    profile = LearnedProfile()
     profile.restore(a_day())
     assert not any(profile.has(NOW - hour * HOUR, HOUR) for hour in range(SLOTS))
     assert profile.window(86_400, HOUR, NOW, 0.8) is None
@@ -161,26 +161,28 @@ def test_no_window_is_made_of_what_is_remembered() -> None:
 
     workloads = some_workloads()
     workloads.restore(a_workload(), a_day())
-    workloads.record(workloads.heard(a_fold(), NOW))
-    (told,) = tell(workloads)
-    assert {"5m"} == told.windows.keys()
-    assert [2.0] * SLOTS == told.profile["cpu"]
+    workloads.record(workloads.with_means(a_fold(), NOW))
+    (message,) = tell(workloads)
+    assert {"5m"} == message.windows.keys()
+    assert [2.0] * SLOTS == message.profile["cpu"]
 
 
 async def test_each_slot_that_is_measured_forgets_workloads_that_went() -> None:
     """Names come and go for ever: what nobody runs any more is not kept."""
     workloads, source = some_workloads(), FakeSource(ManualClock(NOW))
     workloads.restore(a_workload(), a_day())
-    fleet = Fleet(windows=[300.0], start_limit=600.0, memory=90_000.0, owner_of=nobody, selector={})
-    days = Days(
-        settings=CollectorSettings(), coverage=0.8, source=source, fleet=fleet, workloads=workloads,
-        now=lambda: NOW, intervals=lambda: Intervals(usual=15.0),
+    fleet = ClusterPlacement(
+        windows=[300.0], start_timeout=600.0, owner_retention=90_000.0, owner_of=nobody, selector={}
+    )
+    days = ProfileLearning(
+        settings=CollectorSettings(), coverage=0.8, source=source, placement=fleet, workloads=workloads,
+        clock=ManualClock(NOW), source_now=lambda: NOW, intervals=lambda: ScrapeIntervals(default=15.0),
     )  # fmt: skip
     assert "" == await days.measure(NOW - NOW % HOUR)
-    workloads.record(workloads.heard(a_fold(), NOW))
-    (told,) = tell(workloads)
+    workloads.record(workloads.with_means(a_fold(), NOW))
+    (message,) = tell(workloads)
 
-    assert {} == told.profile
+    assert {} == message.profile
 
 
 def nobody(_: Workload) -> OwnerReference | None:
@@ -191,8 +193,8 @@ def test_profiles_of_workloads_that_went_are_forgotten() -> None:
     """One that comes back begins a new day."""
     workloads = some_workloads()
     workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=1.0)})
-    workloads.record(workloads.heard(a_fold(), NOW))
-    workloads.forget([])
-    (told,) = tell(workloads)
+    workloads.record(workloads.with_means(a_fold(), NOW))
+    workloads.retain([])
+    (message,) = tell(workloads)
 
-    assert {} == told.profile
+    assert {} == message.profile

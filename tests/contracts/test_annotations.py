@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
     USAGE,
+    as_annotations,
     means,
     node_load,
     read_node_load,
     read_workload_usage,
     workload_usage,
-    written,
 )
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
@@ -33,7 +33,7 @@ def test_a_node_carries_shares_of_its_base_and_their_time() -> None:
     """3.3333 of 10 cores and 4 of 64 GiB are 0.3333 and 0.0625."""
     load = node_load(a_node_utilization(cpu=3.33333, windows={"5m": a_window(3.33333, 4 * GIB)}))
     assert load is not None
-    assert json.loads(written(load)[LOAD]) == {
+    assert json.loads(as_annotations(load)[LOAD]) == {
         "sampledAt": "2027-01-15T08:00:00Z",
         "base": {"cpu": 10.0, "memory": 64 * GIB},
         "memory": "workingSet",
@@ -50,8 +50,8 @@ def test_a_full_annotation_is_about_a_kibibyte() -> None:
     workload = workload_usage(a_workload_utilization(profile=profile))
     assert node is not None
     assert workload is not None
-    assert len(written(node)[LOAD]) <= 1_024
-    assert len(written(workload)[USAGE]) <= 1_024
+    assert len(as_annotations(node)[LOAD]) <= 1_024
+    assert len(as_annotations(workload)[USAGE]) <= 1_024
 
 
 @pytest.mark.parametrize("windows", [{}, {"5m": a_window(None, None)}, {"5m": a_window(float("nan"), -1.0)}])
@@ -69,7 +69,7 @@ def test_nodes_read_back_as_they_were_written(windows: dict[str, WindowUsage]) -
     if load is None:
         assert all(usage.mean == Resources() for usage in windows.values())
         return
-    assert read_node_load(written(load)) == (load, "")
+    assert read_node_load(as_annotations(load)) == (load, "")
     known = {name for name, usage in windows.items() if usage.mean != Resources()}
     assert set(load.windows) == known
 
@@ -80,14 +80,14 @@ def test_workloads_read_back_as_they_were_written(windows: dict[str, WindowUsage
     usage = workload_usage(a_workload_utilization(windows=windows, profile={"cpu": slots}))
     if usage is None:
         return
-    assert read_workload_usage(written(usage)) == (usage, "")
+    assert read_workload_usage(as_annotations(usage)) == (usage, "")
     assert ("cpu" in usage.profile) == any(slot is not None for slot in slots)
 
 
 def a_text(**changes: Any) -> str:
     usage = workload_usage(a_workload_utilization(profile={"cpu": [1.0] * 24}))
     assert usage is not None
-    return json.dumps(json.loads(written(usage)[USAGE]) | changes)
+    return json.dumps(json.loads(as_annotations(usage)[USAGE]) | changes)
 
 
 @pytest.mark.parametrize(

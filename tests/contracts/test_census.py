@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.fit import Census, FitNode, FitPod, Neighbours, neighbours
+from equipoise.contracts.fit import FitNode, FitPod, Neighbours, PodIndex, neighbours
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm, TopologySpreadConstraint
 
 LABELS = [{"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"}, {}]
@@ -56,7 +56,7 @@ def told(around: Neighbours) -> object:
 @given(fleet=fleets(), asked=pods("asked"), data=st.data())
 def test_a_census_follows_moves(fleet: list[FitNode], asked: FitPod, data: st.DataObject) -> None:
     """Groups are only a faster way to the same answer."""
-    census = Census(fleet)
+    census = PodIndex(fleet)
     for _ in range(data.draw(st.integers(0, 4))):
         here = [(node.name, pod) for node in fleet for pod in node.pods]
         if here:

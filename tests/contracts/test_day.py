@@ -3,7 +3,7 @@
 import msgspec
 from builders import GIB, NOW, a_node_utilization, a_workload
 
-from equipoise.contracts.load.daily_profile import LEAST_SLOTS, SLOTS, beyond_pods, workload_day
+from equipoise.contracts.load.daily_profile import MIN_SLOTS, SLOTS, system_usage, workload_profile
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 
@@ -18,7 +18,7 @@ def a_told_workload(cpu: list[float | None], memory: list[float | None] | None =
 
 def test_an_unknown_hour_is_the_mean_of_the_known_ones() -> None:
     """It neither makes a peak nor hides one."""
-    day = workload_day(a_told_workload([1.0, 3.0] * 11 + [None, None]))
+    day = workload_profile(a_told_workload([1.0, 3.0] * 11 + [None, None]))
 
     assert day is not None
     assert day[0].tolist() == [1.0, 3.0] * 11 + [2.0, 2.0]
@@ -26,12 +26,12 @@ def test_an_unknown_hour_is_the_mean_of_the_known_ones() -> None:
 
 def test_a_few_hours_are_no_day() -> None:
     """Then the workload is taken to use all day what it uses now."""
-    known: list[float | None] = [1.0] * (LEAST_SLOTS - 1)
+    known: list[float | None] = [1.0] * (MIN_SLOTS - 1)
 
-    assert workload_day(a_told_workload(known)) is None
-    assert workload_day(a_told_workload([*known, 1.0])) is not None
-    assert workload_day(a_told_workload([1.0] * SLOTS, [])) is None
-    assert workload_day(None) is None
+    assert workload_profile(a_told_workload(known)) is None
+    assert workload_profile(a_told_workload([*known, 1.0])) is not None
+    assert workload_profile(a_told_workload([1.0] * SLOTS, [])) is None
+    assert workload_profile(None) is None
 
 
 def test_what_a_node_uses_beyond_its_pods_counts_all_day() -> None:
@@ -41,6 +41,6 @@ def test_what_a_node_uses_beyond_its_pods_counts_all_day() -> None:
     told = msgspec.structs.replace(silent, system=Resources(cpu=0.25, memory=8.0))
     more = {"three": Resources(cpu=9.0, memory=0.0)}
 
-    assert [0.25, 8.0] == beyond_pods(told).tolist()
-    assert 2.5 == beyond_pods(silent)[0]
-    assert 0.0 == beyond_pods(msgspec.structs.replace(silent, pods=pods | more))[0]
+    assert [0.25, 8.0] == system_usage(told).tolist()
+    assert 2.5 == system_usage(silent)[0]
+    assert 0.0 == system_usage(msgspec.structs.replace(silent, pods=pods | more))[0]

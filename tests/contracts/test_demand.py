@@ -14,9 +14,9 @@ from equipoise.contracts.load.demand import (
     TARGET_LOAD_PACKING,
     WATER_LEVEL,
     Estimate,
-    Link,
+    EstimateSource,
     expected_usage,
-    fresh,
+    fresh_windows,
 )
 from equipoise.contracts.messages.resources import Resources
 
@@ -33,7 +33,9 @@ LIMITS = Resources(cpu=2.0, memory=4 * GIB)
         (TARGET_LOAD_PACKING, True, 2.0, "limit"),
     ],
 )
-def test_the_first_link_that_knows_tells(chain: tuple[Link, ...], measured: bool, cpu: float, link: str) -> None:
+def test_the_first_link_that_knows_tells(
+    chain: tuple[EstimateSource, ...], measured: bool, cpu: float, link: str
+) -> None:
     """Each policy has its own order of sources."""
     workload = a_workload_utilization() if measured else None
 
@@ -86,12 +88,12 @@ def test_stale_windows_of_a_workload_drop_out() -> None:
     workload = a_workload_utilization()
     settings = LoadSettings()
 
-    later = fresh(workload, settings, NOW + 400)
+    later = fresh_windows(workload, settings, NOW + 400)
 
     assert later is not None
     assert list(later.windows) == ["1d"]
-    assert fresh(workload, settings, NOW + 90_000) is None
-    assert fresh(None, settings, NOW) is None
+    assert fresh_windows(workload, settings, NOW + 90_000) is None
+    assert fresh_windows(None, settings, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_an_estimate_is_a_share_of_what_a_pod_may_use(requests: Resources, limit
     ),
 )
 def test_the_expectation_is_always_known(
-    request: float | None, limit: float | None, measured: float | None, chain: tuple[Link, ...]
+    request: float | None, limit: float | None, measured: float | None, chain: tuple[EstimateSource, ...]
 ) -> None:
     """Whatever is given, the expectation is a finite amount, at the worst the default."""
     usage, _ = expected_usage(

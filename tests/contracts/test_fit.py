@@ -1,13 +1,11 @@
 """A replacement must be able to run before its pod is moved."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import GIB, a_placed_pod, a_placement
 
-from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node, refusal
+from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_pod, placed_node, refusal
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
@@ -20,7 +18,6 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.messages.placement import Taint
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "fit_cases.json").read_text())["cases"]
 UNITS = {"cpu_m": ("cpu", "m"), "ephemeral": ("ephemeral-storage", "")}
 
 
@@ -41,29 +38,6 @@ def quantities(amounts: dict[str, float]) -> dict[str, str]:
 
 def a_container(amounts: dict[str, float]) -> objects.Container:
     return objects.Container(resources=objects.ResourceRequirements(requests=quantities(amounts)))
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
-def test_requests_fit_as_kube_scheduler_says(case: dict[str, Any]) -> None:
-    """Requests are weighed as NodeResourcesFit weighs them, and every resource that is short is named."""
-    spec = objects.PodSpec(
-        containers=[a_container(container) for container in case["pod"]["containers"]],
-        init_containers=[a_container(container) for container in case["pod"].get("init_containers", [])],
-    )
-    pod = fit_pod(objects.Pod(metadata=objects.ObjectMeta(uid="new"), spec=spec))
-    there = fit_pod(
-        objects.Pod(
-            metadata=objects.ObjectMeta(uid="old"), spec=objects.PodSpec(containers=[a_container(case["used"])])
-        )
-    )
-    status = objects.NodeStatus(allocatable=quantities(case["allocatable"]))
-    node = fit_node(objects.Node(metadata=objects.ObjectMeta(name="node"), status=status), [there])
-
-    why = refusal(pod, node)
-
-    assert bool(why) == bool(case["insufficient"])
-    for resource in case["insufficient"]:
-        assert f"insufficient {UNITS.get(resource, (resource,))[0]}" in why
 
 
 def test_pod_requests_with_sidecar_pod_level_and_overhead() -> None:
@@ -110,6 +84,7 @@ def test_the_pod_itself_takes_no_room() -> None:
         (Toleration(key="team", operator="Exists"), True),
         (Toleration(operator="Exists"), True),
         (Toleration(key="team", value="a", effect="NoExecute"), False),
+        (Toleration(key="team", operator="Gt", value="1"), False),
     ],
 )
 def test_taints(toleration: Toleration | None, fits: bool) -> None:
@@ -120,6 +95,14 @@ def test_taints(toleration: Toleration | None, fits: bool) -> None:
     why = refusal(pod, a_fit_node(taints=taints))
 
     assert why == ("" if fits else "untolerated taint team=a:NoSchedule")
+
+
+def test_a_taint_may_be_tolerated_by_comparison() -> None:
+    """A pod that tolerates every value above 900 fits on a node of 950, and not on one of 800."""
+    pod = a_fit_pod(tolerations=[Toleration(key="sla", operator="Gt", value="900")])
+
+    assert refusal(pod, a_fit_node(taints=[Taint(key="sla", value="950", effect="NoSchedule")])) == ""
+    assert refusal(pod, a_fit_node(taints=[Taint(key="sla", value="800", effect="NoSchedule")])) != ""
 
 
 def test_a_cordoned_node_is_closed() -> None:

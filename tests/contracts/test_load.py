@@ -11,8 +11,8 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.load.correction import (
     FUTURE_TOLERANCE,
-    Stay,
-    compensated,
+    PodLifetime,
+    corrected,
     is_fresh,
     known,
     load_of,
@@ -75,49 +75,49 @@ def test_another_clock_makes_everything_unknown() -> None:
 
 def test_a_pod_that_arrived_inside_the_window_is_added_for_the_rest() -> None:
     """A pod that ran for a quarter of the window is in the mean with a quarter: three quarters are added."""
-    stay = Stay(placed_at=NOW - 230, running_since=NOW - 225, usage=Resources(cpu=4.0, memory=GIB))
+    stay = PodLifetime(placed_at=NOW - 230, running_since=NOW - 225, usage=Resources(cpu=4.0, memory=GIB))
 
-    mean = compensated(Resources(cpu=1.0, memory=GIB), [stay], sampled_at=NOW, length=900)
+    mean = corrected(Resources(cpu=1.0, memory=GIB), [stay], sampled_at=NOW, length=900)
 
     assert mean == Resources(cpu=4.0, memory=1.75 * GIB)
 
 
 def test_a_pod_that_left_is_taken_off_by_the_share_it_was_there() -> None:
     """It ran for the first third of the window: a third of its usage is still in the mean."""
-    stay = Stay(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=NOW - 600, usage=Resources(cpu=3.0))
+    stay = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=NOW - 600, usage=Resources(cpu=3.0))
 
-    assert compensated(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(4.0)
+    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(4.0)
 
 
 def test_a_pod_about_to_leave_is_taken_off_whole() -> None:
     """A terminating pod that filled the window counts as gone already."""
-    stay = Stay(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
+    stay = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
 
-    assert compensated(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(2.0)
+    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(2.0)
 
 
 def test_a_pod_that_does_not_say_it_runs_counts_as_started_after_the_limit() -> None:
     """Its start is at most `start_limit` after its placement, so that the addition ends some day."""
-    stay = Stay(placed_at=NOW - 650, usage=Resources(cpu=1.0))
+    stay = PodLifetime(placed_at=NOW - 650, usage=Resources(cpu=1.0))
 
     assert share_measured(stay, NOW, 100) == pytest.approx(0.5)
-    assert share_measured(stay, NOW, 100, start_limit=10) == 1.0
+    assert share_measured(stay, NOW, 100, pod_start_timeout=10) == 1.0
 
 
 def test_cliff_adds_a_pod_wholly_until_a_sample_follows_its_placement() -> None:
     """The cache of the water-level scheduler: all or nothing, and nothing for pods that left."""
-    late = Stay(placed_at=NOW, usage=Resources(cpu=2.0))
-    early = Stay(placed_at=NOW - 1, usage=Resources(cpu=2.0))
-    gone = Stay(placed_at=NOW - 5000, gone_at=NOW - 100, usage=Resources(cpu=2.0))
+    late = PodLifetime(placed_at=NOW, usage=Resources(cpu=2.0))
+    early = PodLifetime(placed_at=NOW - 1, usage=Resources(cpu=2.0))
+    gone = PodLifetime(placed_at=NOW - 5000, gone_at=NOW - 100, usage=Resources(cpu=2.0))
 
-    assert compensated(Resources(cpu=1.0), [late, early, gone], sampled_at=NOW, length=900, mode="cliff").cpu == 3.0
+    assert corrected(Resources(cpu=1.0), [late, early, gone], sampled_at=NOW, length=900, mode="cliff").cpu == 3.0
 
 
 def test_off_leaves_the_mean_as_measured() -> None:
     """Compensation can be switched off to compare."""
-    stay = Stay(placed_at=NOW, usage=Resources(cpu=2.0))
+    stay = PodLifetime(placed_at=NOW, usage=Resources(cpu=2.0))
 
-    assert compensated(Resources(cpu=1.0), [stay], sampled_at=NOW, length=900, mode="off") == Resources(cpu=1.0)
+    assert corrected(Resources(cpu=1.0), [stay], sampled_at=NOW, length=900, mode="off") == Resources(cpu=1.0)
 
 
 @given(
@@ -127,9 +127,9 @@ def test_compensation_adds_at_most_the_pod_itself(
     mean: float, usage: float | None, placed: float, ran: float | None, gone: float | None
 ) -> None:
     """Whatever the times are, one pod moves a mean by no more than its usage, and unknown usage by nothing."""
-    stay = Stay(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
+    stay = PodLifetime(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
 
-    cpu = compensated(Resources(cpu=mean), [stay], sampled_at=0.0, length=900).cpu
+    cpu = corrected(Resources(cpu=mean), [stay], sampled_at=0.0, length=900).cpu
 
     assert cpu is not None
     amount = known(usage) or 0.0

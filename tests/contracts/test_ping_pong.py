@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration import conflicts as ping_pong
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.runtime.configuration import ConfigurationError, read_document, read_sections, validate_document
 from equipoise.scorer.decisions.policies.dynamic import Dynamic
@@ -89,12 +89,12 @@ REFUSED = {
         ["descheduler.strategies[1]: bin_pack empties the nodes that descheduler.strategies[0] (low_node_load) fills"],
     ),
     "emptying what was filled": (
-        PACKING + strategies("name: bin_pack, below: {cpu: 38}, headroom: 5"),
-        ["descheduler.strategies[0].below.cpu", "38%", "40% only"],
+        PACKING + strategies("name: bin_pack, thresholds: {cpu: 38}, headroom: 5"),
+        ["descheduler.strategies[0].thresholds.cpu", "38%", "40% only"],
     ),
     "no gap between sparse and filled": (
-        scorer("neutral: true") + strategies("name: bin_pack, below: {memory: 66}"),
-        ["descheduler.strategies[0]: below.memory (66.0)", "headroom 10"],
+        scorer("neutral: true") + strategies("name: bin_pack, thresholds: {memory: 66}"),
+        ["descheduler.strategies[0]: thresholds.memory (66.0)", "headroom 10"],
     ),
 }
 
@@ -123,7 +123,7 @@ ACCEPTED = {
 def test_what_one_fills_and_another_empties_is_refused(text: str, told: list[str]) -> None:
     """By `equipoise config validate`, with the path of the fault and what to change."""
     with pytest.raises(ConfigurationError) as caught:
-        validate_document(HEADER + text, SECTIONS)
+        validate_document(HEADER + text, SERVICE_SETTINGS)
 
     assert all(part in str(caught.value) for part in told), str(caught.value)
 
@@ -131,7 +131,7 @@ def test_what_one_fills_and_another_empties_is_refused(text: str, told: list[str
 @pytest.mark.parametrize("text", ACCEPTED.values(), ids=ACCEPTED)
 def test_what_goes_together_is_accepted(text: str) -> None:
     """Nothing else is in the way."""
-    validate_document(HEADER + text, SECTIONS)
+    validate_document(HEADER + text, SERVICE_SETTINGS)
 
 
 @pytest.mark.parametrize("service", ["scorer", "descheduler", "binder"])
@@ -139,7 +139,7 @@ def test_what_goes_together_is_accepted(text: str) -> None:
 def test_every_service_that_goes_by_thresholds_refuses_to_start(service: ServiceName, text: str) -> None:
     """Though each is strict on its own section only."""
     with pytest.raises(ConfigurationError):
-        read_sections(read_document(HEADER + text), {service: SECTIONS[service]})
+        read_sections(read_document(HEADER + text), {service: SERVICE_SETTINGS[service]})
 
 
 @pytest.mark.parametrize("service", ["collector", "annotator"])
@@ -147,7 +147,7 @@ def test_services_without_thresholds_go_on(service: ServiceName) -> None:
     """And so does what reads no section at all: pause must work whatever else is wrong."""
     document = read_document(HEADER + REFUSED["packing beside levelling"][0])
 
-    read_sections(document, {service: SECTIONS[service]})
+    read_sections(document, {service: SERVICE_SETTINGS[service]})
     read_sections(document, {})
 
 
@@ -157,7 +157,7 @@ def test_services_without_thresholds_go_on(service: ServiceName) -> None:
         {"scorer": 1, "descheduler": []},
         {"scorer": {"policy": 3, "extender": "x"}, "descheduler": {"strategies": {"name": "bin_pack"}}},
         {"descheduler": {"strategies": [None, {"name": 4}, {"name": "low_node_load", "pools": "x", "deviation": 3}]}},
-        {"descheduler": {"strategies": [{"name": "bin_pack", "below": 3, "headroom": "much", "nodeSelector": []}]}},
+        {"descheduler": {"strategies": [{"name": "bin_pack", "thresholds": 3, "headroom": "much", "nodeSelector": []}]}},
         {"scorer": {"policy": {"name": "target_load_packing", "targetUtilization": None}}},
         {"scorer": {"extender": {"filter": True}, "policy": {"name": "mix", "parts": [1, {"policy": None}]}}},
     ],
@@ -174,10 +174,10 @@ def test_it_knows_the_defaults_of_other_sections() -> None:
     bin_pack, predicates = BinPack(), Dynamic().predicates
 
     assert TargetLoadPacking().target_utilization == ping_pong.PACKING_TARGET
-    assert (bin_pack.headroom, bin_pack.below) == (ping_pong.HEADROOM, ping_pong.SPARSE)
+    assert (bin_pack.headroom, bin_pack.thresholds) == (ping_pong.HEADROOM, ping_pong.SPARSE)
     least = {each.resource: min(p.limit for p in predicates if p.resource == each.resource) for each in predicates}
-    assert Marks(**least) == ping_pong.DYNAMIC
-    shared, own = read_sections(yaml.safe_load("{}"), SECTIONS)
+    assert ResourceThresholds(**least) == ping_pong.DYNAMIC
+    shared, own = read_sections(yaml.safe_load("{}"), SERVICE_SETTINGS)
     assert shared.thresholds
     assert own["scorer"].policy.__struct_config__.tag == "profile"
     tags = [strategy.__struct_config__.tag for strategy in own["descheduler"].strategies]

@@ -1,24 +1,9 @@
 """What load is a share of, where allocatable was amplified."""
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
-from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
-
-CASES = [
-    case
-    for case in json.loads((Path(__file__).parents[1] / "data" / "load_aware_cases.json").read_text())["cases"]
-    if case["feature"] == "raw_allocatable"
-]
-
-
-def quantities(amounts: dict[str, int]) -> dict[str, str]:
-    return {"cpu": f"{amounts['cpu_m']}m", "memory": str(amounts["memory_b"])}
 
 
 def a_node(annotation: str | None) -> Node:
@@ -29,23 +14,6 @@ def a_node(annotation: str | None) -> Node:
             allocatable={"cpu": "32", "memory": "60Gi", "pods": "110"}, capacity={"cpu": "16", "memory": "64Gi"}
         ),
     )
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
-def test_raw_allocatable_case(case: dict[str, Any]) -> None:
-    """What the node had before it was amplified; its status where the annotation cannot be read."""
-    inputs, expected = case["inputs"], case["expected"]["allocatable_used"]
-    raw = inputs["raw_allocatable_annotation"]
-    annotation = json.dumps(quantities(raw)) if inputs["annotation_valid"] else "invalid"
-    node = Node(
-        metadata=ObjectMeta(name="a", annotations={RAW_ALLOCATABLE: annotation}),
-        status=NodeStatus(allocatable=quantities(inputs["status_allocatable"])),
-    )
-
-    base = base_of(node, "allocatable")
-
-    assert parse_quantity(base["cpu"]) * 1_000 == expected["cpu_m"]
-    assert parse_quantity(base["memory"]) == expected["memory_b"]
 
 
 def test_a_resource_that_was_not_amplified_stays() -> None:

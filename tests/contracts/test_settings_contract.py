@@ -3,7 +3,7 @@
 import pytest
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Marks, Namespaces, Thresholds, Window
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, ResourceThresholds, Thresholds, Window
 
 
 def a_window(name: str, seconds: float, refresh: float = 15) -> Window:
@@ -36,25 +36,28 @@ def test_windows_that_cannot_work_are_refused(windows: tuple[Window, ...]) -> No
 def test_a_value_lives_as_long_as_its_refresh_needs() -> None:
     """A window that is asked rarely lives for three of its periods, the others for the common life."""
     load = LoadSettings()
-    assert [load.life(window) for window in load.windows] == [180, 180, 360, 5_400]
+    assert [load.lifetime(window) for window in load.windows] == [180, 180, 360, 5_400]
 
 
 def test_low_above_high_is_refused() -> None:
     """What one side fills the other must not empty."""
     with pytest.raises(ValueError, match=r"low\.cpu"):
-        Thresholds(high=Marks(cpu=40), low=Marks(cpu=50))
+        Thresholds(high=ResourceThresholds(cpu=40), low=ResourceThresholds(cpu=50))
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"low": Marks(cpu=61)}, r"low\.cpu \(61\) must be at least 5 points below high\.cpu \(65\)"),
-        ({"high": Marks(pods=50), "low": Marks(pods=50)}, r"low\.pods"),
-        ({"prod_high": Marks(cpu=40), "prod_low": Marks(cpu=36)}, r"prodLow\.cpu \(36\).*prodHigh\.cpu"),
-        ({"prod_high": Marks(cpu=70)}, r"prodHigh\.cpu \(70\) must not be above high\.cpu \(65\)"),
+        ({"low": ResourceThresholds(cpu=61)}, r"low\.cpu \(61\) must be at least 5 points below high\.cpu \(65\)"),
+        ({"high": ResourceThresholds(pods=50), "low": ResourceThresholds(pods=50)}, r"low\.pods"),
+        (
+            {"prod_high": ResourceThresholds(cpu=40), "prod_low": ResourceThresholds(cpu=36)},
+            r"prodLow\.cpu \(36\).*prodHigh\.cpu",
+        ),
+        ({"prod_high": ResourceThresholds(cpu=70)}, r"prodHigh\.cpu \(70\) must not be above high\.cpu \(65\)"),
     ],
 )
-def test_marks_that_contradict_one_another_are_refused(fields: dict[str, Marks], told: str) -> None:
+def test_marks_that_contradict_one_another_are_refused(fields: dict[str, ResourceThresholds], told: str) -> None:
     """Five points must lie between what is filled and what is emptied."""
     with pytest.raises(ValueError, match=told):
         Thresholds(**fields)
@@ -62,8 +65,10 @@ def test_marks_that_contradict_one_another_are_refused(fields: dict[str, Marks],
 
 def test_a_mark_may_stand_alone() -> None:
     """One of two needs no gap."""
-    assert Thresholds(high=Marks(cpu=65), low=Marks(memory=64), prod_low=Marks(pods=90)).high == Marks(cpu=65)
-    assert Thresholds(low=Marks(cpu=60)).low.cpu == 60
+    assert Thresholds(
+        high=ResourceThresholds(cpu=65), low=ResourceThresholds(memory=64), prod_low=ResourceThresholds(pods=90)
+    ).high == ResourceThresholds(cpu=65)
+    assert Thresholds(low=ResourceThresholds(cpu=60)).low.cpu == 60
 
 
 def test_namespaces_are_included_or_excluded() -> None:

@@ -28,7 +28,7 @@ def _overlay() -> Document:
         kubeconfig="", prometheus_url="", nats_url="", ports=ports, neutral=False, sliced=False
     )
     kept: Document = {name: document[name] for name in ("load", "namespaces", "descheduler")}
-    kept["collector"] = {name: document["collector"][name] for name in ("placementGathering", "profile")}
+    kept["collector"] = {name: document["collector"][name] for name in ("placementBatchPeriod", "profile")}
     del kept["descheduler"]["health"]
     # Seconds of Leases are not compressed; a replica that was killed must be missed sooner than in a day of minutes.
     kept["descheduler"]["leaderElection"] = {"leaseDuration": 4, "renewDeadline": 3, "retryPeriod": 0.5}

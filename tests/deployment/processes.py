@@ -19,7 +19,7 @@ import msgspec
 from deployment.base import NAMESPACE, ROOT
 from deployment.programs import KUBECONFIG, OPTIONAL, SERVICE_ACCOUNT, VOLUME, Program
 
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.runtime.process.lifecycle import WithHealth
@@ -239,7 +239,7 @@ class Machine:
 
 def _health_ports() -> dict[str, int]:
     """Of the defaults, which no configuration of ours changes."""
-    sections = {name: section() for name, section in SECTIONS.items()}
+    sections = {name: section() for name, section in SERVICE_SETTINGS.items()}
     return {
         name: int(section.health.rpartition(":")[2])
         for name, section in sections.items()

@@ -12,8 +12,8 @@ from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.kustomize import Document, named, read_documents, read_kustomization
 from deployment.programs import differences
 
-from equipoise.cli.certificates import SERVICE_NAMES
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.certificates.files import SERVICE_NAMES
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.configuration import validate_document
@@ -31,7 +31,7 @@ def test_the_permission_file_is_the_generated_one() -> None:
 def test_the_one_configuration_is_valid() -> None:
     """Every section is accepted as strictly as `equipoise config validate` does, and evictions are dry runs."""
     text = (BASE / "equipoise.yaml").read_text()
-    validate_document(text, SECTIONS)
+    validate_document(text, SERVICE_SETTINGS)
     assert "evict: false" in text
 
 
@@ -117,7 +117,7 @@ def read_configuration(text: str) -> list[Any]:
 def test_the_shown_tls_setting_is_valid_and_names_what_the_scorer_mounts() -> None:
     """Whoever removes the comment signs of k8s/base/equipoise.yaml has a configuration that works."""
     configuration = yaml.safe_load((BASE / "equipoise.yaml").read_text()) | tls_settings()
-    validate_document(yaml.safe_dump(configuration), SECTIONS)
+    validate_document(yaml.safe_dump(configuration), SERVICE_SETTINGS)
     mounts = base_programs(base_documents())["scorer"].mounts
     shown = tls_settings()["scorer"]["extender"]["tls"].values()
     assert [mounts[path] for path in shown] == [f"optional:{SERVER_SECRET}/{key}" for key in SECRET_KEYS]

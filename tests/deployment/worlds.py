@@ -19,8 +19,8 @@ from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.example import example_trace
-from equipoise.cli.demo.loads import NodeLoads
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.trace import Trace
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS

@@ -204,11 +204,11 @@ class Cluster:
 
     @property
     def intents(self) -> list[EvictionIntent]:
-        return self.bus.said(EvictionIntent, subjects.eviction_intent("*", "*"))
+        return self.bus.published(EvictionIntent, subjects.eviction_intent("*", "*"))
 
     @property
     def decisions(self) -> list[DescheduleDecision]:
-        return self.bus.said(DescheduleDecision, subjects.decision("descheduler", "*"))
+        return self.bus.published(DescheduleDecision, subjects.decision("descheduler", "*"))
 
     @property
     def last_decision(self) -> DescheduleDecision:

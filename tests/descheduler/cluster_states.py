@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 from builders import GIB, NOW, a_workload
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.load.correction import amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, IntentLimits, MovablePod, PodMove
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
 from equipoise.descheduler.state.daily_usage import DailyUsage
 
-THRESHOLDS = Thresholds(high=Marks(cpu=65, memory=80), low=Marks(cpu=45, memory=60))
+THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=65, memory=80), low=ResourceThresholds(cpu=45, memory=60))
 UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)
 WINDOWS = ("5m", "15m", "1h", "1d")
 
@@ -66,7 +66,7 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
     return a_node(name, pods, **({"usage": dict.fromkeys(WINDOWS, usage)} | fields))
 
 
-def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterState:
+def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
     """Without `days` the forecast of every pod and node is constant."""
     flat = {node.name: np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1) for node in nodes}
     defaults: dict[str, Any] = {
@@ -77,7 +77,7 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterState:
         "limits": UNLIMITED,
         "days": DailyUsage({}, no_utilization, flat),
     }
-    return ClusterState(**(defaults | fields))
+    return ClusterView(**(defaults | fields))
 
 
 def no_utilization(names: Sequence[str]) -> list[None]:
@@ -85,11 +85,11 @@ def no_utilization(names: Sequence[str]) -> list[None]:
     return [None] * len(names)
 
 
-def names(cluster: ClusterState) -> set[str]:
+def names(cluster: ClusterView) -> set[str]:
     return {node.name for node in cluster.nodes}
 
 
-def moved(cluster: ClusterState, moves: Sequence[PodMove]) -> ClusterState:
+def moved(cluster: ClusterView, moves: Sequence[PodMove]) -> ClusterView:
     """The cluster once the moves are done and measured: a new pod of the same kind runs on each target."""
     nodes = {node.name: node for node in cluster.nodes}
     for move in moves:
@@ -108,17 +108,17 @@ def _with_pods(node: ClusterNode, pods: Sequence[MovablePod], on_change: Movable
     return msgspec.structs.replace(node, pods=pods, usage=usage, fit=fit)
 
 
-def cpu_loads(cluster: ClusterState) -> list[float]:
+def cpu_loads(cluster: ClusterView) -> list[float]:
     """In points of percent."""
     return [100 * (node.load("5m").cpu or 0.0) for node in cluster.nodes]
 
 
-def spread(cluster: ClusterState) -> float:
+def spread(cluster: ClusterView) -> float:
     loads = cpu_loads(cluster)
     return max(loads) - min(loads)
 
 
-def a_skewed_cluster(seed: int, nodes: int = 20, pods_per_node: int = 15) -> ClusterState:
+def a_skewed_cluster(seed: int, nodes: int = 20, pods_per_node: int = 15) -> ClusterView:
     """Nodes of two sizes filled by requests; their pods use far less, about, or more than they request."""
     chance = random.Random(seed)
     cluster: list[ClusterNode] = []

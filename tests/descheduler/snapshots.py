@@ -16,7 +16,7 @@ from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove
 from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
@@ -83,7 +83,7 @@ def a_snapshot(
     return Snapshot(**(defaults | fields))
 
 
-def cluster_of(*pods: Pod, **fields: Any) -> ClusterState:
+def cluster_of(*pods: Pod, **fields: Any) -> ClusterView:
     """As strategies see it."""
     return ClusterBuilder(a_snapshot(*pods, **fields), evaluation_settings()).cluster()
 

@@ -1,5 +1,6 @@
 """Ten minutes over the mark make a node abnormal, a burst does not."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,11 +52,53 @@ def test_the_same_sample_counts_once() -> None:
 
 
 def test_a_missing_reading_neither_counts_nor_clears() -> None:
-    """A gap in the data makes a node wait, no more."""
-    with_gap = [(i * INTERVAL, None if i in (1, 2, 4) else True, i * INTERVAL) for i in range(8)]
+    """A single gap in the data delays the count by one evaluation."""
+    with_gap = [(i * INTERVAL, None if i in (1, 4) else True, i * INTERVAL) for i in range(7)]
 
     assert is_abnormal(with_gap)
-    assert not is_abnormal(with_gap[:7])
+    assert not is_abnormal(with_gap[:6])
+
+
+@pytest.mark.parametrize(("missing", "counted"), [(1, 6), (2, 1)])
+def test_a_count_ends_while_nothing_is_measured(missing: int, counted: int) -> None:
+    """Five minutes after the last abnormal evaluation, as in Koordinator: a long gap starts the count anew."""
+    before = [(i * INTERVAL, True, i * INTERVAL) for i in range(5)]
+    gap = [(i * INTERVAL, None, 4 * INTERVAL) for i in range(5, 5 + missing)]
+    back = (5 + missing) * INTERVAL
+
+    assert after([*before, *gap, (back, True, back)])["a"].abnormal == counted
+
+
+def test_a_count_ends_during_the_gap_itself() -> None:
+    """A node that is not measured is not abnormal for ever."""
+    before = [(i * INTERVAL, True, i * INTERVAL) for i in range(5)]
+
+    assert is_abnormal([*before, (4 * INTERVAL + 300, None, 0.0)])
+    assert after([*before, (4 * INTERVAL + 301, None, 0.0)]) == {}
+
+
+def test_a_count_ends_after_evaluations_that_never_happened() -> None:
+    """A leader that could not evaluate for an hour does not continue an old count."""
+    assert after([(0.0, True, 0.0), (3_600.0, True, 3_600.0)])["a"].abnormal == 1
+
+
+def test_samples_slower_than_the_evaluations_end_no_count() -> None:
+    """While the load is known and above the threshold the count lives, even when no evaluation counts."""
+    slow = [(i * INTERVAL, True, i * INTERVAL // 600 * 600) for i in range(21)]
+
+    assert is_abnormal(slow)
+
+
+def test_a_long_interval_may_miss_one_evaluation() -> None:
+    """The lifetime of a count is at least two and a half intervals."""
+    counts: AbnormalCounts = {}
+    for number, abnormal in enumerate([True, None, True]):
+        now = 900.0 * number
+        counts = counted(
+            counts, [NodeObservation(node="a", abnormal=abnormal, sampled_at=now)], now=now, interval=900.0
+        )
+
+    assert counts["a"].abnormal == 2
 
 
 def test_a_normal_reading_clears() -> None:
@@ -91,9 +134,12 @@ def test_counting_takes_its_time(steps: list[tuple[float, bool | None, float]]) 
         reading = NodeObservation(node="a", abnormal=abnormal, sampled_at=now + ahead)
         counts = counted(counts, [reading], now=now, interval=INTERVAL)
         after = counts.get("a")
-        if before is not None and after is not None and after != before:
+        if before is not None and after is not None and after.abnormal > before.abnormal:
             assert after.abnormal == before.abnormal + 1
             assert after.evaluated_at - before.evaluated_at >= INTERVAL - 0.01
             assert after.sampled_at > before.sampled_at
+        elif before is not None and after is not None and after.abnormal < before.abnormal:
+            assert after.abnormal == 1
+            assert now - before.abnormal_at > 300
         elif before is None and after is not None:
             assert after.abnormal == 1

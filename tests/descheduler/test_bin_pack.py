@@ -7,7 +7,7 @@ import pytest
 from builders import GIB, a_workload
 from descheduler.cluster_states import UNLIMITED, a_cluster, a_loaded_node, a_node, a_pod, names
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pools import Selector
@@ -15,7 +15,7 @@ from equipoise.descheduler.decisions.strategies import name_of
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
 
 STRATEGY = BinPack()
 
@@ -24,11 +24,11 @@ def sparse(name: str, pods: int = 2, **fields: Any) -> ClusterNode:
     return a_node(name, [a_pod(f"{name}-{i}", cpu=0.5) for i in range(pods)], **fields)
 
 
-def moves(cluster: ClusterState, strategy: BinPack = STRATEGY) -> list[tuple[str, str]]:
+def moves(cluster: ClusterView, strategy: BinPack = STRATEGY) -> list[tuple[str, str]]:
     return [(move.pod.name, move.target) for move in strategy.plan(cluster, names(cluster)).moves]
 
 
-def why(cluster: ClusterState, strategy: BinPack = STRATEGY) -> str:
+def why(cluster: ClusterView, strategy: BinPack = STRATEGY) -> str:
     plan = strategy.plan(cluster, names(cluster))
     return "; ".join([plan.why, *(f"{entry.pod} {entry.why}" for entry in plan.refused)])
 
@@ -112,7 +112,9 @@ def test_targets_stay_below_their_thresholds() -> None:
 
     assert not moves(cluster)
     assert moves(cluster, BinPack(headroom=5)) == [("empty-0", "full")]
-    prod = Thresholds(high=Marks(cpu=65), low=Marks(cpu=45), prod_high=Marks(cpu=60))
+    prod = Thresholds(
+        high=ResourceThresholds(cpu=65), low=ResourceThresholds(cpu=45), prod_high=ResourceThresholds(cpu=60)
+    )
     assert not moves(msgspec.structs.replace(cluster, thresholds=prod), BinPack(headroom=5))
 
 
@@ -170,7 +172,7 @@ def test_a_node_must_be_sparse_for_long_enough() -> None:
 def test_one_threshold_is_needed() -> None:
     """Otherwise every node would be sparse."""
     with pytest.raises(ValueError, match="thresholds must have one resource"):
-        BinPack(thresholds=Marks())
+        BinPack(thresholds=ResourceThresholds())
 
 
 def test_a_node_without_unrequested_resources_is_no_target() -> None:

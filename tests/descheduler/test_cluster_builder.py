@@ -28,7 +28,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, PodMove
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, PodMove
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
 from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
@@ -232,7 +232,7 @@ def test_the_usage_of_production_includes_pods_that_arrive() -> None:
     assert nodes["node-b"].pod_count() == 1
 
 
-def everything(cluster: ClusterState) -> list[Any]:
+def everything(cluster: ClusterView) -> list[Any]:
     """All that a strategy may read of the nodes and their forecast."""
     assert cluster.days is not None
     return [

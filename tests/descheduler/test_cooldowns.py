@@ -58,20 +58,22 @@ def test_a_refusal_starts_a_cooldown_of_the_pod_alone() -> None:
 def test_an_exhausted_limit_starts_a_cooldown_of_its_scope() -> None:
     """Until it has capacity again."""
 
-    def refused(limit: str, retry_at: float | None = NOW + 90) -> Cooldowns:
-        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, retry_at=retry_at)
+    def refused(limit: str, scope: str, retry_at: float | None = NOW + 90) -> Cooldowns:
+        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, limit_scope=scope, retry_at=retry_at)
         return after_outcome({}, outcome, SETTINGS)
 
-    workload, namespace = refused("evictionsPerWorkload"), refused("evictionsPerNamespace")
+    workload = refused("evictionsPerWorkload", "workload")
+    namespace = refused("evictionsPerNamespace", "namespace")
+    late, node = refused("lateReplacements", "cluster", None), refused("migratingPerNode", "pod", None)
     assert cooldown(workload, NOW + 89)
     assert not cooldown(workload, NOW + 90, uid="uid-web-1")
     assert not cooldown(workload, NOW, app="db")
     assert cooldown(namespace, NOW, app="db") == "limits.evictionsPerNamespace is exhausted"
     assert not cooldown(namespace, NOW, app="db", namespace="bank")
-    assert cooldown(refused("evictionsPerCluster"), NOW, app="db", namespace="bank")
-    assert cooldown(refused("lateReplacements", None), NOW + 599, app="db", namespace="bank")
-    assert not cooldown(refused("migratingPerNode", None), NOW)
-    assert cooldown(refused("migratingPerNode", None), NOW, uid="uid-web-1")
+    assert cooldown(refused("evictionsPerCluster", "cluster"), NOW, app="db", namespace="bank")
+    assert cooldown(late, NOW + 599, app="db", namespace="bank")
+    assert not cooldown(node, NOW)
+    assert cooldown(node, NOW, uid="uid-web-1")
 
 
 def test_cooldowns_double_with_every_return() -> None:

@@ -11,7 +11,7 @@ from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
-from equipoise.descheduler.state.cluster import ClusterState
+from equipoise.descheduler.state.cluster import ClusterView
 from equipoise.descheduler.state.pending_moves import TrackedMove
 
 USED = Resources(cpu=1.5, memory=GIB)
@@ -19,7 +19,7 @@ PROFILE = [1.0] * 12 + [3.0] * 12
 """Cores of a replica, hour by hour."""
 
 
-def forecast(*, profile: bool = True, **fields: Any) -> ClusterState:
+def forecast(*, profile: bool = True, **fields: Any) -> ClusterView:
     """web-1 on node-a, which uses half a core outside its pods; node-b has no pod."""
     system = Resources(cpu=0.5, memory=GIB)
     days = {"cpu": PROFILE, "memory": [GIB] * 24} if profile else {}
@@ -38,7 +38,7 @@ def forecast(*, profile: bool = True, **fields: Any) -> ClusterState:
     return ClusterBuilder(snapshot, evaluation_settings()).cluster()
 
 
-def cores(cluster: ClusterState, node: str) -> list[float]:
+def cores(cluster: ClusterView, node: str) -> list[float]:
     """Of each hour."""
     assert cluster.days is not None
     found: list[float] = cluster.days.of_nodes([node])[0, 0].tolist()

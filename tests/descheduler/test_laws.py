@@ -9,7 +9,7 @@ from descheduler.cluster_states import THRESHOLDS, a_cluster, a_loaded_node, a_n
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import refusal
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
@@ -20,13 +20,13 @@ from equipoise.descheduler.decisions.strategies import STRATEGIES, Strategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, IntentLimits, MovablePod
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 
 COUNTED = Thresholds(
-    high=Marks(cpu=65, memory=80, pods=4),
-    low=Marks(cpu=45, memory=60),
-    prod_high=Marks(cpu=30, pods=3),
-    prod_low=Marks(cpu=20),
+    high=ResourceThresholds(cpu=65, memory=80, pods=4),
+    low=ResourceThresholds(cpu=45, memory=60),
+    prod_high=ResourceThresholds(cpu=30, pods=3),
+    prod_low=ResourceThresholds(cpu=20),
 )
 
 POOLED = LowNodeLoad(
@@ -35,8 +35,8 @@ POOLED = LowNodeLoad(
         NodePool(
             name="first",
             node_selector=Selector(match_labels={"kubernetes.io/hostname": "node-0"}),
-            high=Marks(cpu=70),
-            prod_high=Marks(),
+            high=ResourceThresholds(cpu=70),
+            prod_high=ResourceThresholds(),
         ),
         NodePool(
             name="middle",
@@ -45,7 +45,12 @@ POOLED = LowNodeLoad(
                     Requirement(key="kubernetes.io/hostname", operator="In", values=("node-0", "node-1", "node-2")),
                 )
             ),
-            deviation=Deviation(high=Marks(cpu=5), low=Marks(cpu=5), prod_high=Marks(cpu=8), prod_low=Marks(cpu=8)),
+            deviation=Deviation(
+                high=ResourceThresholds(cpu=5),
+                low=ResourceThresholds(cpu=5),
+                prod_high=ResourceThresholds(cpu=8),
+                prod_low=ResourceThresholds(cpu=8),
+            ),
         ),
     ),
 )
@@ -58,7 +63,7 @@ VARIANTS: list[Strategy] = [
     POOLED,
     LevelDay(threshold=0, min_gain=0, current_load_weight=0.5, max_above_mean=0),
     LevelDay(paired_moves=False, windows=("1h", "5m")),
-    BinPack(thresholds=Marks(cpu=60), headroom=5),
+    BinPack(thresholds=ResourceThresholds(cpu=60), headroom=5),
 ]
 """Every strategy of the table with its defaults, and some with other settings."""
 
@@ -66,7 +71,7 @@ VARIANTS: list[Strategy] = [
 class WithCeilings(Strategy, Protocol):
     """Declares up to which load it fills a node."""
 
-    def ceilings(self, cluster: ClusterState) -> Mapping[str, Ceilings]: ...
+    def ceilings(self, cluster: ClusterView) -> Mapping[str, Ceilings]: ...
 
 
 BOUNDED = [cast(WithCeilings, variant) for variant in VARIANTS if hasattr(variant, "ceilings")]
@@ -106,7 +111,7 @@ def nodes(draw: st.DrawFn, name: str) -> ClusterNode:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> ClusterState:
+def clusters(draw: st.DrawFn) -> ClusterView:
     count = draw(st.integers(0, 6))
     limits = IntentLimits(per_evaluation=draw(st.integers(1, 8)), per_node=draw(st.integers(1, 4)), per_workload=1)
     thresholds = draw(st.sampled_from([THRESHOLDS, COUNTED]))
@@ -116,7 +121,7 @@ def clusters(draw: st.DrawFn) -> ClusterState:
 @pytest.mark.parametrize("strategy", VARIANTS)
 @settings(max_examples=60, deadline=None)
 @given(cluster=clusters(), data=st.data())
-def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterState, data: st.DataObject) -> None:
+def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterView, data: st.DataObject) -> None:
     """Protected pods do not move, no pod moves twice, refused and unknown nodes are excluded, limits hold."""
     abnormal = data.draw(st.sets(st.sampled_from(sorted(names(cluster))))) if cluster.nodes else set()
     by_name = {node.name: node for node in cluster.nodes}
@@ -147,7 +152,7 @@ def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterState, data: st
 @pytest.mark.parametrize("strategy", BOUNDED)
 @settings(max_examples=60, deadline=None)
 @given(cluster=clusters())
-def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: ClusterState) -> None:
+def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: ClusterView) -> None:
     """After the whole plan, as a whole and by its production pods.
 
     The ceilings of `level_day` are those of each hour: see its own test.
@@ -172,7 +177,7 @@ def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: Cluster
 @settings(max_examples=30, deadline=None)
 @given(cluster=clusters(), data=st.data())
 def test_the_order_of_nodes_and_pods_does_not_matter(
-    strategy: Strategy, cluster: ClusterState, data: st.DataObject
+    strategy: Strategy, cluster: ClusterView, data: st.DataObject
 ) -> None:
     """The same cluster gives the same plan."""
     shuffled = [

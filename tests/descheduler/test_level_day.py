@@ -11,14 +11,14 @@ from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS, Day
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, IntentLimits, MovablePod
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 from equipoise.descheduler.state.daily_usage import DailyUsage, WorkloadDays
 
 HOURS = np.arange(SLOTS)
@@ -47,7 +47,7 @@ class World:
         usage = Resources(cpu=float(np.mean(cpu)), memory=memory * GIB)
         self._pods[node].append(a_pod(name, workload=workload, usage=usage, node=node, fit=fit, **fields))
 
-    def cluster(self, **fields: Any) -> ClusterState:
+    def cluster(self, **fields: Any) -> ClusterView:
         nodes = []
         for name, pods in self._pods.items():
             usage = Resources(
@@ -166,7 +166,7 @@ def test_a_pod_makes_room_for_another_where_memory_is_full() -> None:
     assert (alone.moves, alone.why) == ([], "no move of their pods would have a gain of 15 squared points")
 
 
-def _one(cluster: ClusterState) -> IntentLimits:
+def _one(cluster: ClusterView) -> IntentLimits:
     return msgspec.structs.replace(cluster.limits, per_evaluation=1)
 
 
@@ -257,7 +257,9 @@ def test_no_hour_of_a_target_is_above_its_limit(seed: int, high: float) -> None:
             shape = chance.choice([BY_DAY, BY_NIGHT, np.full(SLOTS, 0.6)])
             world.pod(f"{number}-{place}", f"node-{number}", chance.uniform(0, 3) * shape)
     strategy = LevelDay(current_load_weight=0.0, min_gain=1.0)
-    cluster = world.cluster(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    cluster = world.cluster(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=high, memory=95), low=ResourceThresholds(cpu=10, memory=20))
+    )
     plan = strategy.plan(cluster, names(cluster))
     days = {node.name: _cpu(cluster, node) for node in cluster.nodes}
     mean = np.mean(list(days.values()), axis=0)
@@ -280,13 +282,15 @@ def test_a_node_too_high_in_some_hour_is_no_target(high: float, max_above_mean: 
     for number in range(3):
         world.pod(f"hot-{number}", "hot", 3.0 * BY_DAY + 1.0 * BY_NIGHT)
     world.pod("at-night", "idle by day", 4.5 * BY_NIGHT)
-    cluster = world.cluster(thresholds=Thresholds(high=Marks(cpu=high, memory=95), low=Marks(cpu=10, memory=20)))
+    cluster = world.cluster(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=high, memory=95), low=ResourceThresholds(cpu=10, memory=20))
+    )
     plan = LevelDay(max_above_mean=max_above_mean, paired_moves=False).plan(cluster, {"hot"})
 
     assert bool(plan.moves) is moves
 
 
-def _cpu(cluster: ClusterState, node: ClusterNode) -> Any:
+def _cpu(cluster: ClusterView, node: ClusterNode) -> Any:
     assert cluster.days is not None
     return cluster.days.of_nodes([node.name])[0, 0] / 10.0
 

@@ -18,7 +18,7 @@ from descheduler.cluster_states import (
     spread,
 )
 
-from equipoise.contracts.configuration.settings import Marks, Namespaces, Thresholds
+from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
 from equipoise.contracts.messages.placement import Taint
@@ -29,22 +29,22 @@ from equipoise.descheduler.decisions.planning.pools import NodePool, PodSelector
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, IntentLimits, MovablePod
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 from equipoise.descheduler.state.pod_priority import QOS_LABEL
 
 STRATEGY = LowNodeLoad()
 
 
-def states(cluster: ClusterState, strategy: LowNodeLoad = STRATEGY) -> dict[str, str]:
+def states(cluster: ClusterView, strategy: LowNodeLoad = STRATEGY) -> dict[str, str]:
     return {each.node: each.state for each in strategy.classify(cluster)}
 
 
-def moves(cluster: ClusterState, strategy: LowNodeLoad = STRATEGY) -> list[tuple[str, str]]:
+def moves(cluster: ClusterView, strategy: LowNodeLoad = STRATEGY) -> list[tuple[str, str]]:
     """(pod, target) of the plan if every node is abnormal."""
     return [(move.pod.name, move.target) for move in strategy.plan(cluster, names(cluster)).moves]
 
 
-def refusals(cluster: ClusterState, strategy: LowNodeLoad = STRATEGY) -> str:
+def refusals(cluster: ClusterView, strategy: LowNodeLoad = STRATEGY) -> str:
     return "; ".join(f"{entry.pod} {entry.why}" for entry in strategy.plan(cluster, names(cluster)).refused)
 
 
@@ -94,7 +94,7 @@ def test_deviation_fills_an_empty_node_next_to_many_warm_ones() -> None:
     """Nodes below the threshold become sources as far as idle nodes need their pods."""
     warm = [a_loaded_node(f"warm-{i}", 0.48) for i in range(9)]
     cluster = a_cluster(*warm, a_loaded_node("empty", 0.02))
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
     assert moves(cluster, strategy)
     assert not moves(a_cluster(*warm, a_loaded_node("near", 0.40)), strategy)
@@ -102,9 +102,9 @@ def test_deviation_fills_an_empty_node_next_to_many_warm_ones() -> None:
 
 def test_a_lowered_threshold_moves_small_pods_only_to_idle_nodes() -> None:
     """To other nodes a pod moves only if it reduces the load by the margin."""
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    def cluster_of(piece: float, room: float) -> ClusterState:
+    def cluster_of(piece: float, room: float) -> ClusterView:
         """The threshold of 53 % is lowered to 46 % for the empty node. `piece`: cores per pod, of 5 cores."""
         warm = [a_loaded_node(f"warm-{i}", 0.50, pieces=round(5.0 / piece)) for i in range(8)]
         return beside_an_empty_node(*warm, room=room)
@@ -118,7 +118,7 @@ def test_a_lowered_threshold_moves_small_pods_only_to_idle_nodes() -> None:
     assert not moves(cluster_of(piece=1.0, room=0.01), strategy)  # 0.50 to 0.40, and 0.385 to 0.435
 
 
-def beside_an_empty_node(*warm: ClusterNode, room: float, per_node: int = 1) -> ClusterState:
+def beside_an_empty_node(*warm: ClusterNode, room: float, per_node: int = 1) -> ClusterView:
     """A cluster with a cool node of 20 cores, and an empty one where so many cores may be requested."""
     fit = FitNode(name="empty", allocatable={"cpu": room, "memory": 64 * GIB, "pods": 110})
     cool = a_loaded_node("cool", 0.77, base=Resources(cpu=20.0, memory=64 * GIB))
@@ -139,9 +139,9 @@ def test_a_node_above_the_original_threshold_moves_pods_to_any_node() -> None:
 
 def test_deviation_fills_a_node_that_is_not_idle_while_the_source_stays_hotter() -> None:
     """Otherwise a very hot node could only move its smallest pods once no node is idle."""
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    def cluster_of(memory: float) -> ClusterState:
+    def cluster_of(memory: float) -> ClusterView:
         """Up to 46 % any pod may come; each is 20 points of its node, and 10 of a target, which is at 40 %."""
         big = Resources(cpu=20.0, memory=64 * GIB)
         cool = [a_loaded_node(f"cool-{i}", 0.8, memory, base=big) for i in range(9)]
@@ -154,9 +154,9 @@ def test_deviation_fills_a_node_that_is_not_idle_while_the_source_stays_hotter()
 
 def test_deviation_does_not_swap_hot_and_idle() -> None:
     """A move that makes the target hotter than its source was is useless, though no threshold forbids it."""
-    strategy = LowNodeLoad(deviation=Deviation(high=Marks(cpu=8), low=Marks(cpu=8)))
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    def cluster_of(big: float) -> ClusterState:
+    def cluster_of(big: float) -> ClusterView:
         warm = [a_node(f"warm-{i}", [a_pod(f"big-{i}", cpu=big), a_pod(f"rest-{i}", cpu=4.8 - big)]) for i in range(9)]
         fixed = [msgspec.structs.replace(node, pods=node.pods[:1]) for node in warm]
         return a_cluster(*fixed, a_loaded_node("empty", 0.10))
@@ -177,9 +177,11 @@ def test_deviation_does_nothing_below_its_floor() -> None:
 # Thresholds: every kind
 
 
-def marked(*nodes: ClusterNode, **fields: Any) -> ClusterState:
+def marked(*nodes: ClusterNode, **fields: Any) -> ClusterView:
     """A cluster with these thresholds and no others."""
-    return a_cluster(*nodes, thresholds=Thresholds(**({"high": Marks(), "low": Marks()} | fields)))
+    return a_cluster(
+        *nodes, thresholds=Thresholds(**({"high": ResourceThresholds(), "low": ResourceThresholds()} | fields))
+    )
 
 
 def test_a_threshold_may_be_given_for_one_resource_alone() -> None:
@@ -189,19 +191,22 @@ def test_a_threshold_may_be_given_for_one_resource_alone() -> None:
     """
     busy, full = a_loaded_node("busy", 0.7, memory=0.1), a_loaded_node("full", 0.1, memory=0.95)
 
-    assert states(marked(busy, full, high=Marks(cpu=65))) == {"busy": "hot", "full": "idle"}
-    assert states(marked(busy, full, low=Marks(cpu=45))) == {"busy": "between", "full": "idle"}
-    assert states(marked(busy, full, high=Marks(memory=90), low=Marks(cpu=45))) == {"busy": "between", "full": "hot"}
-    assert moves(marked(busy, full, high=Marks(cpu=65)))[0] == ("busy-0", "full")
+    assert states(marked(busy, full, high=ResourceThresholds(cpu=65))) == {"busy": "hot", "full": "idle"}
+    assert states(marked(busy, full, low=ResourceThresholds(cpu=45))) == {"busy": "between", "full": "idle"}
+    assert states(marked(busy, full, high=ResourceThresholds(memory=90), low=ResourceThresholds(cpu=45))) == {
+        "busy": "between",
+        "full": "hot",
+    }
+    assert moves(marked(busy, full, high=ResourceThresholds(cpu=65)))[0] == ("busy-0", "full")
 
 
 def test_a_resource_without_a_threshold_may_be_unknown() -> None:
     """The node is classified by the others."""
     node = a_loaded_node("a", 0.7, usage={"5m": Resources(cpu=7.0)})
 
-    assert states(marked(node, high=Marks(cpu=65))) == {"a": "hot"}
-    assert states(marked(node, high=Marks(cpu=75))) == {"a": "idle"}
-    assert states(marked(node, high=Marks(cpu=75, memory=80))) == {"a": "unknown"}
+    assert states(marked(node, high=ResourceThresholds(cpu=65))) == {"a": "hot"}
+    assert states(marked(node, high=ResourceThresholds(cpu=75))) == {"a": "idle"}
+    assert states(marked(node, high=ResourceThresholds(cpu=75, memory=80))) == {"a": "unknown"}
 
 
 def test_the_number_of_pods_may_have_a_threshold() -> None:
@@ -209,7 +214,12 @@ def test_the_number_of_pods_may_have_a_threshold() -> None:
     fit = FitNode(name="full", allocatable={"cpu": 10.0, "memory": 64 * GIB, "pods": 20.0})
     pods = [a_pod(f"p{i}", cpu=0.01) for i in range(12)]
     full = a_node("full", pods, fit=msgspec.structs.replace(fit, pods=[pod.fit for pod in pods]))
-    cluster = marked(full, a_loaded_node("idle", 0.1), high=Marks(cpu=65, pods=50), low=Marks(cpu=45, pods=30))
+    cluster = marked(
+        full,
+        a_loaded_node("idle", 0.1),
+        high=ResourceThresholds(cpu=65, pods=50),
+        low=ResourceThresholds(cpu=45, pods=30),
+    )
 
     plan = LowNodeLoad(margin=0).plan(cluster, names(cluster))
 
@@ -217,7 +227,7 @@ def test_the_number_of_pods_may_have_a_threshold() -> None:
     assert len(plan.moves) == 2
     assert plan.moves[0].reason == "node is overutilized, pods usage(60.00%)>threshold(50.00%)"
     leaving = msgspec.structs.replace(full, going=2)
-    assert states(marked(leaving, high=Marks(pods=50)))["full"] == "idle"
+    assert states(marked(leaving, high=ResourceThresholds(pods=50)))["full"] == "idle"
 
 
 def test_production_may_have_thresholds() -> None:
@@ -228,9 +238,14 @@ def test_production_may_have_thresholds() -> None:
     productive = a_node("productive", [a_pod(f"other-{i}", cpu=1.0) for i in range(3)])
     cool = a_node("cool", [a_pod(f"b-{i}", cpu=1.0, priority=5_500) for i in range(3)])
     cluster = marked(
-        crowded, productive, cool,
-        high=Marks(cpu=80), low=Marks(cpu=50), prod_high=Marks(cpu=35), prod_low=Marks(cpu=20),
-    )  # fmt: skip
+        crowded,
+        productive,
+        cool,
+        high=ResourceThresholds(cpu=80),
+        low=ResourceThresholds(cpu=50),
+        prod_high=ResourceThresholds(cpu=35),
+        prod_low=ResourceThresholds(cpu=20),
+    )
 
     plan = LowNodeLoad(margin=0).plan(cluster, names(cluster))
 
@@ -243,7 +258,12 @@ def test_a_node_is_not_filled_beyond_target_threshold_because_of_production() ->
     """With a deviation a node may be filled further if the source stays hotter: by its whole load, not by a part."""
     productive = a_loaded_node("productive", 0.60)
     batch = a_node("batch", [a_pod(f"batch-{i}", cpu=0.59, priority=5_500) for i in range(10)])
-    spread = Deviation(high=Marks(cpu=30), low=Marks(cpu=30), prod_high=Marks(cpu=10), prod_low=Marks(cpu=10))
+    spread = Deviation(
+        high=ResourceThresholds(cpu=30),
+        low=ResourceThresholds(cpu=30),
+        prod_high=ResourceThresholds(cpu=10),
+        prod_low=ResourceThresholds(cpu=10),
+    )
     strategy = LowNodeLoad(deviation=spread, number_of_nodes=-1)
 
     assert states(a_cluster(productive, batch), strategy)["productive"] == "hot"
@@ -254,9 +274,9 @@ def test_a_node_is_not_filled_beyond_target_threshold_because_of_production() ->
 def test_a_high_threshold_of_production_makes_no_node_idle() -> None:
     """Nothing moves in a cluster that is busy as a whole, with it or without it."""
     busy = [a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.5)]
-    marks = {"high": Marks(cpu=65), "low": Marks(cpu=45)}
+    marks = {"high": ResourceThresholds(cpu=65), "low": ResourceThresholds(cpu=45)}
 
-    for cluster in (marked(*busy, **marks), marked(*busy, **marks, prod_high=Marks(cpu=64))):
+    for cluster in (marked(*busy, **marks), marked(*busy, **marks, prod_high=ResourceThresholds(cpu=64))):
         assert not moves(cluster, LowNodeLoad(target_threshold=100))
         assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(cluster)
 
@@ -267,7 +287,15 @@ def test_a_node_of_unknown_production_is_no_target_for_production() -> None:
 
     def targets(**pod: Any) -> list[tuple[str, str]]:
         hot = a_node("hot", [a_pod(f"p{i}", cpu=1.0, **pod) for i in range(8)])
-        return moves(marked(hot, unmeasured, high=Marks(cpu=75), low=Marks(cpu=50), prod_high=Marks(cpu=70)))
+        return moves(
+            marked(
+                hot,
+                unmeasured,
+                high=ResourceThresholds(cpu=75),
+                low=ResourceThresholds(cpu=50),
+                prod_high=ResourceThresholds(cpu=70),
+            )
+        )
 
     assert targets() == []
     assert [target for _, target in targets(priority=5_500)] == ["cool"]
@@ -280,11 +308,11 @@ def test_a_pool_may_have_thresholds() -> None:
         fit = msgspec.structs.replace(node.fit, labels={**node.fit.labels, **labels})
         return msgspec.structs.replace(node, fit=fit)
 
-    gpu = NodePool(name="gpu", node_selector=Selector(match_labels={"pool": "gpu"}), high=Marks(cpu=50))
+    gpu = NodePool(name="gpu", node_selector=Selector(match_labels={"pool": "gpu"}), high=ResourceThresholds(cpu=50))
     every = NodePool(
         name="labelled",
         node_selector=Selector(match_expressions=(Requirement(key="pool", operator="Exists"),)),
-        deviation=Deviation(high=Marks(cpu=5), low=Marks(cpu=5)),
+        deviation=Deviation(high=ResourceThresholds(cpu=5), low=ResourceThresholds(cpu=5)),
     )
     strategy = LowNodeLoad(pools=(gpu, every))
     cluster = a_cluster(
@@ -307,7 +335,9 @@ def test_a_pool_may_have_thresholds() -> None:
     assert {target for _, target in moves(cluster, strategy)} == {"blue-b"}
     assert "0 idle nodes in pool gpu, more than 0 are needed (numberOfNodes)" in refusals(cluster, strategy)
     off = msgspec.structs.replace(every, deviation="off")
-    levelled = LowNodeLoad(deviation=Deviation(high=Marks(cpu=5), low=Marks(cpu=5)), pools=(off,))
+    levelled = LowNodeLoad(
+        deviation=Deviation(high=ResourceThresholds(cpu=5), low=ResourceThresholds(cpu=5)), pools=(off,)
+    )
     assert states(cluster, levelled)["blue-a"] == "idle"
 
 
@@ -478,7 +508,7 @@ def test_the_number_of_proposals_is_limited() -> None:
     cluster = a_cluster(a_node("hot", same), a_loaded_node("idle", 0.1))
     spread_out = a_cluster(a_loaded_node("hot", 0.9), a_loaded_node("idle", 0.1))
 
-    def limited(cluster: ClusterState, **fields: Any) -> int:
+    def limited(cluster: ClusterView, **fields: Any) -> int:
         limits = msgspec.structs.replace(UNLIMITED, **fields)
         return len(moves(msgspec.structs.replace(cluster, limits=limits)))
 

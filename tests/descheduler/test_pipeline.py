@@ -23,7 +23,7 @@ from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import NodeObservation, counted
-from equipoise.descheduler.state.cluster import ClusterState, MovePlan
+from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 from equipoise.descheduler.state.tracker import Tracker
 
 EPOCH = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler-1")
@@ -33,7 +33,7 @@ HOT_AND_IDLE = ("node-a", "node-b", "node-c")
 class Recording(BinPack, frozen=True, kw_only=True, tag_field="name", tag="recording"):
     """Plans nothing, and keeps the clusters that it was called with."""
 
-    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         SEEN.append(cluster)
         return MovePlan(why="it only records")
 
@@ -41,12 +41,12 @@ class Recording(BinPack, frozen=True, kw_only=True, tag_field="name", tag="recor
 class Postponing(LowNodeLoad, frozen=True, kw_only=True, tag_field="name", tag="postponing"):
     """Plans every move for later."""
 
-    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         plan = LowNodeLoad.plan(self, cluster, abnormal)
         return msgspec.structs.replace(plan, moves=(), later=plan.moves)
 
 
-SEEN: list[ClusterState] = []
+SEEN: list[ClusterView] = []
 
 
 def hot_and_idle() -> Snapshot:

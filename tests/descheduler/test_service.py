@@ -26,7 +26,7 @@ from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import CooldownSettings
-from equipoise.runtime.bus import NoAnswer
+from equipoise.runtime.bus import NoResponders
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
 
@@ -463,7 +463,7 @@ async def test_only_the_leader_responds_to_plan_requests(cluster: Cluster) -> No
             await cluster.pass_time(60)
             assert (await shown(cluster)).leader.holder == "descheduler-1"
             await first.aclose()
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoResponders):
                 await shown(cluster)
             await cluster.pass_time(60)
             assert (await shown(cluster)).leader.holder == "descheduler-2"

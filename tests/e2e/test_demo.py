@@ -9,7 +9,7 @@ from rich.console import Console
 from equipoise.cli.demo.run import DemoOptions, Result, Screen, run_demo
 from equipoise.contracts.bus.subjects import SERVICES
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("testbed_binaries")]
 
 
 async def a_run(steps: int, **options: object) -> Result:

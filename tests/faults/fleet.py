@@ -128,15 +128,15 @@ def document(
             "prometheus": {"url": prometheus, "timeout": 3},
             "profile": {"enabled": False},
             "leaderElection": False,
-            "placementPeriod": "2s",
+            "placementResyncPeriod": "2s",
         },
         "descheduler": {
             "leaderElection": {"leaseDuration": 3, "renewDeadline": 2, "retryPeriod": 0.4},
             "interval": "1s",
             "consecutiveAbnormalities": 2,
             "warmUp": "1s",
-            "intentLife": "12s",
-            "coolDown": {"eviction": "4s", "refusal": "4s"},
+            "intentLifetime": "12s",
+            "cooldown": {"eviction": "4s", "refusal": "4s"},
         },
         "binder": {"evict": True, "limits": LIMITS},
         "scorer": {},
@@ -151,9 +151,9 @@ def document(
         "load": {
             "windows": [{"name": "5m", "length": f"{WINDOW:g}s", "refreshPeriod": "1s"}],
             "freshness": {"eviction": f"{FRESHNESS:g}s", "score": f"{FRESHNESS + SCORE_LAG:g}s"},
-            "coverage": {"nodeSettling": "1s"},
+            "coverage": {"nodeSettlingPeriod": "1s"},
         },
         # Pods that come back are no sign of an autoscaler here.
-        "protection": {"replicasSettling": "1s"},
+        "protection": {"replicasSettlingPeriod": "1s"},
         service: {"health": health, **sections[service], **own},
     }

@@ -40,9 +40,9 @@ class Recorder:
         self.rehearsing: list[Span] = []
 
     async def listen(self, bus: Bus) -> None:
-        await bus.listen("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
-        await bus.listen("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_outcome)
-        await bus.listen("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
+        await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_outcome)
+        await bus.subscribe("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
 
     async def on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
         intent = delivery.message

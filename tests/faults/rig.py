@@ -214,7 +214,7 @@ class Rig:
 
     async def prepare_streams(self) -> None:
         """As the installer does."""
-        await setup_streams(Nats(url=self.cluster.nats_url), intent_life=180)
+        await setup_streams(Nats(url=self.cluster.nats_url), intent_max_age=180)
 
     async def empty_nats(self) -> None:
         """Kill the server, start one with nothing in it, and install the streams anew."""

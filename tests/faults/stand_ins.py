@@ -14,7 +14,7 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
-from equipoise.runtime.bus import Bus, BusError, Refused
+from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
@@ -193,7 +193,7 @@ class Proposing:
         subject = subjects.eviction_intent(intent.namespace, intent.pod)
         try:
             await self._bus.publish(subject, intent, message_id=intent.id)
-        except Refused:
+        except AlreadyQueued:
             self._recorder.unsay(intent.id)
             return False
         except BusError:

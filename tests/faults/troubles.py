@@ -14,7 +14,7 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
-from equipoise.runtime.bus import BusError, Refused
+from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
@@ -129,7 +129,7 @@ async def redelivered(rig: Rig, extent: Extent) -> None:
             if said.at < rig.since or said.intent.expires_at < rig.clock.now() + rig.proposing.life / 2:
                 continue
             subject = subjects.eviction_intent(said.intent.namespace, said.intent.pod)
-            with suppress(Refused):
+            with suppress(AlreadyQueued):
                 await rig.bus.publish(subject, said.intent, message_id=f"{rig.clock.now()}.{number}")
         await rig.queue_empty()
         rig.proposing.open_at_once = 6

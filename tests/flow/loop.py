@@ -133,10 +133,10 @@ class Loop:
         return await self.bus.request(SCORE_PRIORITIZE, question, Ranking, timeout=1.0)
 
     def intents(self) -> list[EvictionIntent]:
-        return self.bus.said(EvictionIntent, "equipoise.eviction.intent.*.*")
+        return self.bus.published(EvictionIntent, "equipoise.eviction.intent.*.*")
 
     def outcomes(self) -> list[EvictionOutcome]:
-        return self.bus.said(EvictionOutcome, "equipoise.eviction.outcome.*.*")
+        return self.bus.published(EvictionOutcome, "equipoise.eviction.outcome.*.*")
 
     def evicted(self) -> list[str]:
         """By the API server's own word."""

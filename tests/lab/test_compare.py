@@ -3,7 +3,7 @@
 import pytest
 from lab.traces import a_trace
 
-from equipoise.lab.compare import Question, beside_stock, compare, plans, policies_of
+from equipoise.lab.compare import ComparisonRequest, compare, plans, policies_of, with_baseline
 from equipoise.lab.replay import GREEDY, STOCK, Settings
 from equipoise.lab.runners import on_processes
 from equipoise.scorer.decisions.policies.mix import Mix, Part
@@ -16,16 +16,16 @@ IDLE = (50.0,) * 96
 
 def test_the_stock_scheduler_alone_is_always_among_the_plans() -> None:
     """Everything is compared with it, asked for or not."""
-    question = Question(scenarios=("churn",), policies=("profile",), descheduler=(True,))
+    request = ComparisonRequest(scenarios=("churn",), policies=("profile",), descheduler=(True,))
 
-    found = [(plan.policy, plan.descheduler) for plan in plans(question, Settings())]
+    found = [(plan.policy, plan.descheduler) for plan in plans(request, Settings())]
 
     assert [(STOCK, False), (STOCK, True), ("profile", True)] == found
 
 
 def test_without_a_word_everything_is_compared() -> None:
     """Every policy in every scenario, with and without the descheduler; the reference where pods are placed afresh."""
-    found = plans(Question(), Settings())
+    found = plans(ComparisonRequest(), Settings())
 
     assert {STOCK, GREEDY, *SINGLE} == {plan.policy for plan in found}
     assert [("fresh", False)] == [(plan.scenario, plan.descheduler) for plan in found if plan.policy == GREEDY]
@@ -34,9 +34,9 @@ def test_without_a_word_everything_is_compared() -> None:
 
 def test_a_given_placement_that_nobody_touches_is_replayed_once() -> None:
     """Without arrivals and without the descheduler no policy is ever asked, and no order of arrivals matters."""
-    question = Question(scenarios=("given",), descheduler=(False,), arrivals=(1, 2, 3))
+    request = ComparisonRequest(scenarios=("given",), descheduler=(False,), arrivals=(1, 2, 3))
 
-    assert [(STOCK, 1)] == [(plan.policy, plan.seed) for plan in plans(question, Settings())]
+    assert [(STOCK, 1)] == [(plan.policy, plan.seed) for plan in plans(request, Settings())]
 
 
 def test_the_configured_policy_keeps_its_parameters() -> None:
@@ -52,7 +52,9 @@ def test_the_configured_policy_is_among_all() -> None:
     """Also when it is a mix, which no other list holds."""
     mix = Mix(parts=(Part(policy=WaterLevel()),))
 
-    found = plans(Question(scenarios=("fresh",), descheduler=(False,)), Settings(scorer=ScorerSettings(policy=mix)))
+    found = plans(
+        ComparisonRequest(scenarios=("fresh",), descheduler=(False,)), Settings(scorer=ScorerSettings(policy=mix))
+    )
 
     assert [mix] == [plan.scoring for plan in found if plan.policy == "mix"]
 
@@ -60,15 +62,15 @@ def test_the_configured_policy_is_among_all() -> None:
 def test_a_policy_that_nobody_has_is_named() -> None:
     """With those that there are."""
     with pytest.raises(ValueError, match=r"no such policy: best.*water_level"):
-        plans(Question(policies=("best",)), Settings(scorer=ScorerSettings()))
+        plans(ComparisonRequest(policies=("best",)), Settings(scorer=ScorerSettings()))
 
 
-def test_every_run_stands_beside_stock_of_the_same_order() -> None:
+def test_every_run_stands_with_baseline_of_the_same_order() -> None:
     """What was before is the stock scheduler's own picture, by scenario and order of arrivals."""
     trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
-    question = Question(scenarios=("fresh",), policies=("profile",), descheduler=(False,), arrivals=(1, 2))
+    request = ComparisonRequest(scenarios=("fresh",), policies=("profile",), descheduler=(False,), arrivals=(1, 2))
 
-    runs = beside_stock(list(compare(trace, plans(question, Settings()), Settings(), on_processes(1))))
+    runs = with_baseline(list(compare(trace, plans(request, Settings()), Settings(), on_processes(1))))
 
     assert [("profile", 1), (STOCK, 1), ("profile", 2), (STOCK, 2)] == [
         (run.figures.policy, run.figures.arrival_seed) for run in runs
@@ -80,10 +82,10 @@ def test_every_run_stands_beside_stock_of_the_same_order() -> None:
 def test_processes_give_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a replay is made changes nothing; and with two none is made here."""
     trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
-    wanted = plans(Question(scenarios=("fresh",), policies=("profile",), descheduler=(False,)), Settings())
+    wanted = plans(ComparisonRequest(scenarios=("fresh",), policies=("profile",), descheduler=(False,)), Settings())
 
-    alone = beside_stock(list(compare(trace, wanted, Settings(), on_processes(1))))
+    alone = with_baseline(list(compare(trace, wanted, Settings(), on_processes(1))))
     monkeypatch.setattr("equipoise.lab.runners.Replay", None)
-    beside = beside_stock(list(compare(trace, wanted, Settings(), on_processes(2))))
+    beside = with_baseline(list(compare(trace, wanted, Settings(), on_processes(2))))
 
     assert [run.spread for run in alone] == [run.spread for run in beside]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.example import FOLDER, example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
 from equipoise.lab.formats.folder import About, keys_of, write, write_about, write_curves, write_inventory
@@ -24,7 +25,6 @@ from equipoise.lab.model.trace import (
     TraceNode,
     TracePod,
     TraceTaint,
-    TraceToleration,
     TraceWorkload,
 )
 
@@ -95,7 +95,7 @@ def test_a_folder_that_lacks_a_file_is_told_which(
         folder = a_folder(tmp_path / file, tables, about)
         (folder / file).unlink()
 
-        with pytest.raises(TraceError, match=rf"format {name}, and {file} is missing"):
+        with pytest.raises(TraceError, match=rf"format {name}, but {file} is missing"):
             load_trace(folder)
 
 
@@ -368,7 +368,7 @@ def traces(draw: st.DrawFn) -> Trace:
                 request_memory_mib=AMOUNTS,
                 limit_cpu_milli=st.none() | AMOUNTS,
                 limit_memory_mib=st.none() | AMOUNTS,
-                tolerations=st.lists(st.builds(TraceToleration, key=st.text()), max_size=2).map(tuple),
+                tolerations=st.lists(st.builds(Toleration, key=st.text()), max_size=2).map(tuple),
             ),
             min_size=1,
             max_size=5,
@@ -503,34 +503,39 @@ WRONG = [
     ("alibaba", "pods", ALIBABA["pods"].replace("i3,app_2", "i3,app_9"), "line 4: 'app_9' has no row in .*app_cpu_mil"),
     ("alibaba", "pods", ALIBABA["pods"].replace("machine_1", "machine_9"), "line 2: node_id 'machine_9' is not in"),
     ("alibaba", "pods", ALIBABA["pods"].replace("i2", "i1"), "line 3: a second pod_id 'i1'"),
-    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,x\napp_2,1,1\n", "cpu_milli.*line 2, t1: 'x' is no amount"),
-    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,-1\napp_2,1,1\n", "line 2, t1: '-1' is no amount of usage"),
-    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,nan,\napp_2,1,1\n", "line 2, t0: 'nan' is no amount of usage"),
-    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,inf\napp_2,1,1\n", "line 2, t1: 'inf' is no amount of usage"),
+    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,x\napp_2,1,1\n", "cpu_milli.*line 2, t1: 'x' is not a usage"),
+    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,-1\napp_2,1,1\n", "line 2, t1: '-1' is not a usage value"),
+    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,nan,\napp_2,1,1\n", "line 2, t0: 'nan' is not a usage value"),
+    ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,inf\napp_2,1,1\n", "line 2, t1: 'inf' is not a usage value"),
     ("alibaba", "app_cpu_milli", "app_id,t0,t2\n", "line 1: the columns must be app_id,t0,t1,…"),
-    ("alibaba", "app_memory_mib", "app_id,t0,t1\napp_1,5\n", "memory_mib.*line 2: 2 cells where the header has 3"),
+    ("alibaba", "app_memory_mib", "app_id,t0,t1\napp_1,5\n", "memory_mib.*line 2: 2 cells, but the header has 3"),
     ("alibaba", "app_memory_mib", "app_id,t0\napp_1,5\napp_2,5\n", "memory_mib.*line 1: 1 steps where app_cpu_mill"),
     ("alibaba", "anti_affinity", "app_a,app_b,max_b\napp_1,app_1,\n", "anti_affinity.*line 2: max_b is ''"),
     ("bitbrains", "pods", BITBRAINS["pods"].replace("vm1,2000", "vm1,"), "pods.*line 2: cpu_provisioned_milli is ''"),
     ("bitbrains", "pods", BITBRAINS["pods"] + "vm4,1,1,1\n", "line 5: 'vm4' has no column in .*cpu_milli"),
     ("bitbrains", "cpu_milli", "time,vm1,vm2,vm9\n", r"cpu_milli\.csv\.gz, line 1: the columns must be time, then"),
     ("bitbrains", "cpu_milli", BITBRAINS["cpu_milli"].replace("8300", "8301"), "line 4, time: uneven steps"),
-    ("bitbrains", "cpu_milli", BITBRAINS["cpu_milli"].replace("1375308300", ""), "line 3, time: '' is no Unix second"),
-    ("bitbrains", "cpu_milli", BITBRAINS["cpu_milli"].replace("150", "1,5"), "line 3: 5 cells where the header has 4"),
-    ("bitbrains", "memory_mib", BITBRAINS["memory_mib"].replace(",30", ",-30"), "memory_mib.*line 3, vm1: '-30' is no"),
-    ("bitbrains", "memory_mib", "time,vm1,vm2,vm3\n1,1,1,1\n2,1,1,1\n", "times are not those of cpu_milli"),
+    ("bitbrains", "cpu_milli", BITBRAINS["cpu_milli"].replace("1375308300", ""), "line 3, time: '' is not a Unix time"),
+    ("bitbrains", "cpu_milli", BITBRAINS["cpu_milli"].replace("150", "1,5"), "line 3: 5 cells, but the header has 4"),
+    (
+        "bitbrains",
+        "memory_mib",
+        BITBRAINS["memory_mib"].replace(",30", ",-30"),
+        "memory_mib.*line 3, vm1: '-30' is not",
+    ),
+    ("bitbrains", "memory_mib", "time,vm1,vm2,vm3\n1,1,1,1\n2,1,1,1\n", "its times differ from those of cpu_milli"),
     ("bitbrains", "cpu_milli", "time,vm1,vm2,vm3\n1,1,1,1\n", "fewer than two rows"),
     (
         "bitbrains",
         "cpu_milli",
         "time,vm1,vm2,vm3\n1375308000,,,\n1375308300,,,\n1375308600,,,\n",
-        "no machine used any CPU",
+        "no machine has CPU usage",
     ),
     (
         "bitbrains",
         "cpu_milli",
         "time,vm1,vm2,vm3\n1375308000,0,0,\n1375308300,0,,\n1375308600,0,,\n",
-        "no machine used",
+        "no machine has CPU usage",
     ),
     ("equipoise", "nodes", "name,cpu_milli,memory_mib,cpus\n", r"nodes\.csv\.gz, line 1: columns unknown or twice"),
     ("equipoise", "nodes", 'name,cpu_milli,memory_mib,taints\nn1,1,1,"[{}]"\n', "line 2: taints: .*`key`.*JSON list"),
@@ -547,14 +552,14 @@ WRONG = [
     ("equipoise", "cpu_milli", OWN["cpu_milli"] + "old,1,1,1\n", "cpu_milli.*line 4: an unknown workload 'old'"),
     ("equipoise", "cpu_milli", OWN["cpu_milli"] + "web,1,1,1\n", "cpu_milli.*line 4: a second row of 'web'"),
     ("equipoise", "cpu_milli", "workload,t0,t1,t2\nweb,1,1,1\n", r"workloads\.csv\.gz, line 3: 'job' has no row in"),
-    ("equipoise", "memory_mib", OWN["memory_mib"].replace("110", " "), "memory_mib.*line 2, t1: ' ' is no amount"),
+    ("equipoise", "memory_mib", OWN["memory_mib"].replace("110", " "), "memory_mib.*line 2, t1: ' ' is not a usage"),
     (
         "equipoise",
         "anti_affinity",
         "beside,limited,most\nweb,wbe,1\n",
         "anti_affinity.*line 2: limited 'wbe' is not in",
     ),
-    ("equipoise", "pods", "", r"pods\.csv\.gz, line 1: there is no header"),
+    ("equipoise", "pods", "", r"pods\.csv\.gz, line 1: the header is missing"),
 ]
 
 
@@ -583,7 +588,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes
     path = folder / "pods.csv.gz"
     path.write_bytes(damage(path.read_bytes()))
 
-    with pytest.raises(TraceError, match=r"pods\.csv\.gz is no whole gzip'd CSV"):
+    with pytest.raises(TraceError, match=r"pods\.csv\.gz is not a complete gzip-compressed CSV"):
         load_trace(folder)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lab.traces import a_trace
 
-from equipoise.lab.model.levelness import given_levels, hourly_load, levelness, picture, spread
+from equipoise.lab.model.levelness import cpu_loads, given_levels, hourly_load, levelness, spread
 
 BASE = np.array([(8.0, 32.0), (16.0, 32.0)])
 
@@ -38,7 +38,7 @@ def test_the_picture_is_cpu_in_percent() -> None:
     """Memory has figures, but no picture."""
     load = np.stack([np.full((2, 3), 70.0), np.full((2, 3), 20.0)], axis=2)
 
-    assert np.full((2, 3), 70.0).tolist() == picture(load).tolist()
+    assert np.full((2, 3), 70.0).tolist() == cpu_loads(load).tolist()
     assert [0.0] * 3 == spread(load[:, :, 0]).tolist()
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from lab.traces import a_trace
 
-from equipoise.contracts.configuration.settings import Marks, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay import GREEDY, STOCK, Plan, Replay, Settings
 from equipoise.lab.results import Run, Scenario
@@ -122,7 +122,9 @@ def test_nothing_comes_to_a_tainted_node() -> None:
 
 def test_the_descheduler_levels_a_given_placement_within_its_limits() -> None:
     """Pods leave the hot nodes, a few at a time, and do not come back."""
-    settings = Settings(thresholds=Thresholds(high=Marks(cpu=60, memory=95), low=Marks(cpu=45, memory=90)))
+    settings = Settings(
+        thresholds=Thresholds(high=ResourceThresholds(cpu=60, memory=95), low=ResourceThresholds(cpu=45, memory=90))
+    )
 
     before = replayed(a_lopsided_trace(), "given").figures
     after = replayed(a_lopsided_trace(), "given", "water_level", descheduler=True, settings=settings).figures

@@ -15,7 +15,7 @@ from equipoise.lab.report import write_report
 from equipoise.lab.report.charts import Chart, charts
 from equipoise.lab.report.comparison import Comparison, compared
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.results import Figures, Picture, Run
+from equipoise.lab.results import Figures, HourlyLoads, Run
 
 COMMAND = "equipoise lab compare --trace example --out DIR"
 
@@ -48,7 +48,7 @@ def some_figures(policy: str = "stock", peak: float = 80.0, median: float = 70.0
     return Figures(**(defaults | fields))  # type: ignore[arg-type]
 
 
-def a_picture(spread: float, hours: int = 24) -> Picture:
+def hourly_loads(spread: float, hours: int = 24) -> HourlyLoads:
     """Six nodes round 50 %, so far apart at every hour."""
     return np.repeat(np.linspace(50.0 - spread / 2, 50.0 + spread / 2, 6)[:, None], hours, axis=1).astype(np.float32)
 
@@ -57,8 +57,8 @@ def a_run(figures: Figures, hours: int = 24) -> Run:
     return Run(
         figures=figures,
         node_names=tuple(f"node-{number}" for number in range(6)),
-        before=a_picture(70.0, hours),
-        after=a_picture(figures.median_spread, hours),
+        before=hourly_loads(70.0, hours),
+        after=hourly_loads(figures.median_spread, hours),
         spread=(figures.median_spread,) * hours,
     )
 
@@ -208,9 +208,9 @@ def test_the_best_breaks_no_rule_and_leaves_no_pod_behind(wrong: dict[str, float
     assert sound.best.label == "profile"
     assert unsound.best is not None
     assert unsound.best.label == "stock"
-    assert "nothing that was compared levels better" in unsound.finding
+    assert "no compared case levels better" in unsound.finding
     assert none.best is None
-    assert "No case kept every rule" in none.finding
+    assert "No case is without violations" in none.finding
 
 
 def test_samples_are_told_apart() -> None:

@@ -19,7 +19,7 @@ def a_full_node() -> tuple[SimulatedCluster, EventQueue]:
     world = ClusterUsage(trace, curves)
     collector = SimulatedCollector(
         trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=0.0, missing=0.0,
-        chance=np.random.default_rng(1),
+        generator=np.random.default_rng(1),
     )  # fmt: skip
     scheduling = StockOnly(trace, random.Random(1))
     kubernetes = SimulatedCluster(trace, world, collector, scheduling, agenda, lambda message, now: None, origin=0.0)

@@ -1,4 +1,4 @@
-"""What Prometheus and the collector would have told: windows, lag, gaps, profiles."""
+"""What Prometheus and the collector would have message: windows, lag, gaps, profiles."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def a_collector(
     world.start(world.pod(0), 0, now=DAY)
     collector = SimulatedCollector(
         trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=ORIGIN,
-        missing=missing, statistics=statistics, chance=np.random.default_rng(1),
+        missing=missing, statistics=statistics, generator=np.random.default_rng(1),
     )  # fmt: skip
     collector.on_placed(0, a_placed("pod-0", running_since=ORIGIN))
     collector.begin(DAY)
@@ -61,11 +61,11 @@ def test_a_window_shorter_than_a_round_has_a_sample_of_its_own() -> None:
     world.start(world.pod(0), 0, now=DAY + QUARTER - 150.0)
     collector.sample(DAY + QUARTER)
 
-    told = node(collector, 0, DAY + QUARTER + 20.0)
+    message = node(collector, 0, DAY + QUARTER + 20.0)
 
-    assert told is not None
-    assert pytest.approx(1.5) == told.windows["5m"].mean.cpu
-    assert pytest.approx(1.0 + 150.0 / QUARTER) == told.windows["15m"].mean.cpu
+    assert message is not None
+    assert pytest.approx(1.5) == message.windows["5m"].mean.cpu
+    assert pytest.approx(1.0 + 150.0 / QUARTER) == message.windows["15m"].mean.cpu
 
 
 def test_statistics_are_told_to_who_looks_at_them() -> None:
@@ -76,10 +76,10 @@ def test_statistics_are_told_to_who_looks_at_them() -> None:
         for step in range(5):
             world.step(DAY + step * QUARTER)
             collector.sample(DAY + step * QUARTER)
-        told = node(collector, 0, DAY + 4 * QUARTER + 20.0)
+        message = node(collector, 0, DAY + 4 * QUARTER + 20.0)
 
-        assert told is not None
-        hour = told.windows["1h"]
+        assert message is not None
+        hour = message.windows["1h"]
         assert pytest.approx(1.0) == hour.deviation.cpu if statistics else hour.deviation == Resources()
         assert pytest.approx(3.0) == hour.max.cpu if statistics else hour.max == Resources()
 
@@ -92,13 +92,13 @@ def test_every_window_ends_with_the_sample_and_holds_what_was_used() -> None:
         world.step(DAY + step * QUARTER)
         collector.sample(DAY + step * QUARTER)
 
-    told = node(collector, 0, DAY + 4 * QUARTER + 20.0)
+    message = node(collector, 0, DAY + 4 * QUARTER + 20.0)
 
-    assert told is not None
-    assert pytest.approx(3.0) == told.windows["15m"].mean.cpu
-    assert pytest.approx(2.0) == told.windows["1h"].mean.cpu
-    assert pytest.approx(2.0) == told.windows["1d"].mean.cpu
-    assert (ORIGIN + DAY + 4 * QUARTER, 20.0) == (told.sampled_at, told.queried_at - told.sampled_at)
+    assert message is not None
+    assert pytest.approx(3.0) == message.windows["15m"].mean.cpu
+    assert pytest.approx(2.0) == message.windows["1h"].mean.cpu
+    assert pytest.approx(2.0) == message.windows["1d"].mean.cpu
+    assert (ORIGIN + DAY + 4 * QUARTER, 20.0) == (message.sampled_at, message.queried_at - message.sampled_at)
 
 
 def test_the_day_before_the_replay_counts() -> None:
@@ -106,10 +106,10 @@ def test_the_day_before_the_replay_counts() -> None:
     collector, _ = a_collector(a_trace(curves=((2_000.0,) * 96,)))
     collector.sample(DAY)
 
-    told = node(collector, 0, DAY + 20.0)
+    message = node(collector, 0, DAY + 20.0)
 
-    assert told is not None
-    assert pytest.approx(2.0) == told.windows["1d"].mean.cpu
+    assert message is not None
+    assert pytest.approx(2.0) == message.windows["1d"].mean.cpu
 
 
 def test_a_pod_that_ran_through_too_little_of_the_window_is_not_measured() -> None:
@@ -118,14 +118,14 @@ def test_a_pod_that_ran_through_too_little_of_the_window_is_not_measured() -> No
     collector.on_placed(0, a_placed("young", running_since=ORIGIN + DAY + QUARTER - 100.0))
     collector.sample(DAY + QUARTER)
 
-    told = node(collector, 0, DAY + QUARTER + 20.0)
+    message = node(collector, 0, DAY + QUARTER + 20.0)
 
-    assert told is not None
-    assert ["pod-0"] == list(told.pods)
+    assert message is not None
+    assert ["pod-0"] == list(message.pods)
 
 
 def test_missing_samples_leave_nodes_out_and_are_counted() -> None:
-    """A node without a sample is not told of; the round's end says how many are fresh."""
+    """A node without a sample is not message of; the round's end says how many are fresh."""
     collector, _ = a_collector(a_trace(nodes=200), missing=0.5)
     collector.sample(DAY)
 
@@ -143,10 +143,10 @@ def test_a_profile_has_the_hours_of_the_day_in_utc() -> None:
     collector, _ = a_collector(a_trace(curves=(curve,)))
     collector.sample(DAY)
 
-    told = collector.workload(0, DAY + 20.0)
+    message = collector.workload(0, DAY + 20.0)
 
-    assert told is not None
-    assert pytest.approx([hour + 1.0 for hour in range(24)]) == told.profile["cpu"]
+    assert message is not None
+    assert pytest.approx([hour + 1.0 for hour in range(24)]) == message.profile["cpu"]
 
 
 def test_a_workload_is_told_once_a_round() -> None:

@@ -1,10 +1,8 @@
 """kube-scheduler as the lab has it: its own cases, and what must hold whatever is placed."""
 
-import json
 import random
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.model.stock import (
     Extender,
     FitScore,
@@ -21,169 +20,13 @@ from equipoise.lab.model.stock import (
     StockScheduler,
     balanced_allocation,
     disliked,
-    needed,
     nodes_to_find,
     pod_kind,
     spread_scores,
-    taint_scores,
 )
-from equipoise.lab.model.stock.resources import Ints
-from equipoise.lab.model.trace import AntiAffinity, TraceNode, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.model.trace import AntiAffinity, TraceNode, TraceTaint, TraceWorkload
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "kubernetes_resources.json").read_text())["cases"]
 MIB = 2**20
-Case = dict[str, Any]
-
-
-def cases(feature: str, *, judged_by: str = "scores") -> pytest.MarkDecorator:
-    """Every case of a feature that expects such a thing, by its id."""
-    found = [case for case in CASES if case["feature"] == feature and judged_by in case["expected"]]
-    return pytest.mark.parametrize("case", found, ids=[case["id"] for case in found])
-
-
-def test_every_case_is_run() -> None:
-    """Each case is judged by one of the things that the tests below look at."""
-    judged = [len(case["expected"].keys() & {"scores", "valid", "prescore", "code"}) for case in CASES]
-
-    assert [1] * 36 == judged
-
-
-def asked_by(containers: Sequence[Case], names: Sequence[str]) -> Ints:
-    """What a pod's containers ask for together, by resource."""
-    return np.array([sum(container.get(name, 0) for container in containers) for name in names], dtype=np.int64)
-
-
-def counted_for(containers: Sequence[Case], names: Sequence[str]) -> Ints:
-    """What a pod counts for in NodeResourcesFit's score: a PodKind is a container."""
-    total = asked_by(containers, names)
-    for position, name in enumerate(names):
-        if name in ("cpu_m", "memory"):
-            kinds = [PodKind(workload=0, cpu_milli=one.get("cpu_m"), memory=one.get("memory")) for one in containers]
-            total[position] = sum(int(kind.counted[int(name == "memory")]) for kind in kinds)
-    return total
-
-
-def looked_at(inputs: Case) -> list[Case]:
-    """Resources that are scored: an extended one only if the pod asks for it."""
-    names = {"cpu": "cpu_m"}
-    resources = [resource | {"name": names.get(resource["name"], resource["name"])} for resource in inputs["resources"]]
-    asked = {name for container in inputs["pod"]["containers"] for name, amount in container.items() if amount}
-    return [resource for resource in resources if resource["name"] in {"cpu_m", "memory"} | asked]
-
-
-def by_node(inputs: Case, names: Sequence[str], amounts: Any) -> Ints:
-    """resources × nodes: what the pods of each node come to."""
-    columns = [
-        sum((amounts(pod["containers"], names) for pod in node["pods"]), 0 * asked_by([], names))
-        for node in inputs["nodes"]
-    ]
-    return np.array(columns).T
-
-
-def allocatable_of(inputs: Case, names: Sequence[str]) -> Ints:
-    return np.array([[node["allocatable"].get(name, 0) for node in inputs["nodes"]] for name in names])
-
-
-def fit_scores(case: Case, strategy: Any) -> list[int]:
-    inputs = case["inputs"]
-    resources = looked_at(inputs)
-    names = [resource["name"] for resource in resources]
-    fit = FitScore(strategy=strategy, weights=tuple(resource["weight"] for resource in resources))
-    requested = by_node(inputs, names, counted_for) + counted_for(inputs["pod"]["containers"], names)[:, np.newaxis]
-    return list(fit.score(allocatable_of(inputs, names), requested))
-
-
-@cases("fit_least_allocated")
-def test_least_allocated(case: Case) -> None:
-    """The more is left of a node with the pod, the better."""
-    assert case["expected"]["scores"] == fit_scores(case, "LeastAllocated")
-
-
-@cases("fit_most_allocated")
-def test_most_allocated(case: Case) -> None:
-    """The less is left of a node with the pod, the better; without resources to look at there is no scorer."""
-    if error := case["expected"].get("error"):
-        with pytest.raises(ValueError, match=error):
-            fit_scores(case, "MostAllocated")
-        return
-
-    assert case["expected"]["scores"] == fit_scores(case, "MostAllocated")
-
-
-@cases("fit_most_allocated", judged_by="valid")
-def test_weights_that_kube_scheduler_would_not_start_with(case: Case) -> None:
-    """Weights lie within 1..100."""
-
-    def valid(weights: list[int]) -> bool:
-        try:
-            FitScore(weights=tuple(weights))
-        except ValueError:
-            return False
-        return True
-
-    assert case["expected"]["valid"] == [valid(weights) for weights in case["inputs"]["weight_lists"]]
-
-
-@cases("balanced_allocation")
-def test_balanced_allocation(case: Case) -> None:
-    """A node is better when the pod brings its CPU and memory nearer to each other."""
-    inputs = case["inputs"]
-    names = [resource["name"] for resource in looked_at(inputs)]
-    asked = asked_by(inputs["pod"]["containers"], names)
-
-    score = balanced_allocation(allocatable_of(inputs, names), by_node(inputs, names, asked_by), asked)
-
-    assert score is not None
-    assert case["expected"]["scores"] == score.tolist()
-
-
-@cases("balanced_allocation", judged_by="prescore")
-def test_balance_is_skipped_for_a_pod_that_asks_for_nothing(case: Case) -> None:
-    """All nodes would be equal to it."""
-    names = [resource["name"] for resource in looked_at(case["inputs"])]
-    asked = asked_by(case["inputs"]["pod"]["containers"], names)
-
-    score = balanced_allocation(allocatable_of(case["inputs"], names), by_node(case["inputs"], names, asked_by), asked)
-
-    assert case["expected"]["prescore"] == ("skip" if score is None else "scored")
-
-
-@cases("fit_filter", judged_by="code")
-def test_requests_fit(case: Case) -> None:
-    """What is short is named, with amounts, and whether the node could ever take the pod."""
-    inputs = case["inputs"]
-    containers, first = inputs["pod"]["containers"], inputs["pod"].get("init_containers", [])
-    known = [inputs["allocatable"], inputs["used"], *containers, *first]
-    names = [
-        name for name in dict.fromkeys(name for of in known for name in of) if name not in inputs.get("ignored", ())
-    ]
-    asked = np.max([asked_by(containers, names), *(asked_by([one], names) for one in first)], axis=0)
-    asked[names.index("pods")] = 1
-    allocatable, used = (asked_by([inputs[of]], names) for of in ("allocatable", "used"))
-
-    short, never = (free < needed(asked)[:, 0] for free in (allocatable - used, allocatable))
-
-    rows = [
-        list(row)
-        for row, is_short in zip(zip(names, asked, used, allocatable, strict=True), short, strict=True)
-        if is_short
-    ]
-    assert case["expected"]["insufficient"] == rows
-    assert case["expected"]["code"] == (
-        "unresolvable" if never.any() else "unschedulable" if short.any() else "success"
-    )
-
-
-@cases("taint_toleration_score")
-def test_taint_scores(case: Case) -> None:
-    """Nodes with taints that say "rather not", and that are not tolerated, come last."""
-    tolerations = [
-        TraceToleration(key=of["key"], operator=of["op"], value=of["value"], effect=of["effect"])
-        for of in case["inputs"]["tolerations"]
-    ]
-    taints = [[TraceTaint(**taint) for taint in node["taints"]] for node in case["inputs"]["nodes"]]
-
-    assert case["expected"]["scores"] == taint_scores(disliked(taints, tolerations)).tolist()
 
 
 def test_what_a_node_does_not_have_is_not_held_against_it() -> None:
@@ -234,9 +77,7 @@ def test_who_is_spread(kind: str, spread: bool, revision: int) -> None:
     assert (spread, revision) == (found.spread, found.revision)
 
 
-tolerations = st.sampled_from(
-    [(), (TraceToleration(key="gpu", operator="Exists"),), (TraceToleration(operator="Exists"),)]
-)
+tolerations = st.sampled_from([(), (Toleration(key="gpu", operator="Exists"),), (Toleration(operator="Exists"),)])
 kinds = st.builds(
     PodKind,
     workload=st.integers(0, 3),
@@ -382,16 +223,35 @@ def test_taints_and_cordons_keep_pods_off_unless_tolerated() -> None:
     ]
     placements = Placements(nodes)
     placements.cordoned[1] = True
-    gpu = TraceToleration(key="gpu", operator="Exists")
-    cordon = TraceToleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
+    gpu = Toleration(key="gpu", operator="Exists")
+    cordon = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
 
-    def open_to(*tolerations: TraceToleration) -> list[bool]:
+    def open_to(*tolerations: Toleration) -> list[bool]:
         feasible: list[bool] = placements.feasible(a_kind(tolerations=tolerations)).tolist()
         return feasible
 
     assert [True, False, False, False, True] == open_to()
     assert [True, False, True, True, True] == open_to(gpu)
     assert [True, True, False, False, True] == open_to(cordon)
+
+
+def test_tolerations_may_compare_numbers() -> None:
+    """Gt and Lt count for what keeps pods off and for what is only avoided."""
+    nodes = [
+        TraceNode(
+            name=f"{effect}-{sla}",
+            cpu_milli=4_000,
+            memory_mib=8_192,
+            taints=(TraceTaint(key="sla", value=sla, effect=effect),),
+        )
+        for effect in ("NoSchedule", "PreferNoSchedule")
+        for sla in ("900", "990")
+    ]
+    kind = a_kind(tolerations=(Toleration(key="sla", operator="Gt", value="950"),))
+    placements = Placements(nodes)
+
+    assert [False, True, True, True] == placements.feasible(kind).tolist()
+    assert [0, 0, 1, 0] == disliked([node.taints for node in nodes], kind.tolerations).tolist()
 
 
 def test_refusals_say_how_many_nodes_and_why() -> None:
@@ -553,7 +413,7 @@ def asking(answer: Any, *, weight: int = 1, resolution: int = 10) -> tuple[Exten
         questions.append(rows.tolist())
         return answer
 
-    return Extender(ask=ask, weight=weight, resolution=resolution), questions
+    return Extender(scores=ask, weight=weight, resolution=resolution), questions
 
 
 def test_a_pod_that_fits_nowhere_has_no_node() -> None:

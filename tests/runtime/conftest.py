@@ -12,9 +12,6 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "testbed_binaries"]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +29,7 @@ async def real(cluster: Cluster) -> AsyncIterator[RealWorld]:
         yield RealWorld(cluster, kube)
 
 
-@pytest.fixture(params=["memory", "real"])
+@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.cluster)])
 def world(request: pytest.FixtureRequest) -> World:
     if request.param == "memory":
         return MemoryWorld(SystemClock())

@@ -18,13 +18,13 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import (
-    Again,
+    AlreadyQueued,
     BusError,
     BusUnavailable,
     Delivery,
     Endpoint,
-    NoAnswer,
-    Refused,
+    NoResponders,
+    Redeliver,
     TooLarge,
 )
 from equipoise.runtime.bus.codec import MAX_DELIVERIES
@@ -55,11 +55,11 @@ def a_heartbeat(service: str = "scorer") -> Heartbeat:
 class Workers:
     """A worker that remembers its tries and answers what it is told."""
 
-    def __init__(self, *answers: Again | Exception | None) -> None:
+    def __init__(self, *answers: Redeliver | Exception | None) -> None:
         self.answers = list(answers)
         self.tried: Heard[EvictionIntent] = Heard()
 
-    async def __call__(self, delivery: Delivery[EvictionIntent]) -> Again | None:
+    async def __call__(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         await self.tried(delivery)
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
@@ -77,7 +77,7 @@ async def test_followers_hear_last_values_first_and_then_what_is_new(world: Worl
     await say(world, "a", cpu=2)
     await say(world, "b", cpu=3)
     heard: Heard[NodeUtilization] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     assert [(m.node, m.windows["5m"].mean.cpu) for m in heard.messages] == [("a", 2), ("b", 3)]
     assert all(delivery.replayed for delivery in heard.deliveries)
     await say(world, "a", cpu=4)
@@ -89,7 +89,7 @@ async def test_followers_hear_last_values_first_and_then_what_is_new(world: Worl
 async def test_following_what_nobody_has_said_yet_returns_at_once(world: World) -> None:
     """follow returns at once when there are no values, and what is said later is heard."""
     heard: Heard[NodeUtilization] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     await say(world, "a")
     await heard.until(1)
     assert not heard.deliveries[0].replayed
@@ -99,19 +99,19 @@ async def test_followers_hear_only_what_matches_their_pattern(world: World) -> N
     """A follower of nodes does not hear cycles, which the same stream keeps."""
     await world.inject(subjects.utilization_cycle("all"), b"{}")
     heard: Heard[NodeUtilization] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     await say(world, "a")
     await heard.until(1)
     assert [m.node for m in heard.messages] == ["a"]
-    assert world.bus.troubles.errors("unreadable") == 0
+    assert world.bus.errors.total("unreadable") == 0
 
 
 async def test_what_no_stream_keeps_cannot_be_followed(world: World) -> None:
     """Following a subject without last values is a mistake of the caller, said at once."""
-    with pytest.raises(ValueError, match="listen"):
-        await world.bus.follow(f"{subjects.PREFIX}.health.*.*", Heartbeat, Heard())
-    with pytest.raises(ValueError, match="listen"):
-        await world.bus.follow(f"{subjects.PREFIX}.eviction.intent.*.*", EvictionIntent, Heard())
+    with pytest.raises(ValueError, match="subscribe"):
+        await world.bus.subscribe_latest(f"{subjects.PREFIX}.health.*.*", Heartbeat, Heard())
+    with pytest.raises(ValueError, match="subscribe"):
+        await world.bus.subscribe_latest(f"{subjects.PREFIX}.eviction.intent.*.*", EvictionIntent, Heard())
 
 
 async def test_listeners_hear_what_is_said_from_now_on(world: World) -> None:
@@ -119,8 +119,8 @@ async def test_listeners_hear_what_is_said_from_now_on(world: World) -> None:
     await say(world, "a")
     nodes: Heard[NodeUtilization] = Heard()
     health: Heard[Heartbeat] = Heard()
-    await world.bus.listen(NODES, NodeUtilization, nodes)
-    await world.bus.listen(f"{subjects.PREFIX}.health.>", Heartbeat, health)
+    await world.bus.subscribe(NODES, NodeUtilization, nodes)
+    await world.bus.subscribe(f"{subjects.PREFIX}.health.>", Heartbeat, health)
     await say(world, "b")
     receipt = await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
     await nodes.until(1)
@@ -132,7 +132,7 @@ async def test_listeners_hear_what_is_said_from_now_on(world: World) -> None:
 async def test_names_with_dots_are_one_token(world: World) -> None:
     """A node whose name has dots is heard by a pattern with one token for the name."""
     heard: Heard[NodeUtilization] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     await say(world, "ip-10-0-0-1.eu.internal")
     await heard.until(1)
     assert heard.deliveries[0].subject.endswith(".ip-10-0-0-1_eu_internal")
@@ -155,7 +155,7 @@ async def test_one_handler_hears_one_message_at_a_time_in_order(world: World) ->
         if len(order) == 20:
             done.set()
 
-    await world.bus.follow(NODES, NodeUtilization, on_utilization)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
     await world.bus.publish_many([(subjects.node_utilization(f"n{n}"), a_node_utilization(cpu=n)) for n in range(20)])
     async with asyncio.timeout(PATIENCE):
         await done.wait()
@@ -167,14 +167,14 @@ async def test_a_message_that_cannot_be_read_is_counted_and_passed_over(world: W
     await world.inject(subjects.node_utilization("bad"), b'{"node": 7}')
     followed: Heard[NodeUtilization] = Heard()
     listened: Heard[NodeUtilization] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, followed)
-    await world.bus.listen(NODES, NodeUtilization, listened)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
+    await world.bus.subscribe(NODES, NodeUtilization, listened)
     await world.inject(subjects.node_utilization("worse"), b"\xff no JSON")
     await say(world, "a")
     await followed.until(1)
     await listened.until(1)
     assert [m.node for m in followed.messages + listened.messages] == ["a", "a"]
-    assert world.bus.troubles.errors("unreadable") == 3
+    assert world.bus.errors.total("unreadable") == 3
 
 
 async def test_a_handler_that_fails_hears_the_next_message(world: World) -> None:
@@ -186,17 +186,17 @@ async def test_a_handler_that_fails_hears_the_next_message(world: World) -> None
         if delivery.message.node == "a":
             raise RuntimeError("boom")
 
-    await world.bus.follow(NODES, NodeUtilization, on_utilization)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
     await say(world, "a")
     await say(world, "b")
     await heard.until(2)
-    assert world.bus.troubles.errors("handler") == 1
+    assert world.bus.errors.total("handler") == 1
 
 
 async def test_a_second_intent_for_a_waiting_pod_is_refused(world: World) -> None:
     """The queue refuses a second message of a subject until the first is settled."""
     await intend(world)
-    with pytest.raises(Refused):
+    with pytest.raises(AlreadyQueued):
         await intend(world)
     await intend(world, "web-2")
     workers = Workers()
@@ -229,10 +229,10 @@ async def test_work_comes_again_when_a_worker_asks_for_it(world: World) -> None:
     tried_at: list[float] = []
     done = asyncio.Event()
 
-    async def work(delivery: Delivery[EvictionIntent]) -> Again | None:
+    async def work(delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         tried_at.append(loop.time())
         if len(tried_at) == 1:
-            return Again(after=0.3)
+            return Redeliver(after=0.3)
         done.set()
         return None
 
@@ -250,7 +250,7 @@ async def test_a_worker_that_fails_is_asked_again(world: World) -> None:
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
     await intend(world)
     await workers.tried.until(2)
-    assert world.bus.troubles.errors("worker") == 1
+    assert world.bus.errors.total("worker") == 1
     working.cancel()
 
 
@@ -259,18 +259,18 @@ async def test_hopeless_work_is_removed_and_blocks_its_pod_no_longer(world: Worl
 
     Its worker is told that a delivery is the last one.
     """
-    workers = Workers(*(Again(after=0.01) for _ in range(MAX_DELIVERIES)))
+    workers = Workers(*(Redeliver(after=0.01) for _ in range(MAX_DELIVERIES)))
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
     await intend(world)
     await workers.tried.until(MAX_DELIVERIES)
-    assert [delivery.final for delivery in workers.tried.deliveries] == [False] * (MAX_DELIVERIES - 1) + [True]
-    await eventually(lambda: world.bus.troubles.errors("delivered_too_often") == 1)
+    assert [delivery.last_attempt for delivery in workers.tried.deliveries] == [False] * (MAX_DELIVERIES - 1) + [True]
+    await eventually(lambda: world.bus.errors.total("delivered_too_often") == 1)
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await intend(world, message_id="another")
                 break
-            except Refused:
+            except AlreadyQueued:
                 await asyncio.sleep(0.01)
     await workers.tried.until(MAX_DELIVERIES + 1)
     assert workers.pods == ["web-1"] * (MAX_DELIVERIES + 1)
@@ -282,7 +282,7 @@ async def test_work_that_cannot_be_read_is_taken_out_of_the_queue(world: World) 
     workers = Workers()
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
     await world.inject(subjects.eviction_intent("shop", "web-1"), b"{}")
-    await eventually(lambda: world.bus.troubles.errors("unreadable") == 1)
+    await eventually(lambda: world.bus.errors.total("unreadable") == 1)
     await intend(world, "web-2")
     await workers.tried.until(1)
     await intend(world, "web-1")
@@ -329,14 +329,14 @@ async def test_what_is_said_because_of_a_message_carries_its_trace_on(world: Wor
         await world.bus.publish(subjects.health("endpoint", "one"), a_heartbeat())
         return Ranking(scores={})
 
-    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=answer)
+    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=answer)
     stop = await world.bus.serve("scorer", [endpoint])
     working = asyncio.create_task(world.bus.work(EvictionIntent, work))
     async with world.overhearing() as overheard:
         await intend(world)
         intent, outcome = await overheard.headers(2)
-    await world.bus.follow(NODES, NodeUtilization, on_utilization)
-    await world.bus.listen(NODES, NodeUtilization, on_utilization)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
+    await world.bus.subscribe(NODES, NodeUtilization, on_utilization)
     async with world.overhearing() as overheard:
         await say(world, "a")
         utilization, *handled = await overheard.headers(3)
@@ -413,7 +413,7 @@ async def rank(question: PrioritizeQuestion) -> Ranking:
 async def test_a_question_is_answered(world: World) -> None:
     """A request reaches the endpoint of its subject and comes back as a message."""
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)]
     )
     answer = await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
     assert answer == Ranking(scores={"a": 10, "b": 9})
@@ -421,12 +421,12 @@ async def test_a_question_is_answered(world: World) -> None:
 
 async def test_who_stops_serving_is_asked_no_more(world: World) -> None:
     """From then on nobody answers, or the next one to serve does; the bus itself goes on."""
-    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)
+    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)
     stop = await world.bus.serve("scorer", [endpoint])
     await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
     await stop()
     async with asyncio.timeout(PATIENCE):
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponders):
             await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=1_000)
 
     await world.bus.serve("scorer", [endpoint])
@@ -435,9 +435,9 @@ async def test_who_stops_serving_is_asked_no_more(world: World) -> None:
 
 
 async def test_a_question_to_nobody_is_told_at_once(world: World) -> None:
-    """A request that nobody serves raises NoAnswer without waiting for its time."""
+    """A request that nobody serves raises NoResponders without waiting for its time."""
     async with asyncio.timeout(PATIENCE):
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponders):
             await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=1_000)
 
 
@@ -448,14 +448,14 @@ async def test_a_failing_endpoint_is_told_to_who_asked(world: World) -> None:
         raise RuntimeError("no nodes known")
 
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=fail)]
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=fail)]
     )
     with pytest.raises(BusError, match="no nodes known"):
         await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
     with pytest.raises(BusError, match="pod"):
         await world.bus.request(subjects.SCORE_PRIORITIZE, a_heartbeat(), Ranking, timeout=PATIENCE)
-    assert world.bus.troubles.errors("endpoint") == 1
-    assert world.bus.troubles.errors("unreadable") == 1
+    assert world.bus.errors.total("endpoint") == 1
+    assert world.bus.errors.total("unreadable") == 1
 
 
 async def test_an_answer_that_comes_too_late_is_no_answer(world: World) -> None:
@@ -466,7 +466,7 @@ async def test_an_answer_that_comes_too_late_is_no_answer(world: World) -> None:
         return Ranking(scores={})
 
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=dawdle)]
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=dawdle)]
     )
     with pytest.raises(BusUnavailable, match="within"):
         await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=0.05)
@@ -478,14 +478,14 @@ async def test_saying_many_things_tells_how_many_were_kept(world: World) -> None
     assert await world.bus.publish_many(intents) == 2
     three = [*intents, (subjects.eviction_intent("shop", "web-3"), an_intent("web-3"))]
     assert await world.bus.publish_many(three) == 1
-    with pytest.raises(Refused):
+    with pytest.raises(AlreadyQueued):
         await world.bus.publish_many(intents)
     assert await world.bus.publish_many([]) == 0
     heard: Heard[NodeUtilization] = Heard()
     await world.bus.publish_many(
         [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}")) for n in range(600)]
     )
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     assert len(heard.messages) == 600
 
 
@@ -532,8 +532,8 @@ async def test_everything_goes_on_after_a_lost_connection(world: World) -> None:
     listened: Heard[NodeUtilization] = Heard()
     workers = Workers()
     await say(world, "a")
-    await world.bus.follow(NODES, NodeUtilization, followed)
-    await world.bus.listen(NODES, NodeUtilization, listened)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
+    await world.bus.subscribe(NODES, NodeUtilization, listened)
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
     await intend(world, "web-1")
     await workers.tried.until(1)

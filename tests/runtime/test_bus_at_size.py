@@ -10,7 +10,7 @@ import aiohttp
 import nats
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import INTENT_LIFE, Heard, NatsWorld, eventually, nats_world
+from bus_worlds import INTENT_LIFETIME, Heard, NatsWorld, eventually, nats_world
 from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 from runtime.test_bus_nats import NODES, signal_server
@@ -49,13 +49,13 @@ def newest(deliveries: list[Delivery[NodeUtilization]]) -> dict[str, float | Non
 async def test_a_restarted_consumer_hears_the_last_value_of_everything(world: NatsWorld) -> None:
     """A service that comes back hears each node once, as it is now, whatever was said while it was away."""
     async with world.another("annotator") as before:
-        await before.follow(NODES, NodeUtilization, Heard())
+        await before.subscribe_latest(NODES, NodeUtilization, Heard())
         await say_round(world.bus, 1)
     await say_round(world.bus, 2)
     await say_round(world.bus, 3)
     heard: Heard[NodeUtilization] = Heard()
     async with world.another("annotator") as after:
-        await after.follow(NODES, NodeUtilization, heard)
+        await after.subscribe_latest(NODES, NodeUtilization, heard)
 
         assert len(heard.deliveries) == FLEET
         assert newest(heard.deliveries) == {f"n{n}": 3 for n in range(FLEET)}
@@ -71,7 +71,7 @@ async def test_a_consumer_that_fell_behind_catches_up_to_the_newest(world: NatsW
         await heard(delivery)
 
     async with world.another("scorer") as bus:
-        await bus.follow(NODES, NodeUtilization, on_utilization)
+        await bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
         for number in range(1, 21):
             await say_round(world.bus, number)
         free.set()
@@ -85,7 +85,7 @@ async def test_a_bus_that_lost_everything_is_told_and_comes_back(world: NatsWorl
     """A NATS whose disk is gone has no streams: everyone says so; after the setup has run all goes on by itself."""
     followed: Heard[NodeUtilization] = Heard()
     worked: Heard[EvictionIntent] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, followed)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     working = asyncio.create_task(world.bus.work(EvictionIntent, worked))
     await say_round(world.bus, 1, nodes=3)
     await followed.until(3)
@@ -101,7 +101,7 @@ async def test_a_bus_that_lost_everything_is_told_and_comes_back(world: NatsWorl
     ):
         await eventually(lambda words=words: any(words in problem for problem in world.bus.problems))  # type: ignore[misc]
 
-    await setup_streams(world.settings, intent_life=INTENT_LIFE)
+    await setup_streams(world.settings, intent_max_age=INTENT_LIFETIME)
     await say_round(world.bus, 2, nodes=3)
     await world.bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     await followed.until(lambda deliveries: newest(deliveries) == {"n0": 2, "n1": 2, "n2": 2})
@@ -115,7 +115,7 @@ class Shown:
 
     def __init__(self, bus: Bus, metrics: CollectorRegistry) -> None:
         self.health = Health(configuration_hash="", metrics=metrics)
-        self.health.include(lambda: bus.problems)
+        self.health.include_problems(lambda: bus.problems)
         self.metrics = metrics
 
     async def pages(self) -> tuple[list[str], str]:
@@ -163,12 +163,12 @@ async def test_a_right_that_was_taken_away_is_seen_in_readyz_and_in_the_metrics(
     await world.start()
     (tmp_path / "password").write_text("secret")
     password = str(tmp_path / "password")
-    await setup_streams(Nats(url=world.settings.url, user="setup", password_file=password), intent_life=60)
+    await setup_streams(Nats(url=world.settings.url, user="setup", password_file=password), intent_max_age=60)
     settings, metrics = Nats(url=world.settings.url, user="scorer", password_file=password), CollectorRegistry()
     intents = f"{subjects.PREFIX}.eviction.intent.*.*"
     async with open_bus(settings, "scorer", SystemClock(), metrics, reconnect_pause=0.1) as bus:
         shown = Shown(bus, metrics)
-        await bus.listen(intents, EvictionIntent, Heard())
+        await bus.subscribe(intents, EvictionIntent, Heard())
         assert (await shown.pages())[0] == []
         scorer = rights.index("user: scorer")
         fewer = rights[:scorer] + rights[scorer:].replace(f'          "{intents}"\n', "", 1)

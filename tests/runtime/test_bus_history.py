@@ -40,7 +40,7 @@ async def read(settings: Nats, since: float) -> list[ClusterReview]:
 
 async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> None:
     """More than one batch; of a subject that was said again only the last; what is older stays unread."""
-    await setup_streams(world.settings, intent_life=60)
+    await setup_streams(world.settings, intent_max_age=60)
     before = SystemClock().now()
     async with connect(world.settings, "scorer") as bus:
         await bus.publish(subjects.cluster_review(0, 0), a_review(0, seen=1.0))
@@ -54,7 +54,7 @@ async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> N
 
 async def test_a_pattern_reads_only_its_subjects(world: NatsWorld) -> None:
     """Of a big stream nobody has to read all."""
-    await setup_streams(world.settings, intent_life=60)
+    await setup_streams(world.settings, intent_max_age=60)
     async with connect(world.settings, "scorer") as bus:
         for hour in range(3):
             await bus.publish(subjects.cluster_review(hour, hour * 3_600), a_review(hour))
@@ -69,7 +69,7 @@ async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:
     """And one that was never made is an error that says what makes it."""
     with pytest.raises(BusError, match="equipoise setup"):
         await read(world.settings, 0)
-    await setup_streams(world.settings, intent_life=60)
+    await setup_streams(world.settings, intent_max_age=60)
 
     assert await read(world.settings, 0) == []
 

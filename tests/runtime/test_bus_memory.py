@@ -11,7 +11,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import Again, BusUnavailable, Delivery, Endpoint
+from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, Redeliver
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -24,9 +24,9 @@ async def test_work_comes_again_by_the_clock_of_the_test() -> None:
     bus = MemoryBus(clock)
     tried_at: list[float] = []
 
-    async def work(delivery: Delivery[EvictionIntent]) -> Again | None:
+    async def work(delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         tried_at.append(clock.monotonic())
-        return Again(after=30)
+        return Redeliver(after=30)
 
     working = asyncio.create_task(bus.work(EvictionIntent, work))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
@@ -47,11 +47,11 @@ async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     await clock.advance(60)
     early: Heard[NodeUtilization] = Heard()
-    await bus.follow(NODES, NodeUtilization, early)
+    await bus.subscribe_latest(NODES, NodeUtilization, early)
     assert len(early.messages) == 1
     await clock.advance(40)
     late: Heard[NodeUtilization] = Heard()
-    await bus.follow(NODES, NodeUtilization, late)
+    await bus.subscribe_latest(NODES, NodeUtilization, late)
     assert late.messages == []
 
 
@@ -64,7 +64,9 @@ async def test_a_question_ends_by_the_clock_of_the_test() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    await bus.serve("scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=never)])
+    await bus.serve(
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=never)]
+    )
     question = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=[])
     asking = asyncio.create_task(bus.request(subjects.SCORE_PRIORITIZE, question, Ranking, timeout=2))
     await clock.advance(1.9)
@@ -80,5 +82,5 @@ async def test_what_was_said_can_be_looked_up() -> None:
     for node in ("a", "b"):
         await bus.publish(subjects.node_utilization(node), a_node_utilization(node))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
-    assert [m.node for m in bus.said(NodeUtilization, NODES)] == ["a", "b"]
-    assert bus.said(EvictionIntent, "equipoise.eviction.>") == [an_intent()]
+    assert [m.node for m in bus.published(NodeUtilization, NODES)] == ["a", "b"]
+    assert bus.published(EvictionIntent, "equipoise.eviction.>") == [an_intent()]

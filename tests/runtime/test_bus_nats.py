@@ -120,7 +120,7 @@ async def test_the_connection_is_encrypted_and_both_sides_are_known(tmp_path: Pa
     await world.start()
     tls = Tls(ca_file=f"{TLS}/ca.pem", cert_file=f"{TLS}/client.pem", key_file=f"{TLS}/client-key.pem")
     settings = Nats(url=f"tls://127.0.0.1:{world.port}", tls=tls)
-    await setup_streams(settings, intent_life=60)
+    await setup_streams(settings, intent_max_age=60)
     async with connect(settings, "scorer") as bus:
         receipt = await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
     assert receipt.sequence == 1
@@ -131,7 +131,7 @@ async def test_a_deleted_consumer_is_made_again(world: NatsWorld) -> None:
     """When someone deletes a follower's consumer, the last values come again and then what is new."""
     heard: Heard[NodeUtilization] = Heard()
     await say(world, "a")
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     async with await nats.connect(world.settings.url) as client:
         stream = client.jetstream()
         [consumer] = await stream.consumers_info("EQUIPOISE_UTILIZATION")
@@ -141,17 +141,17 @@ async def test_a_deleted_consumer_is_made_again(world: NatsWorld) -> None:
     await say(world, "b")
     await heard.until(3)
     assert [(d.message.node, d.replayed) for d in heard.deliveries] == [("a", True), ("a", True), ("b", False)]
-    assert world.bus.troubles.errors("follow") == 1
+    assert world.bus.errors.total("follow") == 1
 
 
 async def test_a_silent_server_is_noticed_by_its_missing_heartbeats(world: NatsWorld) -> None:
     """A follower that hears no heartbeat makes a new consumer, and hears what was said meanwhile."""
     heard: Heard[NodeUtilization] = Heard()
     async with world.another("descheduler", heartbeat=0.1) as bus:
-        await bus.follow(NODES, NodeUtilization, heard)
-        before = bus.troubles.errors("stalled")
+        await bus.subscribe_latest(NODES, NodeUtilization, heard)
+        before = bus.errors.total("stalled")
         signal_server(world, signal.SIGSTOP)
-        await eventually(lambda: bus.troubles.errors("stalled") > before)
+        await eventually(lambda: bus.errors.total("stalled") > before)
         signal_server(world, signal.SIGCONT)
         await say(world, "a")
         await heard.until(1)
@@ -164,10 +164,10 @@ async def test_a_quiet_stream_is_no_silent_one(world: NatsWorld) -> None:
     A machine that stops for a quarter of a second is like a server that does: so it may take several looks.
     """
     async with world.another("descheduler", heartbeat=0.1) as bus:
-        await bus.follow(NODES, NodeUtilization, Heard())
+        await bus.subscribe_latest(NODES, NodeUtilization, Heard())
         async with asyncio.timeout(PATIENCE):
             stalled = None
-            while stalled != (stalled := bus.troubles.errors("stalled")):  # noqa: ASYNC110  quiet tells nobody
+            while stalled != (stalled := bus.errors.total("stalled")):  # noqa: ASYNC110  quiet tells nobody
                 await asyncio.sleep(0.6)
 
 
@@ -176,11 +176,11 @@ async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path
     world = NatsWorld(tmp_path)
     await world.start()
     async with world.another("scorer") as bus:
-        following = asyncio.create_task(bus.follow(NODES, NodeUtilization, Heard()))
+        following = asyncio.create_task(bus.subscribe_latest(NODES, NodeUtilization, Heard()))
         await eventually(lambda: any("cannot follow" in problem for problem in bus.problems))
         with pytest.raises(BusUnavailable, match="equipoise setup"):
             await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
-        await setup_streams(world.settings, intent_life=60)
+        await setup_streams(world.settings, intent_max_age=60)
         async with asyncio.timeout(PATIENCE):
             await following
         await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
@@ -196,7 +196,7 @@ async def test_work_waits_for_a_queue_that_is_not_there_yet(tmp_path: Path) -> N
     async with world.another("binder") as bus:
         working = asyncio.create_task(bus.work(EvictionIntent, worked))
         await eventually(lambda: any("equipoise setup" in problem for problem in bus.problems))
-        await setup_streams(world.settings, intent_life=60)
+        await setup_streams(world.settings, intent_max_age=60)
         await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
         await worked.until(1)
         assert list(bus.problems) == []
@@ -226,7 +226,7 @@ async def test_a_micro_service_tells_of_itself(world: NatsWorld) -> None:
         return Ranking(scores={})
 
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
+        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)]
     )
     async with await nats.connect(world.settings.url) as client:
         await client.request(subjects.SCORE_PRIORITIZE, b"no question", timeout=PATIENCE)
@@ -256,7 +256,7 @@ async def test_a_message_too_large_among_many_is_counted_and_shown(world: NatsWo
     """The others are kept; nobody would hear of the one that never comes."""
     too_large = (subjects.node_utilization("b"), Padding("x" * 2**20))
     assert await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a")), too_large]) == 1
-    assert world.bus.troubles.errors("too_large") == 1
+    assert world.bus.errors.total("too_large") == 1
     [problem] = world.bus.problems
     assert "utilization.node.b" in problem
     assert "max_payload" in problem
@@ -274,7 +274,7 @@ async def test_what_waits_for_its_acknowledgement_fails_when_the_connection_is_l
     await world.disconnect()
     await world.reconnect()
     heard: Heard[NodeUtilization] = Heard()
-    await world.bus.follow(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
     await say(world, "b")
     await heard.until(1)
     assert [m.node for m in heard.messages] == ["b"]
@@ -307,7 +307,7 @@ async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> 
     password = tmp_path / "password"
     password.write_text("secret")
     url, metrics = world.settings.url, CollectorRegistry()
-    await setup_streams(Nats(url=url, user="setup", password_file=str(password)), intent_life=60)
+    await setup_streams(Nats(url=url, user="setup", password_file=str(password)), intent_max_age=60)
     settings = Nats(url=url, user="annotator", password_file=str(password))
     async with connect(settings, "annotator", clock=SystemClock(), metrics=metrics) as bus:
         async with asyncio.timeout(PATIENCE):
@@ -320,14 +320,14 @@ async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> 
                     subjects.health("scorer", "one"), Heartbeat(service="s", id="1", version="1", ready=True, at=0)
                 )
             with pytest.raises(NotPermitted):
-                await bus.listen(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
+                await bus.subscribe(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
             with pytest.raises(NotPermitted):
-                await bus.follow(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
+                await bus.subscribe_latest(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
             with pytest.raises(NotPermitted):
                 await bus.request(subjects.SCORE_PRIORITIZE, an_intent(), Ranking, timeout=1_000)
         assert metrics.get_sample_value("equipoise_bus_errors_total", {"kind": "permission"}) == 6
         assert len([problem for problem in bus.problems if "not permitted" in problem]) >= 5
-        await bus.follow(NODES, NodeUtilization, Heard())
+        await bus.subscribe_latest(NODES, NodeUtilization, Heard())
     await world.stop()
 
 

@@ -14,7 +14,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
-from equipoise.runtime.bus import BusError, Endpoint, NotPermitted, Refused, connect
+from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of
 from equipoise.runtime.bus.setup import setup_streams
@@ -52,7 +52,7 @@ async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users
     world = NatsWorld(directory / "nats", permission_file(PASSWORDS))
     await world.start()
     users = Users(directory, world.settings.url)
-    await setup_streams(users.settings("setup"), intent_life=60)
+    await setup_streams(users.settings("setup"), intent_max_age=60)
     yield users
     await world.stop()
 
@@ -69,7 +69,7 @@ async def may(asking: Awaitable[object]) -> bool:
             await asking
     except NotPermitted:
         return False
-    except (Refused, BusError):
+    except (AlreadyQueued, BusError):
         return True
     return True
 
@@ -88,7 +88,7 @@ async def test_a_service_can_say_its_own_channels_and_no_other(users: Users, ser
 async def test_a_service_can_hear_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
     """Each service is let to subscribe and to follow exactly the channels that the table gives it."""
     async with users.bus(service) as bus:
-        heard = {c.pattern for c in CHANNELS if await may(bus.listen(c.pattern, Anything, Heard()))}
+        heard = {c.pattern for c in CHANNELS if await may(bus.subscribe(c.pattern, Anything, Heard()))}
         queues = {stream for stream in STREAMS if stream.work_queue}
         assert heard == {
             channel.pattern
@@ -98,7 +98,7 @@ async def test_a_service_can_hear_its_own_channels_and_no_other(users: Users, se
             or service == channel.responder
         }
         kept = [c for c in CHANNELS if (stream := stream_of(c.pattern)) is not None and not stream.work_queue]
-        followed = {c.pattern for c in kept if await may(bus.follow(c.pattern, Anything, Heard()))}
+        followed = {c.pattern for c in kept if await may(bus.subscribe_latest(c.pattern, Anything, Heard()))}
         assert followed == {channel.pattern for channel in kept if service in channel.subscribers}
 
 
@@ -108,7 +108,7 @@ async def test_a_service_cannot_reach_around_the_table(users: Users, service: Se
     others = [other for other in USERS if other != service]
     async with users.bus(service) as bus:
         for pattern in (">", "*.>", "equipoise.>", "$JS.>", "$SYS.>", *(f"_INBOX.{other}.>" for other in others)):
-            assert not await may(bus.listen(pattern, Anything, Heard())), pattern
+            assert not await may(bus.subscribe(pattern, Anything, Heard())), pattern
         for stream in STREAMS:
             for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.GET", "SNAPSHOT"):
                 assert not await may(asking(bus, f"$JS.API.STREAM.{verb}.{stream.name}")), f"{verb} {stream.name}"
@@ -138,29 +138,29 @@ async def test_the_tap_hears_everything_and_only_asks(users: Users) -> None:
     """The tap may hear every subject of ours, ask micro services about themselves, and ask why; nothing else."""
     async with users.bus("tap") as tap, users.bus("descheduler") as descheduler:
         heard: Heard[EvictionIntent] = Heard()
-        await tap.listen("equipoise.>", EvictionIntent, heard)
+        await tap.subscribe("equipoise.>", EvictionIntent, heard)
         await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
         await heard.until(1)
         for channel in CHANNELS:
             asked = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
             assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == asked, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
-                read = await may(tap.follow(channel.pattern, Anything, Heard()))
+                read = await may(tap.subscribe_latest(channel.pattern, Anything, Heard()))
                 assert read == stream.open_to_users, channel.pattern
         for stream in STREAMS:
             assert await may(asking(tap, f"$JS.API.STREAM.INFO.{stream.name}"))
             assert not await may(asking(tap, f"$JS.API.STREAM.DELETE.{stream.name}"))
-        assert not await may(tap.listen("$JS.>", Anything, Heard()))
+        assert not await may(tap.subscribe("$JS.>", Anything, Heard()))
         assert await may(asking(tap, "$SRV.STATS.equipoise-scorer"))
 
 
 async def test_setup_makes_streams_and_is_no_service(users: Users) -> None:
     """The setup user is let to make our streams, again and again, but not to say or hear anything on them."""
-    await setup_streams(users.settings("setup"), intent_life=60)
+    await setup_streams(users.settings("setup"), intent_max_age=60)
     async with users.bus("setup") as bus:
         for channel in CHANNELS:
             assert not await may(bus.publish(a_subject(channel, "scorer"), Anything())), channel.pattern
-            assert not await may(bus.listen(channel.pattern, Anything, Heard())), channel.pattern
+            assert not await may(bus.subscribe(channel.pattern, Anything, Heard())), channel.pattern
 
 
 async def test_each_service_does_its_part_as_itself(users: Users) -> None:
@@ -168,23 +168,23 @@ async def test_each_service_does_its_part_as_itself(users: Users) -> None:
     async with users.bus("descheduler") as descheduler, users.bus("binder") as binder, users.bus("scorer") as scorer:
         outcomes: Heard[EvictionOutcome] = Heard()
         worked: Heard[EvictionIntent] = Heard()
-        await descheduler.listen(f"{subjects.PREFIX}.eviction.outcome.*.*", EvictionOutcome, outcomes)
+        await descheduler.subscribe(f"{subjects.PREFIX}.eviction.outcome.*.*", EvictionOutcome, outcomes)
         working = asyncio.create_task(binder.work(EvictionIntent, worked))
         await descheduler.publish(subjects.eviction_intent("shop", "worked"), an_intent("worked"))
         await worked.until(lambda deliveries: any(d.message.pod == "worked" for d in deliveries))
         working.cancel()
-        assert binder.troubles.errors("permission") == 0
+        assert binder.errors.total("permission") == 0
 
         async def rank(question: PrioritizeQuestion) -> Ranking:
             return Ranking(scores={})
 
         await scorer.serve(
-            "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=rank)]
+            "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)]
         )
         async with users.bus("tap") as tap:
             said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
         assert b"prioritize" in said.data
-        assert scorer.troubles.errors("permission") == 0
+        assert scorer.errors.total("permission") == 0
 
 
 async def test_a_user_without_its_password_is_not_let_in(users: Users, tmp_path: Path) -> None:

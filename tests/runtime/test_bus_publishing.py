@@ -11,8 +11,8 @@ from builders import a_node_utilization
 
 from equipoise.contracts.bus import subjects
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
-from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.headers import Envelope
 from equipoise.runtime.bus.nats_bus import NatsBus
 from equipoise.runtime.configuration import Nats
@@ -65,7 +65,7 @@ class Leaderless(SimpleNamespace):
 
 async def a_bus(acknowledged: int) -> NatsBus:
     clock = ManualClock()
-    link = Link(Nats(), "collector", Troubles(clock))
+    link = NatsConnection(Nats(), "collector", BusErrors(clock))
     link.client = Leaderless(acknowledged)  # type: ignore[assignment]
     link._up.set()
     async with asyncio.TaskGroup() as tasks:
@@ -83,6 +83,6 @@ def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
         else:
             with pytest.raises(BusUnavailable, match="within 5 s"):
                 await bus.publish_many(MANY)
-        assert bus.troubles.errors("publish") == len(MANY) - acknowledged
+        assert bus.errors.total("publish") == len(MANY) - acknowledged
 
     assert run(say()) == ANSWER_TIMEOUT

@@ -14,9 +14,9 @@ from bus_worlds import PATIENCE, NatsWorld, eventually
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
 
 from equipoise.contracts.bus import subjects
-from equipoise.runtime.bus import Bus, BusError, Refused, connect
+from equipoise.runtime.bus import AlreadyQueued, Bus, BusError, connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
-from equipoise.runtime.bus.setup import read_lives, setup_streams
+from equipoise.runtime.bus.setup import read_max_ages, setup_streams
 from equipoise.runtime.configuration import ConfigurationError, Nats
 
 
@@ -30,7 +30,7 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
 
 async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
     """Every stream is kept in files; last values one per subject, intents as a queue that refuses a second one."""
-    await setup_streams(world.settings, intent_life=180)
+    await setup_streams(world.settings, intent_max_age=180)
     async with await nats.connect(world.settings.url) as client:
         streams = {info.config.name: info.config for info in await client.jetstream().streams_info()}
         binder = await client.jetstream().consumer_info("EQUIPOISE_INTENT", "binder")
@@ -49,11 +49,11 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
 
 async def test_running_it_again_changes_what_changed_and_loses_nothing(world: NatsWorld) -> None:
     """A second setup with another life of intents updates the stream; messages and the consumer stay."""
-    await setup_streams(world.settings, intent_life=180)
+    await setup_streams(world.settings, intent_max_age=180)
     async with connect(world.settings, "collector") as bus:
         await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
-    await setup_streams(world.settings, intent_life=180)
-    await setup_streams(world.settings, intent_life=0.8, utilization_life=80)
+    await setup_streams(world.settings, intent_max_age=180)
+    await setup_streams(world.settings, intent_max_age=0.8, utilization_max_age=80)
     async with await nats.connect(world.settings.url) as client:
         intents = await client.jetstream().stream_info("EQUIPOISE_INTENT")
         utilization = await client.jetstream().stream_info("EQUIPOISE_UTILIZATION")
@@ -66,7 +66,7 @@ async def test_running_it_again_changes_what_changed_and_loses_nothing(world: Na
 
 async def test_an_intent_that_nobody_took_is_gone_after_its_life(world: NatsWorld) -> None:
     """After the life of an intent its pod is free for another one, even with the same message id."""
-    await setup_streams(world.settings, intent_life=0.2)
+    await setup_streams(world.settings, intent_max_age=0.2)
     subject = subjects.eviction_intent("shop", "web-1")
     async with connect(world.settings, "descheduler") as bus:
         await bus.publish(subject, an_intent(), message_id="one")
@@ -78,14 +78,14 @@ async def test_an_intent_that_nobody_took_is_gone_after_its_life(world: NatsWorl
 async def _kept_anew(bus: Bus, subject: str) -> bool:
     try:
         return not (await bus.publish(subject, an_intent(), message_id="one")).duplicate
-    except Refused:
+    except AlreadyQueued:
         return False
 
 
 async def test_it_waits_for_nats(tmp_path: Path) -> None:
     """Setup that begins before NATS is there makes the streams once it is."""
     world = NatsWorld(tmp_path)
-    setting_up = asyncio.create_task(setup_streams(world.settings, intent_life=60))
+    setting_up = asyncio.create_task(setup_streams(world.settings, intent_max_age=60))
     await asyncio.wait([setting_up], timeout=0.1)
     await world.start()
     async with asyncio.timeout(PATIENCE):
@@ -101,7 +101,7 @@ async def test_a_user_who_may_not_make_streams_is_told(tmp_path: Path) -> None:
     settings = Nats(url=world.settings.url, user="collector", password_file=str(tmp_path / "password"))
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusError, match="not permitted"):
-            await setup_streams(settings, intent_life=60)
+            await setup_streams(settings, intent_max_age=60)
     await world.stop()
 
 
@@ -111,7 +111,7 @@ async def test_a_stream_that_cannot_become_ours_is_an_error(world: NatsWorld) ->
         await client.jetstream().add_stream(name="FOREIGN", subjects=["equipoise.>"])
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusError, match=r"EQUIPOISE_UTILIZATION: .*overlap"):
-            await setup_streams(world.settings, intent_life=60)
+            await setup_streams(world.settings, intent_max_age=60)
 
 
 async def test_the_program_reads_the_configuration_of_the_services(world: NatsWorld, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_the_program_reads_the_configuration_of_the_services(world: NatsWo
     configuration = tmp_path / "equipoise.yaml"
     configuration.write_text(
         "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-        f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLife: 90s, dryRun: true}}\n"
+        f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLifetime: 90s, dryRun: true}}\n"
     )
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "equipoise.runtime.bus.setup",
@@ -134,17 +134,17 @@ async def test_the_program_reads_the_configuration_of_the_services(world: NatsWo
 def test_the_life_of_an_intent_has_a_default_and_may_come_from_the_environment() -> None:
     """No configuration means three minutes; the environment is stronger than the file; nonsense is refused."""
     header = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-    assert read_lives(None, {})[1] == 180
-    assert read_lives(header + "descheduler: {intentLife: 2m}", {})[1] == 120
-    overlay = {"EQUIPOISE_DESCHEDULER__INTENT_LIFE": "90s"}
-    assert read_lives(header + "descheduler: {intentLife: 2m}", overlay)[1] == 90
-    with pytest.raises(ConfigurationError, match=r"descheduler\.intentLife"):
-        read_lives(header + "descheduler: {intentLife: 90}", {})
+    assert read_max_ages(None, {})[1] == 180
+    assert read_max_ages(header + "descheduler: {intentLifetime: 2m}", {})[1] == 120
+    overlay = {"EQUIPOISE_DESCHEDULER__INTENT_LIFETIME": "90s"}
+    assert read_max_ages(header + "descheduler: {intentLifetime: 2m}", overlay)[1] == 90
+    with pytest.raises(ConfigurationError, match=r"descheduler\.intentLifetime"):
+        read_max_ages(header + "descheduler: {intentLifetime: 90}", {})
 
 
 async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -> None:
     """Closing waits for handlers, but not for ever."""
-    await setup_streams(world.settings, intent_life=60)
+    await setup_streams(world.settings, intent_max_age=60)
     begun = asyncio.Event()
 
     async def never_ends(delivery: object) -> None:
@@ -153,6 +153,6 @@ async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -
 
     async with asyncio.timeout(PATIENCE):
         async with connect(world.settings, "scorer") as bus:
-            await bus.listen("equipoise.utilization.node.*", type(a_node_utilization()), never_ends)
+            await bus.subscribe("equipoise.utilization.node.*", type(a_node_utilization()), never_ends)
             await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
             await eventually(begun.is_set)

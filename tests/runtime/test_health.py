@@ -49,12 +49,12 @@ def test_ready_is_connected_and_warmed_up_once(health: Health) -> None:
 def test_trouble_with_data_is_told_but_leaves_the_process_ready(health: Health, metrics: CollectorRegistry) -> None:
     """A restart would not cure it; it is in the body and in a metric until it is over."""
     health.warmed_up()
-    health.problem("prometheus", "Prometheus is away")
-    health.include(lambda: ["the stream is full"])
+    health.set_problem("prometheus", "Prometheus is away")
+    health.include_problems(lambda: ["the stream is full"])
     assert health.report().ready
     assert health.report().problems == ["Prometheus is away", "the stream is full"]
     assert metrics.get_sample_value("equipoise_problem", {"key": "prometheus"}) == 1
-    health.problem("prometheus", None)
+    health.set_problem("prometheus", None)
     assert health.report().problems == ["the stream is full"]
     assert metrics.get_sample_value("equipoise_problem", {"key": "prometheus"}) is None
 
@@ -63,7 +63,7 @@ def test_a_problem_is_logged_when_it_changes_only(health: Health) -> None:
     """Said once when it begins, once when its text changes by more than a number, once when it ends."""
     with capture_logs() as lines:
         for text in (None, "a 1", "a 1", "a 2.5", "b 2", "b 10", None, None):
-            health.problem("key", text)
+            health.set_problem("key", text)
     assert [line["event"] for line in lines] == ["problem", "problem", "problem over"]
 
 

@@ -22,7 +22,7 @@ from equipoise.runtime.kubernetes.client import (
     WORKLOAD_RESOURCES,
     Change,
     Conflict,
-    EvictionAnswer,
+    EvictionResult,
     Forbidden,
     KubeError,
     NotFound,
@@ -38,7 +38,7 @@ def config_map(name: str, **data: str) -> objects.ConfigMap:
     return objects.ConfigMap(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE), data=data)
 
 
-async def evict(world: World, pod: objects.Pod, *, uid: str = "", dry_run: bool = False) -> EvictionAnswer:
+async def evict(world: World, pod: objects.Pod, *, uid: str = "", dry_run: bool = False) -> EvictionResult:
     metadata = pod.metadata
     return await world.kube.evict(metadata.namespace, metadata.name, uid=uid or metadata.uid, dry_run=dry_run)
 
@@ -204,12 +204,12 @@ async def test_annotates_only_while_an_annotation_says_what_it_should(world: Wor
     await world.kube.annotate(annotations={"theirs": "1"}, **target)
 
     changes = {key: "2", "new": "x", "gone": None}
-    await world.kube.annotate(annotations=changes, standing={key: "1"}, uid=made.metadata.uid, **target)
+    await world.kube.annotate(annotations=changes, expected={key: "1"}, uid=made.metadata.uid, **target)
     for uid, standing in (("", {key: "1"}), ("", {key: "2", "absent": ""}), ("another", {key: "2"})):
         with pytest.raises(Conflict):
-            await world.kube.annotate(annotations={key: "3"}, standing=standing, uid=uid, **target)
+            await world.kube.annotate(annotations={key: "3"}, expected=standing, uid=uid, **target)
     with pytest.raises(NotFound):
-        await world.kube.annotate(CONFIG_MAPS, "nobody", {key: "3"}, standing={key: "2"}, namespace=NAMESPACE)
+        await world.kube.annotate(CONFIG_MAPS, "nobody", {key: "3"}, expected={key: "2"}, namespace=NAMESPACE)
 
     after = await world.kube.get(**target)
     assert {key: "2", "new": "x", "theirs": "1"} == after.metadata.annotations

@@ -145,7 +145,7 @@ async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(k
     api.says(as_json(422, status(422, "Invalid", "the server rejected our request due to an error in our request")))
 
     with pytest.raises(Conflict):
-        await kube.annotate(PODS, "web-1", {"a": "2"}, namespace="shop", standing={"a": "1"})
+        await kube.annotate(PODS, "web-1", {"a": "2"}, namespace="shop", expected={"a": "1"})
     with pytest.raises(KubeError) as error:
         await kube.annotate(PODS, "web-1", {"a": "2"}, namespace="shop")
 

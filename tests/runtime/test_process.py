@@ -167,14 +167,14 @@ async def test_a_heartbeat_tells_how_it_is(world: World) -> None:
     running = world.begin(for_ever)
     await until("ready", world)
     await world.clock.advance(HEARTBEAT_PERIOD)
-    world.process.health.problem("prometheus", "away")
+    world.process.health.set_problem("prometheus", "away")
     world.process.health.evictions = "dry run"
-    world.process.health.part = "blue"
+    world.process.health.shard = "blue"
     world.memory_bus.disconnect()
     await world.clock.advance(HEARTBEAT_PERIOD)
     await world.memory_bus.reconnect()
     await world.clock.advance(HEARTBEAT_PERIOD)
-    beats = world.memory_bus.said(Heartbeat, "equipoise.health.scorer.*")
+    beats = world.memory_bus.published(Heartbeat, "equipoise.health.scorer.*")
     assert [beat.problems for beat in beats] == [[], [], ["away"]]
     assert [(beat.evictions, beat.shard) for beat in beats] == [("", ""), ("", ""), ("dry run", "blue")]
     assert beats[-1].ready

@@ -241,14 +241,14 @@ async def test_synced_says_why_it_waits() -> None:
     kube = MemoryKube(clock)
     kube.refuse("watch", status=403)
     async with running(Followed(clock, kube)) as followed:
-        waiting = asyncio.create_task(followed.reflector.synced(20))
+        waiting = asyncio.create_task(followed.reflector.wait_synced(20))
         await clock.advance(21)
         with pytest.raises(TimeoutError, match="403"):
             await waiting
         assert float("inf") == followed.reflector.age
 
         kube.heal()
-        waiting = asyncio.create_task(followed.reflector.synced(60))
+        waiting = asyncio.create_task(followed.reflector.wait_synced(60))
         await clock.advance(31)
         await waiting
         assert followed.reflector.age < 60
@@ -291,7 +291,7 @@ async def test_follows_a_real_api_server(real: RealWorld) -> None:
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         following = group.create_task(reflector.run())
-        await reflector.synced(60)
+        await reflector.wait_synced(60)
         assert pod.metadata.uid == reflector.objects[key].metadata.uid
         assert reflector.age < 5
 

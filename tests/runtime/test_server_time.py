@@ -6,7 +6,7 @@ from email.utils import formatdate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.runtime.kubernetes.server_clock import ServerTime
+from equipoise.runtime.kubernetes.server_clock import ServerClock
 
 NOW = 1_800_000_000.0
 OFFSETS = st.floats(-1e5, 1e5)
@@ -16,7 +16,7 @@ WAITS = st.lists(st.tuples(st.floats(0, 3), st.floats(0.001, 0.5), st.floats(0, 
 @given(offset=OFFSETS, drift=st.floats(-0.9e-4, 0.9e-4), waits=WAITS)
 def test_the_truth_is_always_inside(offset: float, drift: float, waits: list[tuple[float, float, float]]) -> None:
     """Whatever the delays, and though the clocks drift, the real time lies within the bounds."""
-    server, now = ServerTime(), NOW
+    server, now = ServerClock(), NOW
 
     def truth(local: float) -> float:
         return local + offset + drift * (local - NOW)
@@ -25,7 +25,7 @@ def test_the_truth_is_always_inside(offset: float, drift: float, waits: list[tup
         sent = now + pause
         now = sent + delay
         dated = math.floor(truth(sent + share * delay))
-        server.hear(formatdate(dated, usegmt=True), sent=sent, received=now)
+        server.observe(formatdate(dated, usegmt=True), sent=sent, received=now)
         for later in (now, now + 60):
             earliest, latest = server.bounds(later)
             assert earliest - 1e-6 <= truth(later) <= latest + 1e-6
@@ -34,10 +34,10 @@ def test_the_truth_is_always_inside(offset: float, drift: float, waits: list[tup
 
 def test_many_answers_make_it_exact() -> None:
     """A resolution of a second becomes milliseconds."""
-    server = ServerTime()
+    server = ServerClock()
     for answer in range(200):
         sent = NOW + answer * 0.137
-        server.hear(formatdate(math.floor(sent + 12.345), usegmt=True), sent=sent, received=sent + 0.002)
+        server.observe(formatdate(math.floor(sent + 12.345), usegmt=True), sent=sent, received=sent + 0.002)
 
     earliest, latest = server.bounds(NOW)
     assert latest - earliest < 0.03
@@ -46,18 +46,18 @@ def test_many_answers_make_it_exact() -> None:
 
 def test_a_clock_that_was_set_is_learnt_anew() -> None:
     """An answer that contradicts the others is believed."""
-    server = ServerTime()
+    server = ServerClock()
     for offset in (0.0, 3600.0):
-        server.hear(formatdate(NOW + offset, usegmt=True), sent=NOW, received=NOW)
+        server.observe(formatdate(NOW + offset, usegmt=True), sent=NOW, received=NOW)
 
     assert abs(server.at(NOW) - (NOW + 3600)) <= 0.5
 
 
 def test_nothing_heard() -> None:
     """Until an answer with a date came, the local time is the best there is."""
-    server = ServerTime()
-    server.hear("", sent=NOW, received=NOW)
-    server.hear("yesterday", sent=NOW, received=NOW)
+    server = ServerClock()
+    server.observe("", sent=NOW, received=NOW)
+    server.observe("yesterday", sent=NOW, received=NOW)
 
     assert server.bounds(NOW) == (NOW, NOW)
     assert NOW == server.at(NOW)

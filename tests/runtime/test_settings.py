@@ -79,9 +79,9 @@ def test_without_a_file_everything_has_its_default() -> None:
 def test_a_service_reads_its_own_and_the_shared_sections(tmp_path: Path) -> None:
     """Camel case on the wire, durations with units."""
     file = tmp_path / "equipoise.yaml"
-    file.write_text(HEADER + "load: {startLimit: 90s}\nscorer: {mark: 70, limit: {pause: 1h30m}}\n")
+    file.write_text(HEADER + "load: {podStartTimeout: 90s}\nscorer: {mark: 70, limit: {pause: 1h30m}}\n")
     configuration = load_configuration(file, "scorer", ScorerSection, {})
-    assert configuration.shared.load.start_limit == 90
+    assert configuration.shared.load.pod_start_timeout == 90
     assert configuration.own.mark == 70
     assert configuration.own.limit.pause == 5_400
 

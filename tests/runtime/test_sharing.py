@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.interning import PARTS_LIMIT, Sharing
+from equipoise.runtime.kubernetes.interning import PARTS_LIMIT, Interner
 
 TEXTS = st.sampled_from(["", "a", "b"])
 
@@ -27,16 +27,16 @@ def a_pod(name: str, app: str, key: str) -> objects.Pod:
 @given(pods=st.lists(st.builds(a_pod, TEXTS, TEXTS, TEXTS), max_size=6))
 def test_what_is_shared_is_equal(pods: list[objects.Pod]) -> None:
     """Every object reads as before."""
-    sharing = Sharing()
+    sharing = Interner()
 
-    assert pods == [sharing.shared(pod) for pod in pods]
+    assert pods == [sharing.intern(pod) for pod in pods]
 
 
 def test_equal_parts_are_one() -> None:
     """Two pods of a workload share labels, containers and texts; a third with another toleration keeps its own."""
-    sharing = Sharing()
+    sharing = Interner()
     first, second, third = (
-        sharing.shared(a_pod(name, "web", key)) for name, key in (("1", "a"), ("2", "a"), ("3", "b"))
+        sharing.intern(a_pod(name, "web", key)) for name, key in (("1", "a"), ("2", "a"), ("3", "b"))
     )
 
     assert first.metadata.labels is second.metadata.labels
@@ -48,8 +48,8 @@ def test_equal_parts_are_one() -> None:
 
 def test_memory_has_a_bound() -> None:
     """Parts of objects that are long gone do not pile up for ever."""
-    sharing = Sharing()
+    sharing = Interner()
     for number in range(PARTS_LIMIT + 10):
-        sharing.shared(objects.ConfigMap(metadata=objects.ObjectMeta(labels={"n": str(number)})))
+        sharing.intern(objects.ConfigMap(metadata=objects.ObjectMeta(labels={"n": str(number)})))
 
     assert len(sharing._parts) <= PARTS_LIMIT

@@ -5,14 +5,14 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from scorer.fleets import a_cycle, a_picture, a_pod
 from scorer.test_after_eviction import an_outcome
 
-from equipoise.contracts.configuration.settings import LoadSettings, Marks
+from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.placement_advice import as_asked, deserves_advice
 from equipoise.scorer.decisions.scoring_state import Picture
 
-HIGH = Marks(cpu=65, memory=80)
+HIGH = ResourceThresholds(cpu=65, memory=80)
 NAMES = {"low": 1.0, "level": 2.0, "hot": 8.0}
 
 

@@ -1,58 +1,17 @@
 """The Beta distribution against exact values, its own moments, and Trimaran's cases."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scorer.trimaran import case_of, cases
 
 from equipoise.scorer.decisions.policies.beta import beta_cdf, greatest_variance, matched
-
-GRID = np.linspace(0.0, 1.0, 20_001)
 
 
 def cdf(x: float, alpha: float, beta: float) -> float:
     return float(beta_cdf(np.array([x]), np.array([alpha]), np.array([beta]))[0])
-
-
-def integral(values: Any) -> float:
-    return float(((values[1:] + values[:-1]) / 2 * np.diff(GRID)).sum())
-
-
-def moment(order: int, alpha: float, beta: float) -> float:
-    """E[Xⁿ] = ∫ n·xⁿ⁻¹·(1 − F(x)) dx."""
-    return integral(order * GRID ** (order - 1) * (1 - beta_cdf(GRID, np.array(alpha), np.array(beta))))
-
-
-@cases("lroc_beta")
-def test_the_distribution_is_trimarans(case: dict[str, Any]) -> None:
-    """Moments, the fit to them, density and distribution function; what is no distribution has no mass anywhere."""
-    inputs, expected = case["inputs"], case["expected"]
-    match inputs["op"]:
-        case "moments" if not expected["valid"]:
-            assert cdf(1.0, inputs["alpha"], inputs["beta"]) == 0.0
-        case "moments":
-            found = [moment(order, inputs["alpha"], inputs["beta"]) for order in (1, 2, 3)]
-            assert found == pytest.approx([expected["m1"], expected["m2"], expected["m3"]], abs=1e-6)
-            deviation = math.sqrt(expected["m2"] - expected["m1"] ** 2)
-            fitted = [float(value[0]) for value in matched(np.array([expected["m1"]]), np.array([deviation]))]
-            assert fitted == pytest.approx([inputs["alpha"], inputs["beta"]])
-        case "match":
-            deviation = math.sqrt(max(0.0, inputs["m2"] - inputs["m1"] ** 2))
-            alpha, _ = matched(np.array([float(inputs["m1"])]), np.array([deviation]))
-            assert bool(alpha[0] > 0) == expected["matched"]
-        case "pdf":
-            around = [cdf(inputs["x"] + step, inputs["alpha"], inputs["beta"]) for step in (-1e-4, 1e-4)]
-            assert (around[1] - around[0]) / 2e-4 == pytest.approx(expected["value"], abs=1e-5)
-        case "cdf":
-            assert cdf(inputs["x"], inputs["alpha"], inputs["beta"]) == pytest.approx(expected["value"])
-        case "max_variance":
-            assert greatest_variance(np.array([float(inputs["m1"])]))[0] == pytest.approx(expected["value"])
-        case unheard_of:
-            pytest.fail(f"{case_of(case['id'])} asks for {unheard_of}")
 
 
 @pytest.mark.parametrize("x", [1e-9, 0.01, 0.2, 0.5, 0.7, 0.999])

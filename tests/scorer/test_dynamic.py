@@ -1,146 +1,18 @@
 """The Dynamic plugin of crane-scheduler: its filter, its score, and the hot value of a burst."""
 
-import json
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from scorer.fleets import WINDOWS, a_demand, evenly, node_loads
+from scorer.fleets import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
-from equipoise.scorer.decisions.policies.dynamic import Dynamic, HotValue, Predicate, Priority
-from equipoise.scorer.state.arrays import Array, NodeLoads
-from equipoise.scorer.state.recent_placements import Arrivals
+from equipoise.scorer.decisions.policies.dynamic import Dynamic, Predicate, Priority
+from equipoise.scorer.state.arrays import Array
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "crane_cases.json").read_text())["cases"]
-Metric = tuple[str, Literal["mean", "max"], Literal["cpu", "memory"]]
-METRICS: dict[str, Metric] = {
-    "cpu_usage_avg_5m": ("5m", "mean", "cpu"),
-    "cpu_usage_max_avg_1h": ("1h", "max", "cpu"),
-    "cpu_usage_max_avg_1d": ("1d", "max", "cpu"),
-    "mem_usage_avg_5m": ("5m", "mean", "memory"),
-    "mem_usage_max_avg_1h": ("1h", "max", "memory"),
-    "mem_usage_max_avg_1d": ("1d", "max", "memory"),
-}
 POD = a_demand(1.0)
-
-
-def cases(feature: str) -> pytest.MarkDecorator:
-    found = [case for case in CASES if case["feature"] == feature]
-    return pytest.mark.parametrize("case", found, ids=[case["id"] for case in found])
-
-
-def a_policy(shipped: dict[str, Any]) -> Dynamic:
-    """What crane's policy file says, in our words."""
-    predicates, priorities = [], []
-    for entry in shipped["predicate"]:
-        window, statistic, resource = METRICS[entry["name"]]
-        limit = round(100 * entry["max"], 6)
-        predicates.append(Predicate(window=window, statistic=statistic, resource=resource, limit=limit))
-    for entry in shipped["priority"]:
-        window, statistic, resource = METRICS[entry["name"]]
-        priorities.append(Priority(window=window, statistic=statistic, resource=resource, weight=entry["weight"]))
-    return Dynamic(predicates=tuple(predicates), priorities=tuple(priorities))
-
-
-def a_node(inputs: dict[str, Any]) -> NodeLoads:
-    """What stands in its annotations and is not too old; the rest is unknown.
-
-    crane believes a value for its sync period and 5 min; how long we do says `load.freshness`, before a policy looks.
-    """
-    mean, highest = np.full((1, 4, 2), np.nan), np.full((1, 4, 2), np.nan)
-    lives = {entry["name"]: entry["period_s"] + 300 for entry in inputs["policy"]["sync"]}
-    for name, (usage, age) in inputs["annotations"].items():
-        if name in METRICS and age < lives.get(name, 0):
-            window, statistic, resource = METRICS[name]
-            values = mean if statistic == "mean" else highest
-            values[0, WINDOWS.index(window), ("cpu", "memory").index(resource)] = float(usage)
-    hot, age = inputs["annotations"].get("node_hot_value", ("0", 0))
-    placed = np.array([[5.0 * int(hot) if age < 300 else 0.0, 0.0]])
-    return node_loads(mean, statistics={"max": highest}, placed=placed)
-
-
-@cases("crane_filter")
-def test_filter_case(case: dict[str, Any]) -> None:
-    """A node above a limit is refused, and the first such predicate is named; what is unknown refuses nobody."""
-    inputs = case["inputs"]
-    demand = msgspec.structs.replace(POD, daemon=inputs["daemonset"])
-
-    refused = a_policy(inputs["policy"]).refuse(a_node(inputs), demand)
-
-    assert bool(refused) == case["expected"]["filtered"]
-    if refused:
-        window, statistic, resource = METRICS[case["expected"]["by"]]
-        assert refused["node-0"].startswith(f"{resource} {statistic} of {window} is ")
-
-
-@cases("crane_score")
-def test_score_case(case: dict[str, Any]) -> None:
-    """crane's integers are our floats, cut off: of the base, and with the hot value taken off."""
-    inputs = case["inputs"]
-    if "policy" in inputs:
-        policy, node = a_policy(inputs["policy"]), a_node(inputs)
-    else:  # only sums are known of these: one statistic has all of the sum, an unknown one the rest of the weight
-        weights = (1.0, inputs["total_weight"] - 1.0)
-        policy = Dynamic(
-            priorities=tuple(
-                Priority(window=window, resource="cpu", weight=weight)
-                for window, weight in zip(("5m", "1d"), weights, strict=True)
-            )
-        )
-        load = evenly([100.0 - inputs["weighted_sum"]])
-        load[:, 3] = np.nan
-        node = node_loads(load, placed=np.array([[5.0 * inputs["hot_value"], 0.0]]))
-
-    base = policy.score(msgspec.structs.replace(node, placed=np.zeros((1, 2))), POD)
-
-    assert int(base[0]) == case["expected"]["base"]
-    assert int(policy.score(node, POD)[0]) == case["expected"]["final"]
-
-
-@cases("crane_hot_value")
-def test_hot_value_case(case: dict[str, Any]) -> None:
-    """Each full count of pods within its span makes one; a pod exactly as old as the span is out."""
-    policy = Dynamic(
-        hot_value=tuple(
-            HotValue(span=Duration(entry["range_s"]), count=entry["count"]) for entry in case["inputs"]["policy"]
-        )
-    )
-    arrivals = Arrivals(policy.counted_within)
-    for age in case["inputs"]["binding_ages_s"]:
-        arrivals.add(0, placed_at=1_000.0 - age, now=1_000.0)
-
-    assert policy.hot_values(arrivals.counts(1, 1_000.0)).tolist() == [case["expected"]["hot_value"]]
-
-
-@cases("crane_binding_heap")
-def test_no_binding_is_lost_case(case: dict[str, Any]) -> None:
-    """Differs on purpose: crane keeps a fixed number of bindings for the whole cluster and drops the oldest.
-
-    Above 1,024 in five minutes its hot values are too low. We keep all that lie within the longest span.
-    """
-    bindings = case["inputs"]["bindings"]
-    now = max(binding["ts"] for binding in bindings)
-    arrivals = Arrivals((300.0,))
-    for binding in bindings:
-        arrivals.add(0, binding["ts"], now)
-
-    counted = arrivals.counts(1, now)[0, 0]
-
-    assert counted == len(bindings)
-    assert counted > len(case["expected"]["kept"])
-
-
-def test_the_defaults_are_those_of_the_shipped_policy() -> None:
-    """Predicates, weights and hot values of crane's policy file, in its order."""
-    shipped = next(case["inputs"]["policy"] for case in CASES if case["id"] == "cranef-01")
-    policy = Dynamic()
-
-    assert policy == msgspec.structs.replace(a_policy(shipped), hot_value=policy.hot_value)
-    assert [(hot.span, hot.count) for hot in policy.hot_value] == [(300.0, 5), (60.0, 2)]
 
 
 def test_a_burst_costs_ten_points_for_each_hot_value() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.fleet_review import Reviewer
@@ -32,7 +32,7 @@ def looked(
 
 def test_time_over_the_mark_is_added_up_per_node() -> None:
     """In any resource, and only what is above; the whole hour ends exactly at its end."""
-    reviewer = Reviewer(Marks(cpu=65, memory=80))
+    reviewer = Reviewer(ResourceThresholds(cpu=65, memory=80))
     looked(reviewer, loads(0.9, 0.65, 0.2), HOUR, HOUR + 1_200)
     last = looked(reviewer, loads(0.5, 0.7, 0.2), HOUR + 1_210, HOUR + 3_605)[-1]
 
@@ -44,7 +44,7 @@ def test_time_over_the_mark_is_added_up_per_node() -> None:
 
 def test_the_spread_is_the_mean_over_time() -> None:
     """Two thirds of the hour at 0.6, the rest at 0.3; nodes of unknown load take no part."""
-    reviewer = Reviewer(Marks(cpu=65))
+    reviewer = Reviewer(ResourceThresholds(cpu=65))
     looked(reviewer, loads(0.8, 0.2, np.nan), HOUR, HOUR + 2_400)
     last = looked(reviewer, loads(0.5, 0.2, np.nan), HOUR + 2_410, HOUR + 3_600)[-1]
 
@@ -56,7 +56,7 @@ def test_the_spread_is_the_mean_over_time() -> None:
 
 def test_an_hour_is_told_while_it_grows() -> None:
     """Every five minutes, with the same beginning, so that little is lost when a scorer dies."""
-    told = looked(Reviewer(Marks(cpu=65)), loads(0.8, 0.2, 0.3), HOUR + 600, HOUR + 1_300)
+    told = looked(Reviewer(ResourceThresholds(cpu=65)), loads(0.8, 0.2, 0.3), HOUR + 600, HOUR + 1_300)
 
     assert [(each.since, each.until - each.since, each.seen) for each in told] == [
         (HOUR + 600, 300.0, 300.0),
@@ -66,7 +66,7 @@ def test_an_hour_is_told_while_it_grows() -> None:
 
 def test_what_was_not_seen_is_no_time_under_the_mark() -> None:
     """While too little is known nothing is added; after a gap a new part begins."""
-    reviewer = Reviewer(Marks(cpu=65))
+    reviewer = Reviewer(ResourceThresholds(cpu=65))
     looked(reviewer, loads(0.9, 0.2, 0.3), HOUR, HOUR + 100)
     looked(reviewer, loads(0.9, 0.2, 0.3), HOUR + 110, HOUR + 200, known=False)
     [first] = reviewer.look(NAMES, loads(0.9, 0.2, 0.3), HOUR + 1_000, known=True)
@@ -78,7 +78,7 @@ def test_what_was_not_seen_is_no_time_under_the_mark() -> None:
 
 def test_nothing_seen_is_nothing_told() -> None:
     """A scorer that knows nothing says nothing; a clock that steps back begins anew."""
-    reviewer = Reviewer(Marks(cpu=65))
+    reviewer = Reviewer(ResourceThresholds(cpu=65))
 
     assert looked(reviewer, loads(np.nan, np.nan, np.nan), HOUR, HOUR + 3_700, known=False) == []
     assert reviewer.look(NAMES, loads(0.9, 0.2, 0.3), HOUR, known=True) == []
@@ -86,7 +86,7 @@ def test_nothing_seen_is_nothing_told() -> None:
 
 def test_skipped_placements_are_told() -> None:
     """In the hour in which they were skipped."""
-    reviewer = Reviewer(Marks(cpu=65))
+    reviewer = Reviewer(ResourceThresholds(cpu=65))
     looked(reviewer, loads(0.1, 0.2, 0.3), HOUR, HOUR + 50)
     reviewer.skip()
     reviewer.skip()

@@ -142,9 +142,9 @@ def test_cliff_is_all_or_nothing() -> None:
 
 
 def test_the_start_limit_is_a_setting() -> None:
-    """A pod that never says it runs is added for `startLimit` and the window after it."""
+    """A pod that never says it runs is added for `podStartTimeout` and the window after it."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 500, running_since=None)])
-    short = msgspec.structs.replace(LOAD, start_limit=1.0)
+    short = msgspec.structs.replace(LOAD, pod_start_timeout=1.0)
 
     assert load_of(a_node_utilization(cpu=3.0), placement, load=short)[FIVE, 0] == pytest.approx(0.3)
     assert load_of(a_node_utilization(cpu=3.0), placement)[FIVE, 0] == pytest.approx(0.35)

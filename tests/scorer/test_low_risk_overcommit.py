@@ -1,133 +1,14 @@
 """Nodes are scored by the risk of overcommitment, as Trimaran's LowRiskOverCommitment scores them."""
 
-from typing import Any
-
 import msgspec
 import numpy as np
 import pytest
-from builders import a_placement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scorer.fleets import a_demand, evenly, node_loads
-from scorer.trimaran import Case, a_spec, case_of, cases, cores, demand_for, placed, usage_of
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.scorer.decisions.policies.low_risk_overcommit import LowRiskOvercommit, RiskLimitWeights, load_risk
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads
-from equipoise.scorer.state.load_correction import requested_and_limited
-
-OURS = {
-    # Nobody measures the load: full, not without risk. Half of the risk is the load's.
-    "lroc-10": 0.5,
-}
-"""Risks that differ from Trimaran's."""
-
-LIMITS = {
-    # What is asked of a node while pods start is gone when they run, and so are its limits; overhead has none.
-    "effres-04": {"cpu": 1.5, "memory": 3072},
-    # A container without a limit may use all there is: the pod has none.
-    "effres-06": {"cpu": None, "memory": None},
-}
-"""Limits that differ from Trimaran's, which treats them as it treats requests."""
-
-
-def weights(weight: float) -> RiskLimitWeights:
-    return RiskLimitWeights(cpu=weight, memory=weight)
-
-
-def a_question(cpu: Case, memory: Case | None = None) -> tuple[NodeLoads, Demand]:
-    """A node and a pod with these sums. Without memory, there is plenty, and hardly any of it is in use."""
-    idle = {"capacity": 1e12, "request": 0, "limit": 0, "request_minus_pod": 0, "limit_minus_pod": 0, "avg_pct": 0}
-    both = [cpu, idle | {"std_pct": 0} if memory is None else memory]
-
-    def values(name: str) -> Array:
-        return np.array([np.nan if part[name] is None else float(part[name]) for part in both])
-
-    load, deviation = (np.tile(values(name) / 100.0, (1, 4, 1)) for name in ("avg_pct", "std_pct"))
-    requested, limited = values("request_minus_pod"), values("limit_minus_pod")
-    nodes = node_loads(load, statistics={"deviation": deviation}, requested=requested[None], limited=limited[None])
-    asked, allowed = values("request") - requested, values("limit") - limited
-    demand = Demand(usage=np.tile(asked, (4, 1)), sources={}, requests=asked, limits=allowed)
-    return msgspec.structs.replace(nodes, base=values("capacity")[np.newaxis]), demand
-
-
-@cases("lroc", but=["lroc-05", "lroc-06"])
-def test_risks_are_trimarans(case: dict[str, Any]) -> None:
-    """Of one resource. Where ours differs, OURS says why."""
-    inputs = case["inputs"]
-    policy = LowRiskOvercommit(
-        smoothing_window_size=inputs["smoothing_window"], risk_limit_weights=weights(inputs["weight"])
-    )
-    nodes, demand = a_question(inputs)
-
-    risk = 1 - policy.score(nodes, demand)[0] / 100
-
-    assert risk == pytest.approx(OURS.get(case["id"], case["expected"]["risk"]))
-
-
-def test_a_pod_that_asks_for_nothing_has_no_preference() -> None:
-    """lroc-05: every node gets 0, and the answer is neutral."""
-    case = case_of("lroc-05")
-
-    scores = LowRiskOvercommit().score(node_loads(evenly([case["inputs"]["avg_pct"]])), usage_of(0.0))
-
-    assert scores.tolist() == [case["expected"]["score"]]
-
-
-def test_limits_alone_may_decide() -> None:
-    """lroc-06: at weight 1 the busier node wins, as its limits fit; memory that nobody measures does not matter."""
-    case = case_of("lroc-06")
-    policy = LowRiskOvercommit(risk_limit_weights=weights(1.0))
-
-    scores = {
-        name: policy.score(*a_question(node["cpu"], node["memory"]))[0]
-        for name, node in case["inputs"]["nodes"].items()
-    }
-
-    assert max(scores, key=lambda name: scores[name]) == case["expected"]["winner"]
-
-
-@cases("trimaran_effective_resource", but=list(LIMITS))
-def test_requests_of_a_pod(case: dict[str, Any]) -> None:
-    """The containers' sum, or the largest init container, and the overhead."""
-    found = pod_requests(a_spec(case["inputs"]))
-
-    assert found.get("cpu", 0) == pytest.approx(case["expected"]["cpu_m"] / 1000)
-    assert found.get("memory", 0) == case["expected"]["mem_b"]
-
-
-@cases("trimaran_effective_resource", but=["effres-01", "effres-02", "effres-03"])
-def test_limits_of_a_pod(case: dict[str, Any]) -> None:
-    """The containers' sum alone, and none as soon as one has none: see LIMITS."""
-    pod = a_spec(
-        {"containers": [{} for _ in case["inputs"]["containers"]]}, {"containers": case["inputs"]["containers"]}
-    )
-
-    for resource, expected in LIMITS[case["id"]].items():
-        assert pod_limit(pod, resource) == (None if expected is None else pytest.approx(expected))
-
-
-@cases("trimaran_node_requests_limits")
-def test_requests_and_limits_of_a_node(case: dict[str, Any]) -> None:
-    """Sums over its pods, limits at least as high as requests, with the new pod and without."""
-    inputs, expected = case["inputs"], case["expected"]
-    there = [
-        placed(a_spec(pod["requests"], pod["limits"]), str(at), 0.0) for at, pod in enumerate(inputs["pods_on_node"])
-    ]
-    demand = demand_for(a_spec(inputs["pod"]["requests"], inputs["pod"]["limits"]))
-    capacity = cores(inputs["capacity"])
-
-    requested, limited = requested_and_limited(a_placement(pods=there))
-
-    found = {
-        "request_minus_pod": requested,
-        "limit_minus_pod": limited,
-        "request": np.minimum(requested + demand.requests, [capacity.cpu, capacity.memory]),
-        "limit": limited + demand.limits,
-    }
-    for name, amounts in found.items():
-        assert amounts == pytest.approx([expected[name]["cpu_m"] / 1000, expected[name]["mem_b"]]), name
 
 
 def risk_at(mean: float, deviation: float, requested: float, limited: float) -> float:

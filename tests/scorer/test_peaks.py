@@ -1,96 +1,17 @@
 """Nodes are scored by the power that a pod adds, as Trimaran's Peaks scores them."""
 
-import math
-from typing import Any
-
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scorer.fleets import a_demand, evenly, node_loads
-from scorer.trimaran import Case, case_of, cases
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_power, spread
-from equipoise.scorer.state.arrays import NodeLoads
+from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_power
 
 STEEP_LATE = PowerModel(k0=100.0, k1=20.0, k2=0.03)
-NO_ROOM = {
-    "no-metrics",  # peaks-11
-    "full",  # peaks-12
-}
-"""Nodes that cost nothing in Trimaran (unknown, or overfull with the pod) and come first. Here they get 0."""
-
-
-def a_policy(nodes: dict[str, Case]) -> Peaks:
-    return Peaks(node_power_model={name: PowerModel(**node["model"]) for name, node in nodes.items()})
-
-
-def a_fleet(nodes: dict[str, Case]) -> NodeLoads:
-    utilization = [np.nan if node["cpu_util_pct"] is None else float(node["cpu_util_pct"]) for node in nodes.values()]
-    base = np.array([[node["cpu_capacity_m"] / 1000.0, 1.0] for node in nodes.values()])
-    return msgspec.structs.replace(node_loads(evenly(utilization), names=list(nodes)), base=base)
-
-
-@cases("peaks", but=["peaks-05", "peaks-07", "peaks-08", "peaks-09", "peaks-11", "peaks-12"])
-def test_extra_power_is_trimarans(case: dict[str, Any]) -> None:
-    """In units of 10⁻¹⁵, cut off. That of a pod which asks for nothing is 0, on a full node too."""
-    inputs = case["inputs"]
-    node, model = inputs["node"], inputs["node"]["model"]
-    used, share = np.array([node["cpu_util_pct"] / 100]), np.array([inputs["pod_req_cpu_m"] / node["cpu_capacity_m"]])
-
-    raw = extra_power(used, share, np.array(model["k1"]), np.array(model["k2"]))
-
-    assert math.trunc(raw[0] * 1e15) == pytest.approx(case["expected"]["raw_score"])
-
-
-@cases("peaks", but=[f"peaks-{number:02}" for number in range(1, 13) if number != 5])
-def test_an_unknown_node_has_no_cost(case: dict[str, Any]) -> None:
-    """peaks-05: Trimaran's raw score is 0, the best there is; here the score is 0, the worst."""
-    nodes = {"node": case["inputs"]["node"]}
-
-    assert a_policy(nodes).score(a_fleet(nodes), a_demand(0.0)).tolist() == [0.0]
-
-
-@cases("peaks", but=["peaks-03", "peaks-04", "peaks-05", "peaks-09", "peaks-12"])
-def test_costs_are_spread_as_trimaran_normalises_them(case: dict[str, Any]) -> None:
-    """The points lost are cut off. Costs that are all 0 are equal like others: 100, for 0 would say keep away."""
-    costs = {name: raw for name, raw in case["inputs"]["raw_scores"].items() if name not in NO_ROOM}
-    values = np.array(list(costs.values()), np.float64)
-    expected = case["expected"]["normalised"]
-    if NO_ROOM & expected.keys():
-        # Without the node that costs nothing because it is unknown, the next one is the cheapest.
-        expected = {"b": 100, "c": 0}
-    elif not values.any():
-        expected = dict.fromkeys(costs, 100)
-
-    points = 100 - np.trunc(100 - spread(values, values))
-
-    assert dict(zip(costs, points, strict=True)) == expected
-
-
-def test_the_node_that_draws_least_more_wins() -> None:
-    """peaks-09: three equal loads, three models."""
-    case = case_of("peaks-09")
-    nodes = case["inputs"]["nodes"]
-
-    scores = a_policy(nodes).score(a_fleet(nodes), a_demand(case["inputs"]["pod_req_cpu_m"] / 1000))
-
-    assert list(nodes)[int(scores.argmax())] == case["expected"]["winner"]
-    assert scores == pytest.approx([100.0, 50.0, 1.0])
-
-
-def test_a_node_that_would_be_overfull_loses() -> None:
-    """peaks-12: Trimaran's winner, for it costs nothing, gets 0 here."""
-    case = case_of("peaks-12")
-    nodes = case["inputs"]["nodes"]
-
-    scores = a_policy(nodes).score(a_fleet(nodes), a_demand(case["inputs"]["pod_req_cpu_m"] / 1000))
-
-    assert case["expected"]["winner"] == "full"
-    assert dict(zip(nodes, scores, strict=True)) == {"idle": 100.0, "full": 0.0}
 
 
 def test_nodes_that_draw_ever_less_are_filled() -> None:

@@ -17,14 +17,14 @@ from builders import (
 from scorer.fleets import a_cycle, a_picture, a_pod
 from scorer.test_after_eviction import an_outcome
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.score_integers import NEUTRAL
 from equipoise.scorer.decisions.scoring_state import Picture
 
-HIGH = Marks(cpu=65, memory=80)
+HIGH = ResourceThresholds(cpu=65, memory=80)
 
 
 def scores(picture: Picture, pod: PodDemand, names: list[str], now: float = NOW) -> dict[str, int]:

@@ -116,7 +116,7 @@ async def test_decisions_are_published(start: Start) -> None:
     running.scorer.prioritize(a_pod("web-5"), NAMES)
     await running.clock.advance(0)
 
-    said = running.bus.said(ScoreDecision, subjects.decision("scorer", "shop", "web-5"))
+    said = running.bus.published(ScoreDecision, subjects.decision("scorer", "shop", "web-5"))
 
     assert [each.best[0].node for each in said] == ["node-a"]
 
@@ -132,7 +132,7 @@ async def test_only_so_many_decisions_are_published(start: Start) -> None:
         running.scorer.prioritize(a_pod(f"web-{number}"), NAMES)
     await running.clock.advance(0)
 
-    assert len(running.bus.said(ScoreDecision, "equipoise.decision.scorer.>")) == 20
+    assert len(running.bus.published(ScoreDecision, "equipoise.decision.scorer.>")) == 20
 
 
 async def test_a_lost_bus_does_not_stop_answers(start: Start) -> None:
@@ -196,7 +196,7 @@ async def place(running: Running, node: str, *pods: PlacedPod, sequence: int = 2
 
 
 def advised(running: Running) -> dict[str, PlacementAdvice]:
-    return {each.pod: each for each in running.bus.said(PlacementAdvice, "equipoise.advice.placement.>")}
+    return {each.pod: each for each in running.bus.published(PlacementAdvice, "equipoise.advice.placement.>")}
 
 
 async def test_a_statistic_that_nobody_measures_is_a_problem(start: Start) -> None:
@@ -223,7 +223,7 @@ async def test_a_placed_pod_gets_advice(start: Start) -> None:
     await fill(running)
     await place(running, "node-c", newly_placed("web-5", running))
 
-    [told] = running.bus.said(PlacementAdvice, subjects.placement_advice("shop", "web-5", "uid-web-5"))
+    [told] = running.bus.published(PlacementAdvice, subjects.placement_advice("shop", "web-5", "uid-web-5"))
     assert (told.rank, told.node, told.policy) == (3, "node-c", "profile")
     assert told.best is not None
     assert told.best.node == "node-a"
@@ -240,7 +240,10 @@ async def test_what_was_there_at_the_beginning_gets_no_advice(start: Start) -> N
     await place(second, "node-c", newly_placed("web-5", first), newly_placed("web-6", first), sequence=3)
     await second.clock.advance(1)
 
-    assert [each.pod for each in first.bus.said(PlacementAdvice, "equipoise.advice.placement.>")] == ["web-5", "web-6"]
+    assert [each.pod for each in first.bus.published(PlacementAdvice, "equipoise.advice.placement.>")] == [
+        "web-5",
+        "web-6",
+    ]
 
 
 async def test_who_had_no_choice_gets_no_advice(start: Start) -> None:
@@ -308,7 +311,7 @@ async def test_the_fleet_is_reviewed(start: Start) -> None:
         await running.bus.publish(subjects.utilization_cycle("0"), a_cycle(3, queried_at=now))
         await running.clock.advance(100)
 
-    [review] = running.bus.said(ClusterReview, f"equipoise.advice.cluster.{int(NOW // 3_600)}.*")
+    [review] = running.bus.published(ClusterReview, f"equipoise.advice.cluster.{int(NOW // 3_600)}.*")
     assert review.over == {"node-c": review.seen}
     assert review.seen == review.until - review.since == 300
     assert review.spread.cpu == pytest.approx(0.7)
@@ -328,7 +331,7 @@ async def test_a_shadow_policy_is_counted_and_told(start: Start) -> None:
     await running.bus.settled()
     scores = running.scorer.prioritize(a_pod("web-5", cpu=0.5), NAMES).scores.tolist()
     await running.clock.advance(0)
-    [said] = running.bus.said(ScoreDecision, subjects.decision("scorer", "shop", "web-5"))
+    [said] = running.bus.published(ScoreDecision, subjects.decision("scorer", "shop", "web-5"))
 
     assert said.shadow is not None
     assert said.shadow.policy == "water_level"

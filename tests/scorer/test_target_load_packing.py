@@ -1,120 +1,13 @@
 """Nodes are filled up to a CPU target, as Trimaran's TargetLoadPacking fills them."""
 
-from typing import Any
-
 import msgspec
 import numpy as np
 import pytest
-from builders import NOW
 from scorer.fleets import a_demand, evenly, node_loads
-from scorer.trimaran import LOAD, Case, a_node, a_spec, case_of, cases, demand_for, measured, placed, rounded, usage_of
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.load.demand import TARGET_LOAD_PACKING
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
-from equipoise.scorer.state.arrays import NodeLoads
-from equipoise.scorer.state.recent_placements import Arrivals
-
-OURS = {
-    # Trimaran counts a pod wholly until it is 60 s old, and then not at all. Its 15-minute mean holds 7 % of it then:
-    # here the other 93 % stay in the load.
-    "tlp-11": 39,
-    "tlp-12": 39,
-    # Trimaran estimates each container by itself; a pod comes here with the sums of its containers, of which one has no
-    # limit: (333 + 100 + 50)·1.5 millicores.
-    "tlp-13": 69,
-}
-"""Scores that differ from Trimaran's."""
-
-
-def a_pod(inputs: Case) -> objects.Pod:
-    containers = [
-        {
-            "requests": {"cpu_m": container.get("request_m", 0)},
-            "limits": {"cpu_m": container.get("limit_m", 0)},
-        }
-        for container in inputs["containers"]
-    ]
-    return a_spec(
-        {
-            "containers": [container["requests"] for container in containers],
-            "overhead": {"cpu_m": inputs.get("overhead_m", 0)},
-        },
-        {"containers": [container["limits"] for container in containers]},
-    )
-
-
-def the_node(inputs: Case, *, recent: list[Case], sampled_at: float) -> NodeLoads:
-    base = Resources(cpu=inputs["cpu_capacity_m"] / 1000.0, memory=2.0**30)
-    return a_node(
-        base=base,
-        mean=measured(inputs["metrics"], base, operators=("AVG", "Latest")),
-        pods=[placed(a_pod(pod), f"recent-{index}", pod["bound_s"]) for index, pod in enumerate(recent)],
-        sampled_at=sampled_at,
-        chain=TARGET_LOAD_PACKING,
-    )
-
-
-def score(inputs: Case, node: Case, recent: list[Case]) -> float:
-    policy = TargetLoadPacking(target_utilization=inputs["args"]["target_pct"])
-    demand = demand_for(a_pod(inputs["pod"]), policy.demand_chain) if inputs["pod"]["containers"] else usage_of(0.0)
-    return float(policy.score(the_node(node, recent=recent, sampled_at=inputs.get("window_end_s", NOW)), demand)[0])
-
-
-@cases("tlp_score", but=["tlp-06"])
-def test_scores_as_trimaran_scores(case: dict[str, Any]) -> None:
-    """The published formula; a node without a CPU metric gets 0. Where ours differs, OURS says why."""
-    inputs = case["inputs"]
-
-    found = score(inputs, inputs["node"], inputs.get("recent", []))
-
-    assert rounded(found) == OURS.get(case["id"], case["expected"]["score"])
-
-
-def test_a_pod_that_was_just_bound_makes_its_node_the_best() -> None:
-    """tlp-06: with it and the new pod, the node is exactly on its target."""
-    case = case_of("tlp-06")
-    inputs = case["inputs"]
-
-    found = {name: score(inputs, node, node.get("recent", [])) for name, node in inputs["nodes"].items()}
-
-    assert max(found, key=lambda name: found[name]) == case["expected"]["winner"]
-
-
-@cases("trimaran_pod_cache_cleanup")
-def test_pods_are_forgotten_when_the_mean_holds_them(case: dict[str, Any]) -> None:
-    """Trimaran keeps a list of pods younger than 60 s. Ours of such a span keeps the same ones.
-
-    Trimaran's drops old pods only of a node that has a younger one; the last pods of a node stay for ever.
-    """
-    entries = case["inputs"]["entries"]
-    arrivals = Arrivals((60.0,))
-    for row, entry in enumerate(entries):
-        arrivals.add(row, NOW - entry["age_s"], NOW - entry["age_s"])
-
-    counts = arrivals.counts(len(entries), NOW)[:, 0]
-
-    kept = [entry["name"] for entry, count in zip(entries, counts, strict=True) if count]
-    assert kept == case["expected"]["kept"]
-    alone = Arrivals((60.0,))
-    alone.add(0, NOW - 300, NOW - 300)
-    assert alone.counts(1, NOW).tolist() == [[0]]
-
-
-@cases("trimaran_pod_cache_cleanup")
-def test_a_pod_is_in_the_load_for_as_long_as_the_mean_lacks_it(case: dict[str, Any]) -> None:
-    """What the cache is for: pods that the cleanup drops after 60 s still count in part in a 15-minute mean."""
-    for entry in case["inputs"]["entries"]:
-        pod = placed(a_spec({"containers": [{"cpu_m": 1000}]}), entry["name"], NOW - entry["age_s"])
-        base = Resources(cpu=10.0, memory=2.0**30)
-        node = a_node(base=base, mean=Resources(cpu=1.0, memory=0.0), pods=[pod], chain=TARGET_LOAD_PACKING)
-        lacking = max(0.0, 1.0 - entry["age_s"] / 900.0)
-
-        found = node.load[0, LOAD.windows.index(LOAD.window("15m")), 0]  # type: ignore[arg-type]
-
-        assert found == pytest.approx(0.1 + 0.15 * lacking)
 
 
 @pytest.mark.parametrize("formula", ["published", "original"])

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from scorer.conftest import Running, Start, settings_for
 from scorer.test_wire import a_body
 
-from equipoise.cli.certificates import Pair, client_pair, new_authority, server_pair
+from equipoise.cli.certificates.files import Pair, client_pair, new_authority, server_pair
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.reload import PERIOD

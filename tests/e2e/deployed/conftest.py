@@ -7,9 +7,6 @@ from deployment.judging import Judged, killed_in_turn
 from deployment.worlds import Run, World, placed_world, running_base
 
 from equipoise.testbed.binaries.paths import Binaries
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "testbed_binaries"]
 
 
 @pytest.fixture(scope="package")

@@ -12,7 +12,7 @@ from deployment.worlds import Run, World
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import PODS, EvictionAnswer, connect_kube
+from equipoise.runtime.kubernetes.client import PODS, EvictionResult, connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import ApiError
 
@@ -200,7 +200,7 @@ async def until_evicts(world: World, namespace: str, may: bool) -> None:
             await asyncio.sleep(0.1)
 
 
-async def try_to_evict(world: World, namespace: str) -> EvictionAnswer:
+async def try_to_evict(world: World, namespace: str) -> EvictionResult:
     """A dry run as the binder's account, on a pod of this namespace."""
     directory = (await world.cluster.service_account_token(NAMESPACE, "equipoise-binder")).parent
     connection = Kubernetes(service_account=str(directory))

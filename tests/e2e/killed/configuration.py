@@ -79,7 +79,7 @@ def document(
         "kubernetes": {"kubeconfig": kubeconfig, "namespace": OWN},
         "load": {
             "windows": [{"name": WINDOW, "length": "10s", "refreshPeriod": f"{REFRESH_SECONDS:g}s"}],
-            "coverage": {"nodeSettling": "1s"},
+            "coverage": {"nodeSettlingPeriod": "1s"},
         },
         service: {**sections[service], **addresses},
     }

@@ -283,7 +283,7 @@ async def running(cluster: Cluster) -> AsyncIterator[Loop]:
         what="a pod runs on each node",
     )
     nats, connection = Nats(url=cluster.nats_url), Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=told.OWN)
-    await setup_streams(nats, intent_life=180)
+    await setup_streams(nats, intent_max_age=180)
     loop = Loop(cluster, clock)
     async with (
         cluster.api() as loop.api,
@@ -291,5 +291,5 @@ async def running(cluster: Cluster) -> AsyncIterator[Loop]:
         connect_kube(connection, "killed", clock, environment={}) as loop.kube,
         connect(nats, "killed", clock=clock) as loop.bus,
     ):
-        await loop.bus.follow(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, loop.on_cycle)
+        await loop.bus.subscribe_latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, loop.on_cycle)
         yield loop

@@ -14,10 +14,10 @@ from e2e.killed.loop import Loop, running
 
 from equipoise.annotator.decisions.hashing import owner
 from equipoise.collector.decisions.sharding import shard_of
-from equipoise.collector.service import MUTE_LIMIT
+from equipoise.collector.shell.shard_ownership import BUS_TIMEOUT
 from equipoise.testbed.pytest_fixture import StartCluster
 
-NATS_AWAY = MUTE_LIMIT + 5.0
+NATS_AWAY = BUS_TIMEOUT + 5.0
 """Seconds: long enough that a collector has handed on shards because it could not speak."""
 
 pytestmark = pytest.mark.timeout(600)

@@ -1,1 +1,1 @@
-"""The program `equipoise`, also installed as `kubectl-equipoise`."""
+"""The program `equipoise`: a folder for each command, and the modules that commands share."""

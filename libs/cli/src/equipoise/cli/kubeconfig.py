@@ -1,47 +1,63 @@
-"""What a kubeconfig says of contexts, to name the cluster before anything is done to it."""
+"""Contexts of a kubeconfig, and the cluster that a command connects to."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-from equipoise.cli.endings import WrongInput
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.runtime.configuration import Kubernetes, read_document, read_sections
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a command would go."""
+    """A context of a kubeconfig."""
 
     files: str
-    """As KUBECONFIG has it: one or several, parted by colons."""
+    """One or several, separated by colons, as in KUBECONFIG."""
 
     name: str
     cluster: str
     server: str
-    """Empty when the file does not say."""
+    """Empty if the kubeconfig does not name it."""
 
 
 def chosen_context(files: str, name: str | None) -> Context:
-    """The named context, else the current one; of several files the first that knows a name wins.
+    """The named context, else the current one; the first of several files that has a name wins.
 
-    Raises WrongInput when there is no such file or context, with those that are there.
+    Raises InvalidInput, with the contexts that exist.
     """
     documents = [_read(Path(file)) for file in files.split(os.pathsep) if file and Path(file).exists()]
     if not documents:
-        raise WrongInput(f"there is no kubeconfig at {files}: give one with --kubeconfig")
+        raise InvalidInput(f"no kubeconfig at {files}: use --kubeconfig")
     chosen = name or next((current for document in documents if (current := document.get("current-context"))), "")
     contexts = _named(documents, "contexts", "context")
     if chosen not in contexts:
-        wanted = f"no context {chosen!r}" if chosen else "no current context"
-        raise WrongInput(f"{files} has {wanted} (it has: {', '.join(contexts) or 'none'}): choose one with --context")
+        missing = f"no context {chosen!r}" if chosen else "no current context"
+        raise InvalidInput(f"{files} has {missing} (it has: {', '.join(contexts) or 'none'}): use --context")
     cluster = str(contexts[chosen].get("cluster", ""))
     server = _named(documents, "clusters", "cluster").get(cluster, {}).get("server", "")
     return Context(files=files, name=chosen, cluster=cluster, server=str(server))
 
 
+def cluster_connection(
+    configuration: Path | None, environment: Mapping[str, str], *, kubeconfig: str | None, context: str | None
+) -> Kubernetes:
+    """Options override environment variables, those the file. Raises ConfigurationError and InvalidInput."""
+    plain = {} if configuration is None else read_document(configuration.read_text())
+    shared, _ = read_sections(plain, {}, environment)
+    cluster = shared.kubernetes
+    files = kubeconfig or cluster.kubeconfig
+    if not files and "KUBERNETES_SERVICE_HOST" in environment:
+        return cluster
+    chosen = chosen_context(files or default_files(), context or cluster.context or None)
+    return msgspec.structs.replace(cluster, kubeconfig=chosen.files, context=chosen.name)
+
+
 def default_files() -> str:
-    """Where kubectl looks when it is told nothing."""
+    """The files that kubectl reads by default."""
     return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
 
 
@@ -49,9 +65,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text()) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise WrongInput(f"{path} is no kubeconfig: {' '.join(str(error).split())}") from None
+        raise InvalidInput(f"{path} is not a kubeconfig: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
-        raise WrongInput(f"{path} is no kubeconfig: it must be a mapping with clusters, users and contexts")
+        raise InvalidInput(f"{path} is not a kubeconfig: it must be a mapping with clusters, users and contexts")
     return document
 
 

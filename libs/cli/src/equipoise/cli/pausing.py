@@ -16,7 +16,7 @@ from equipoise.runtime.process.logging import configure_logging
 def cluster_of(
     configuration: Path | None, environment: Mapping[str, str], *, kubeconfig: str | None, context: str | None
 ) -> Kubernetes:
-    """Where the ledger is: options over variables over the file. Raises ConfigurationError, WrongInput."""
+    """Where the ledger is: options over variables over the file. Raises ConfigurationError, InvalidInput."""
     plain = {} if configuration is None else read_document(configuration.read_text())
     shared, _ = read_sections(plain, {}, environment)
     cluster = shared.kubernetes

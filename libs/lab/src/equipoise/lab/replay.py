@@ -1,7 +1,7 @@
-"""One replay: a trace, a scenario, a policy, with or without the descheduler; from an empty agenda to figures.
+"""One replay: a trace, a scenario and a policy, with or without the descheduler, and its figures.
 
-Three spans of virtual time, each at least a day. In the first nothing happens: profiles are learned. In the second the
-scenario takes place. What follows is judged, hour by hour. A trace of one day is all three spans, over and over.
+A replay has three parts of virtual time, each at least one day. In the first, profiles are learned. In the second, the
+scenario takes place. The third is measured, hour by hour. Short traces are repeated.
 """
 
 import random
@@ -23,9 +23,9 @@ from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.levelling import Levelling, paced
-from equipoise.lab.model.levelness import hourly_load, levelness, picture, spread
+from equipoise.lab.model.levelness import cpu_loads, hourly_load, levelness, spread
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import Figures, Foresight, Picture, Run, Scenario
+from equipoise.lab.results import Figures, ForecastSource, HourlyLoads, Run, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
@@ -38,22 +38,22 @@ STOCK = "stock"
 """kube-scheduler alone."""
 
 GREEDY = "greedy"
-"""The reference of `greedy.py`."""
+"""The reference in `model/greedy.py`."""
 
 _HOUR = 3_600.0
 _UNDATED = 1_767_225_600.0
-"""Where traces without dates begin: 2026-01-01T00:00Z."""
+"""Start of traces without a date: 2026-01-01T00:00Z."""
 
-_LEARNED_AND_ACTED = 2
-"""Days before the judged ones. A shorter trace is repeated, so that what is judged was learned before."""
+_DAYS_BEFORE_MEASUREMENT = 2
+"""Days before the measured ones. Shorter traces are repeated: profiles are then learned from the measured days."""
 
 _FINEST_TICK = 300.0
 _LAG = 20.0
-"""Seconds from a sample to its being heard: a scrape, a query, a message."""
+"""Seconds from a sample to the message: a scrape, a query, and the bus."""
 
 
 class Settings(Section, frozen=True, kw_only=True):
-    """The parts of a configuration that a replay looks at."""
+    """The sections of the configuration that a replay uses."""
 
     load: LoadSettings = LoadSettings()
     thresholds: Thresholds = Thresholds()
@@ -64,7 +64,7 @@ class Settings(Section, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replay is to be."""
+    """The parameters of one replay."""
 
     scenario: Scenario
     policy: str
@@ -75,19 +75,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     descheduler: bool = False
     seed: int = 1
-    """Of the order of arrivals and of everything else that is chance."""
+    """Seed of the order of arrivals and of all other randomness."""
 
     weight: int = 5
-    """Of the extender's entry."""
+    """Weight of the extender entry."""
 
     missing: float = 0.01
-    """Share (0..1) of samples that are lost."""
+    """Share (0..1) of missing samples."""
 
-    foresight: Foresight = "profile"
+    forecast: ForecastSource = "profile"
 
 
 class Replay:
-    """Runs once."""
+    """One replay. Can be run once."""
 
     def __init__(self, trace: Trace, plan: Plan, settings: Settings | None = None) -> None:
         """Raises ValueError for a trace whose steps do not divide a day."""
@@ -100,72 +100,72 @@ class Replay:
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
         load = load_settings(self._tick, settings.load)
         self._curves = Curves(trace)
-        self._world = ClusterUsage(trace, self._curves)
-        self._agenda = EventQueue()
+        self._cluster = ClusterUsage(trace, self._curves)
+        self._events = EventQueue()
         self._collector = SimulatedCollector(
             trace,
-            self._world,
+            self._cluster,
             self._curves,
             load,
             tick=self._tick,
             origin=self._origin,
             missing=plan.missing,
             statistics=plan.scoring is not None and bool(plan.scoring.statistics),
-            chance=np.random.default_rng(plan.seed),
+            generator=np.random.default_rng(plan.seed),
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
         self._knowledge = None if plan.scoring is None else _knowledge(plan, plan.scoring, settings.scorer, load)
         self._scheduling = self._scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
-            trace, self._world, self._collector, self._scheduling, self._agenda, self._on_placement,
+            trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
             origin=self._origin,
         )  # fmt: skip
         self._levelling = self._leveller(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
         self._begin = DAY
-        self._judged_from = 2 * DAY
+        self._measured_from = 2 * DAY
         self._end = max(3, days) * DAY
-        self._sample: Literal["in", "out"] = "out" if days > _LEARNED_AND_ACTED else "in"
+        self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
 
     def run(self) -> Run:
-        """Everything, start to end."""
-        begun = time.monotonic()
-        plan, trace, agenda = self._plan, self._trace, self._agenda
+        """Run the replay."""
+        started = time.monotonic()
+        plan, trace, events = self._plan, self._trace, self._events
         begin, end, tick = self._begin, self._end, self._tick
-        self._world.begin(begin)
-        chance = random.Random(plan.seed)
-        over = SCENARIOS[plan.scenario](trace, self._kubernetes, agenda, chance, begin)
-        # Once nothing more asks, nobody needs to know.
-        heard_until = end if self._levelling is not None else over + 2 * tick
+        self._cluster.begin(begin)
+        generator = random.Random(plan.seed)
+        over = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, begin)
+        # Without further requests no more messages are needed.
+        messages_until = end if self._levelling is not None else over + 2 * tick
         self._collector.begin(begin)
-        self._hear_everything(begin)
+        self._receive_all(begin)
         step = trace.seconds_per_step
-        agenda.every(step, self._world.step, first=begin + step, until=end)
-        agenda.every(_HOUR, self._collector.learn, first=begin + _HOUR, until=end)
-        agenda.every(tick, self._collector.sample, first=begin, until=heard_until)
+        events.every(step, self._cluster.step, first=begin + step, until=end)
+        events.every(_HOUR, self._collector.learn, first=begin + _HOUR, until=end)
+        events.every(tick, self._collector.sample, first=begin, until=messages_until)
         for window, length in self._collector.early.items():
             sample = partial(self._collector.sample_early, window)
-            agenda.every(tick, sample, first=begin + tick - length, until=heard_until)
-        agenda.every(tick, self._hear_round, first=begin + _LAG, until=heard_until)
-        agenda.every(_HOUR, self._note_hour, first=self._judged_from, until=end + 1.0)
+            events.every(tick, sample, first=begin + tick - length, until=messages_until)
+        events.every(tick, self._receive_round, first=begin + _LAG, until=messages_until)
+        events.every(_HOUR, self._record_hour, first=self._measured_from, until=end + 1.0)
         if self._levelling is not None:
             evaluation = max(tick, self._levelling.interval)
-            agenda.every(evaluation, self._evaluate, first=begin + tick + 2 * _LAG, until=end)
-        agenda.run(end)
-        return self._judge(time.monotonic() - begun)
+            events.every(evaluation, self._evaluate, first=begin + tick + 2 * _LAG, until=end)
+        events.run(end)
+        return self._result(time.monotonic() - started)
 
     # wiring
 
     def _scheduler(self, settings: ScorerSettings) -> StockOnly:
-        chance = random.Random(self._plan.seed)
+        generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
-            return GreedyScheduler(self._trace, chance)
+            return GreedyScheduler(self._trace, generator)
         if self._knowledge is None:
-            return StockOnly(self._trace, chance)
+            return StockOnly(self._trace, generator)
         return WithScorer(
             self._trace,
-            chance,
+            generator,
             self._knowledge,
             collector=self._collector,
             origin=self._origin,
@@ -174,19 +174,18 @@ class Replay:
         )
 
     def _leveller(self, settings: Settings, load: LoadSettings) -> Levelling:
-        replicas = dict(zip(self._collector.workloads, self._trace.replicas().tolist(), strict=True))
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
             thresholds=settings.thresholds,
-            minimum_replicas=settings.protection.min_replicas,
-            replicas=replicas,
+            protection=settings.protection,
+            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
             days=self._days,
             closed=self._closed,
             evict=self._evict,
-            say=self._on_said,
+            publish=self._on_eviction_message,
             begin=self._origin,
         )
 
@@ -196,21 +195,23 @@ class Replay:
         if self._levelling is not None:
             self._levelling.on_placement(message)
 
-    def _hear_everything(self, now: float) -> None:
-        """Who starts knows the last word of every subject."""
+    def _receive_all(self, now: float) -> None:
+        """Process the latest message of every subject, as at the start of a service."""
         for number in range(len(self._trace.workloads)):
             message = self._collector.workload(number, now)
             if self._knowledge is not None and message is not None:
                 self._knowledge.on_workload(message)
         for node in range(len(self._trace.nodes)):
             self._on_placement(self._collector.placement(node, now), now)
-        self._hear_round(now)
+        self._receive_round(now)
 
-    def _hear_round(self, now: float) -> None:
+    def _receive_round(self, now: float) -> None:
         for message in self._collector.utilizations(now):
             if isinstance(message, UtilizationCycle):
                 if self._knowledge is not None:
                     self._knowledge.on_cycle(message)
+                if self._levelling is not None:
+                    self._levelling.on_cycle(message)
                 continue
             if self._knowledge is not None:
                 self._knowledge.on_utilization(message, self._origin + now)
@@ -219,9 +220,9 @@ class Replay:
         self._kubernetes.retry(now)
 
     def _days(self) -> dict[Workload, Array]:
-        """What the descheduler believes of the coming day."""
-        now = self._agenda.now
-        match self._plan.foresight:
+        """Daily profiles as the descheduler knows them."""
+        now = self._events.now
+        match self._plan.forecast:
             case "profile":
                 return self._collector.days()
             case "past":
@@ -234,7 +235,7 @@ class Replay:
         closed = self._scheduling.closed(self._numbers[workload])
         return [self._trace.nodes[node].name for node in closed]
 
-    def _on_said(self, message: EvictionIntent | EvictionOutcome) -> None:
+    def _on_eviction_message(self, message: EvictionIntent | EvictionOutcome) -> None:
         if self._knowledge is None:
             return
         if isinstance(message, EvictionIntent):
@@ -246,27 +247,27 @@ class Replay:
         pod = self._kubernetes.pods[intent.pod_uid]
         if not self._scheduling.has_room(pod.kind):
             return False
-        self._kubernetes.evict(pod, self._agenda.now)
+        self._kubernetes.evict(pod, self._events.now)
         return True
 
     def _evaluate(self, now: float) -> None:
         assert self._levelling is not None
         self._levelling.evaluate(self._origin + now)
 
-    def _note_hour(self, now: float) -> None:
-        self._world.pass_time(now)
-        self._hours.append(self._world.used.copy())
+    def _record_hour(self, now: float) -> None:
+        self._cluster.pass_time(now)
+        self._hours.append(self._cluster.used.copy())
 
-    # the verdict
+    # result
 
-    def _judge(self, seconds: float) -> Run:
-        plan, world = self._plan, self._world
-        load = hourly_load(np.array(self._hours), world.base)
+    def _result(self, seconds: float) -> Run:
+        plan, cluster = self._plan, self._cluster
+        load = hourly_load(np.array(self._hours), cluster.base)
         tally = None if self._levelling is None else self._levelling.tally
         hours = (self._end - self._begin) / _HOUR
         moved = 0 if tally is None else tally.evicted
         refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
-        done = float(world.used[:, 0].sum())
+        done = float(cluster.used[:, 0].sum())
         figures = Figures(
             scenario=plan.scenario,
             policy=plan.policy,
@@ -275,7 +276,7 @@ class Replay:
             sample=self._sample,
             nodes=len(self._trace.nodes),
             pods=len(self._trace.pods),
-            work_lost=round(world.lost / done, 6) if done else 0.0,
+            work_lost=round(cluster.lost / done, 6) if done else 0.0,
             moved=moved,
             moved_share=round(moved / max(1, len(self._trace.pods)), 4),
             moves_per_hour=round(moved / hours, 2),
@@ -284,9 +285,9 @@ class Replay:
             unplaced=self._kubernetes.unplaced,
             violations=self._scheduling.violations(),
             seconds=round(seconds, 2),
-            **levelness(load, world.base),
+            **levelness(load, cluster.base),
         )
-        after: Picture = picture(load)
+        after: HourlyLoads = cpu_loads(load)
         return Run(
             figures=figures,
             node_names=tuple(node.name for node in self._trace.nodes),
@@ -297,7 +298,7 @@ class Replay:
 
 
 def _whole_days(trace: Trace) -> Trace:
-    """Without the part of a day at its end: repeated, it would shift the hours."""
+    """Without an incomplete day at the end, which would shift the hours when repeated."""
     steps = trace.steps - trace.steps % round(DAY / trace.seconds_per_step)
     if not steps:
         return trace
@@ -305,8 +306,9 @@ def _whole_days(trace: Trace) -> Trace:
 
 
 def _shuffled(trace: Trace) -> Trace:
-    """The same nodes in no order. kube-scheduler looks at a part of them at a time, one after the other, and in some
-    traces the small ones come first: it would look at nothing else.
+    """The same nodes in random order.
+
+    kube-scheduler considers only a part of the nodes at a time, and some traces list all small nodes first.
     """
     nodes = list(trace.nodes)
     random.Random(0).shuffle(nodes)

@@ -1,4 +1,4 @@
-"""What one replay came to: the figures that are compared, and the pictures behind them."""
+"""The result of one replay: the figures that are compared, and the hourly loads."""
 
 from typing import Literal
 
@@ -6,30 +6,30 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Foresight = Literal["profile", "past", "6h"]
-"""What the descheduler knows of what is to come: the profiles of days before, those of the hours since it began to act,
-or, as nobody can, what every workload will use on average in the next six hours."""
+ForecastSource = Literal["profile", "past", "6h"]
+"""What the descheduler's forecast is based on: profiles of the days before, profiles of the hours since it started,
+or (an oracle) the real mean usage of the next six hours."""
 
 Scenario = Literal["given", "churn", "fresh"]
 
-Picture = npt.NDArray[np.float32]
+HourlyLoads = npt.NDArray[np.float32]
 """nodes × hours: load in percent of the node's allocatable."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The row of a run. Spread (max − min) and std over nodes of the hourly mean CPU load, in points of percent.
+    """The figures of a run. Spread (max − min) and std over nodes of the hourly mean CPU load, in points of percent.
 
-    `peak`: at the hour in which the fleet uses most. Memory: the same figures of memory.
+    `peak`: at the hour with the highest usage of the cluster. `memory_…`: the same for memory.
     """
 
     scenario: Scenario
     policy: str
-    """A policy's name, "stock" for kube-scheduler alone, or a reference that no cluster can have: "greedy"."""
+    """A policy's name, "stock" for kube-scheduler alone, or an unattainable reference: "greedy"."""
 
     descheduler: bool
     arrival_seed: int
     sample: Literal["in", "out"]
-    """In: the profiles were learned from the days that are judged. Out: from days before."""
+    """In: profiles were learned from the measured days. Out: from earlier days."""
 
     nodes: int
     pods: int
@@ -49,35 +49,35 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     hours_above_90: float
     work_lost: float
-    """Share (0..1) of the CPU work that nodes above 100 % could not do."""
+    """Share (0..1) of the CPU demand that nodes above 100 % could not serve."""
 
     moved: int = 0
     moved_share: float = 0.0
     moves_per_hour: float = 0.0
     moves_executable: float = 1.0
-    """Share (0..1) of proposed moves that limits and fit let pass; 1 when none was proposed."""
+    """Share (0..1) of proposed moves that limits and fit allowed; 1 when none was proposed."""
 
     refused: dict[str, int] = {}
-    """Proposed moves that were refused, by why."""
+    """Number of refused moves by reason."""
 
     unplaced: int = 0
     violations: int = 0
-    """Anti-affinity rules broken by placements of the run, and eviction limits passed: must be 0."""
+    """Violated anti-affinity rules and exceeded eviction limits: must be 0."""
 
     seconds: float = 0.0
-    """That the replay took."""
+    """Duration of the replay."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A replay's figures and pictures."""
+    """The figures and hourly loads of a replay."""
 
     figures: Figures
     node_names: tuple[str, ...]
-    before: Picture
-    """CPU as the stock scheduler alone (or the trace) had it."""
+    before: HourlyLoads
+    """CPU load with the stock scheduler alone."""
 
-    after: Picture
-    """CPU in this run."""
+    after: HourlyLoads
+    """CPU load in this run."""
 
     spread: tuple[float, ...]
-    """By hour, of `after`."""
+    """Spread of `after` by hour."""

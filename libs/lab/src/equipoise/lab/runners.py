@@ -1,4 +1,4 @@
-"""Many replays beside one another: on this machine's processors, or on a Dask cluster."""
+"""Runs many replays in parallel: in local processes or on a Dask cluster."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -12,25 +12,25 @@ from equipoise.lab.results import Run
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One replay to be made."""
+    """One replay to run."""
 
     plan: Plan
     settings: Settings
 
 
 Runner = Callable[[Trace, Sequence[Job]], Iterator[tuple[int, Run]]]
-"""Makes all replays; tells the number of each job, among those given, and its run, as they end."""
+"""Runs all jobs; yields the index and the run of each job when it ends."""
 
 
 def on_processes(processes: int) -> Runner:
-    """With so many processes; with one, right here."""
+    """Run in this many processes; with one, in this process."""
 
     def run(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
         if processes <= 1 or len(jobs) <= 1:
             for number, job in enumerate(jobs):
                 yield number, _replay(job, trace)
             return
-        # Fresh processes: a copy of this one would hold whatever threads a caller has.
+        # Spawn: a forked process would inherit the locks of the caller's threads.
         fresh = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_share, initargs=(trace,)) as pool:
             futures = {pool.submit(_replay, job): number for number, job in enumerate(jobs)}
@@ -44,20 +44,20 @@ def on_processes(processes: int) -> Runner:
 
 
 def on_dask(address: str) -> Runner:
-    """On the workers of the Dask scheduler at this address. They need equipoise-lab of the same version.
+    """Run on the workers of the Dask scheduler at this address. They need the same version of equipoise-lab.
 
-    Raises OSError when there is no scheduler, ModuleNotFoundError without the extra `dask`.
+    Raises OSError without a scheduler, ModuleNotFoundError without the extra `dask`.
     """
 
     def run(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
         from distributed import Client
-        from distributed import as_completed as as_they_end
+        from distributed import as_completed as dask_as_completed
 
         with Client(address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-            everywhere = client.scatter(trace, broadcast=True)
-            futures = [client.submit(_replay, job, everywhere, pure=False) for job in jobs]
+            scattered = client.scatter(trace, broadcast=True)
+            futures = [client.submit(_replay, job, scattered, pure=False) for job in jobs]
             numbers = {future.key: number for number, future in enumerate(futures)}
-            for future, result in as_they_end(futures, with_results=True, loop=client.loop):  # type: ignore[no-untyped-call]
+            for future, result in dask_as_completed(futures, with_results=True, loop=client.loop):  # type: ignore[no-untyped-call]
                 yield numbers[future.key], result
 
     return run
@@ -67,7 +67,7 @@ _trace: Trace | None = None
 
 
 def _share(trace: Trace) -> None:
-    global _trace  # noqa: PLW0603  sent once to each process, not with every job
+    global _trace  # noqa: PLW0603  sent once to each process instead of with every job
     _trace = trace
 
 

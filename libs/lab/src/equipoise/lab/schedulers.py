@@ -1,4 +1,4 @@
-"""Who gives pods their nodes in a replay: kube-scheduler alone, with the scorer beside it, or the greedy reference."""
+"""The schedulers of a replay: kube-scheduler alone, with the scorer, or the greedy reference."""
 
 import random
 
@@ -11,24 +11,24 @@ from equipoise.lab.model.stock.resources import Ints
 from equipoise.lab.model.stock.scheduler import Rows
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector
-from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
+from equipoise.scorer.decisions.scoring_state import Picture as ScoringState
 
 
 class StockOnly:
-    """kube-scheduler without an extender, and the books of what is requested where."""
+    """kube-scheduler without an extender, and the requested resources of each node."""
 
-    def __init__(self, trace: Trace, chance: random.Random) -> None:
+    def __init__(self, trace: Trace, generator: random.Random) -> None:
         self._placements = Placements(trace.nodes, trace.rules)
         self._scheduler = StockScheduler()
-        self._chance = chance
+        self._generator = generator
 
     def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None:
-        """A node with room, or None. Nothing is booked yet."""
-        return self._scheduler.schedule(self._placements, kind, self._chance, self._extender(pod, now))
+        """A feasible node, or None. The pod is not placed yet."""
+        return self._scheduler.schedule(self._placements, kind, self._generator, self._extender(pod, now))
 
     def choose_alone(self, kind: PodKind) -> int | None:
-        """The same before anybody but kube-scheduler was there."""
-        return self._scheduler.schedule(self._placements, kind, self._chance)
+        """The same without the extender."""
+        return self._scheduler.schedule(self._placements, kind, self._generator)
 
     def _extender(self, pod: PodDemand, now: float) -> Extender | None:
         return None
@@ -37,7 +37,7 @@ class StockOnly:
         return bool(self._placements.feasible(kind).any())
 
     def closed(self, workload: int) -> list[int]:
-        """The nodes that anti-affinity rules close to the workload's pods."""
+        """Nodes that anti-affinity rules exclude for pods of the workload."""
         flags = self._placements.neighbours.closed(workload)
         return [] if flags is None else np.flatnonzero(flags).tolist()
 
@@ -45,59 +45,59 @@ class StockOnly:
         self._placements.place(kind, node)
 
     def terminate(self, kind: PodKind, node: int) -> None:
-        """The pod is leaving: it keeps its room until it is removed."""
+        """The pod is terminating: it keeps its resources until it is removed."""
         self._placements.terminate(kind, node)
 
     def remove(self, kind: PodKind, node: int) -> None:
-        """The pod, which was leaving, is gone."""
+        """A terminating pod was deleted."""
         self._placements.remove(kind, node, terminating=True)
 
     def violations(self) -> int:
-        """Anti-affinity rules that the pods break where they are now."""
+        """Number of anti-affinity violations of the current placement."""
         return self._placements.violations()
 
 
 class WithScorer(StockOnly):
-    """kube-scheduler that asks the scorer, whose own rules give the answer."""
+    """kube-scheduler with the scorer as its extender."""
 
     def __init__(
         self,
         trace: Trace,
-        chance: random.Random,
-        knowledge: Knowledge,
+        generator: random.Random,
+        state: ScoringState,
         *,
         collector: SimulatedCollector,
         origin: float,
         weight: int,
         resolution: int,
     ) -> None:
-        super().__init__(trace, chance)
+        super().__init__(trace, generator)
         self._names = [node.name for node in trace.nodes]
         self._numbers = {workload: number for number, workload in enumerate(collector.workloads)}
-        self._knowledge = knowledge
+        self._state = state
         self._collector = collector
         self._origin = origin
         self._weight = weight
         self._resolution = resolution
 
     def _extender(self, pod: PodDemand, now: float) -> Extender:
-        def ask(rows: Rows) -> Ints:
-            # The collector tells every workload in each round; who is not asked about need not be told.
+        def scores(rows: Rows) -> Ints:
+            # The collector publishes every workload in each round. Only the requested one is needed here.
             if pod.workload is not None:
-                news = self._collector.workload(self._numbers[pod.workload], now)
-                if news is not None:
-                    self._knowledge.on_workload(news)
+                message = self._collector.workload(self._numbers[pod.workload], now)
+                if message is not None:
+                    self._state.on_workload(message)
             names = [self._names[row] for row in rows.tolist()]
-            return self._knowledge.prioritize(pod, names, self._origin + now).answer.scores
+            return self._state.prioritize(pod, names, self._origin + now).answer.scores
 
-        return Extender(ask=ask, weight=self._weight, resolution=self._resolution)
+        return Extender(scores=scores, weight=self._weight, resolution=self._resolution)
 
 
 class GreedyScheduler(StockOnly):
-    """The greedy reference: the feasible node that costs least, whatever kube-scheduler thinks of it."""
+    """The greedy reference: the feasible node with the lowest cost."""
 
-    def __init__(self, trace: Trace, chance: random.Random) -> None:
-        super().__init__(trace, chance)
+    def __init__(self, trace: Trace, generator: random.Random) -> None:
+        super().__init__(trace, generator)
         self._greedy = Greedy(trace)
 
     def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None:

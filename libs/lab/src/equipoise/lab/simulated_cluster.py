@@ -1,4 +1,4 @@
-"""The life of pods in a replay: created, given a node, started, evicted, gone. Times are seconds of the trace."""
+"""The lifecycle of pods in a replay: created, scheduled, started, evicted, deleted. Times are seconds of the trace."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 
 _LONG_AGO = 10 * 86_400.0
-"""Age of the pods that a replay begins with: every window holds them wholly."""
+"""Age of the pods at the start of a replay: older than every window."""
 
 
 class Scheduling(Protocol):
-    """Who gives pods their nodes, and keeps the books of what is requested where."""
+    """Schedules pods and tracks the requested resources of each node."""
 
     def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None: ...
     def choose_alone(self, kind: PodKind) -> int | None: ...
@@ -29,7 +29,7 @@ class Scheduling(Protocol):
 
 
 class SimulatedPod(msgspec.Struct, kw_only=True):
-    """A pod that was created and is not gone."""
+    """A pod that exists."""
 
     number: int
     kind: PodKind
@@ -37,7 +37,7 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
     created_at: float
     node: int = -1
     known: PlacedPod
-    """As the API server has it."""
+    """The pod in placement messages."""
 
     when_running: list[Callable[[float], None]] = []
 
@@ -47,28 +47,31 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
 
 
 class SimulatedCluster:
-    """API server, controllers and kubelets, as far as they decide what runs where."""
+    """API server, controllers and kubelets, as far as they affect placement."""
 
     def __init__(
         self,
         trace: Trace,
-        world: ClusterUsage,
+        usage: ClusterUsage,
         collector: SimulatedCollector,
         scheduling: Scheduling,
-        agenda: EventQueue,
-        tell: Callable[[NodePlacement, float], None],
+        events: EventQueue,
+        publish: Callable[[NodePlacement, float], None],
         *,
         origin: float,
         start_up: float = 10.0,
         grace: float = 30.0,
     ) -> None:
-        """`tell`: hears every changed placement. `start_up`: seconds until a pod runs; `grace`: until it is gone."""
+        """`publish` receives every changed placement.
+
+        `start_up`: seconds until a pod runs; `grace`: until it is deleted.
+        """
         self._trace = trace
-        self._world = world
+        self._usage = usage
         self._collector = collector
         self._scheduling = scheduling
-        self._agenda = agenda
-        self._tell = tell
+        self._events = events
+        self._publish = publish
         self._origin = origin
         self._start_up = start_up
         self._grace = grace
@@ -81,33 +84,37 @@ class SimulatedCluster:
         """By workload and UID, oldest first."""
 
         self._desired: Counter[int] = Counter()
-        """By workload: how many pods it should have."""
+        """Desired replicas by workload."""
 
         self.pods: dict[str, SimulatedPod] = {}
         self._pending: deque[SimulatedPod] = deque()
 
     @property
     def unplaced(self) -> int:
-        """Pods that workloads should have and that are on no node."""
+        """Number of desired pods without a node."""
         return sum(
-            max(0, desired - sum(pod.node >= 0 for pod in self._staying(workload)))
+            max(0, desired - sum(pod.node >= 0 for pod in self._active(workload)))
             for workload, desired in self._desired.items()
         )
+
+    def replicas(self, workload: int) -> int:
+        """Desired replicas."""
+        return self._desired[workload]
 
     @property
     def placed(self) -> list[tuple[int, int]]:
         """Workload and node of every pod on a node."""
         return [(pod.kind.workload, pod.node) for pod in self.pods.values() if pod.node >= 0]
 
-    # what a replay begins with
+    # initial placement
 
     def run_on(self, workload: int, node: str, now: float) -> None:
-        """A pod that has been running there for long, wherever requests would have put it."""
+        """Add a pod that has been running on this node for a long time."""
         self._desired[workload] += 1
         self._run(self._new(workload, now - _LONG_AGO), self._nodes[node], now)
 
     def create_alone(self, workload: int, now: float) -> None:
-        """A pod that kube-scheduler gave its node long ago, before anybody watched."""
+        """Add a pod that kube-scheduler placed long ago, without Equipoise."""
         self._desired[workload] += 1
         pod = self._new(workload, now - _LONG_AGO)
         node = self._scheduling.choose_alone(pod.kind)
@@ -119,56 +126,56 @@ class SimulatedCluster:
     def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
         pod.node = node
         self._scheduling.place(pod.kind, node)
-        self._world.start(pod.number, node, now)
+        self._usage.start(pod.number, node, now)
         pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
         self._collector.on_placed(node, pod.known)
 
-    # what happens
+    # events
 
     def scale_up(self, workload: int, now: float) -> None:
-        """The workload should have one pod more."""
+        """Scale the workload up by one."""
         self._desired[workload] += 1
         self._create(workload, now)
 
     def _create(self, workload: int, now: float) -> SimulatedPod:
-        """A new pod, which is given a node at once if there is one."""
+        """Create and schedule a pod."""
         pod = self._new(workload, now)
         self._schedule(pod, now)
         return pod
 
     def roll_out(self, workload: int, now: float) -> None:
-        """A new template: pods made from now on are no siblings of those made before."""
+        """Start a rollout: new pods belong to a new ReplicaSet."""
         kind = self._kinds[workload]
         self._kinds[workload] = pod_kind(self._trace.workloads[workload], workload, revision=kind.revision + 1)
 
     def replace_oldest(self, workload: int, now: float) -> None:
-        """One step of a roll-out: a new pod, and when it runs the oldest one leaves, if there is one too many."""
+        """One step of a rollout: create a pod; when it runs, delete the oldest one if there are too many."""
         new = self._create(workload, now)
         new.when_running.append(lambda then: self._shrink(workload, then))
 
-    def _staying(self, workload: int) -> list[SimulatedPod]:
+    def _active(self, workload: int) -> list[SimulatedPod]:
         return [pod for pod in self._alive[workload].values() if not pod.terminating]
 
     def _shrink(self, workload: int, now: float) -> None:
-        staying = self._staying(workload)
-        if len(staying) > self._desired[workload]:
-            self.remove(staying[0], now)
+        active = self._active(workload)
+        if len(active) > self._desired[workload]:
+            self.remove(active[0], now)
 
     def remove_youngest(self, workload: int, now: float) -> None:
-        """The workload is scaled down by one."""
+        """Scale the workload down by one."""
         self._desired[workload] -= 1
-        if staying := self._staying(workload):
-            self.remove(staying[-1], now)
+        if active := self._active(workload):
+            self.remove(active[-1], now)
 
     def evict(self, pod: SimulatedPod, now: float) -> None:
-        """The pod leaves; its controller creates another at once where one is missing then."""
+        """Delete the pod. Its controller creates a replacement at once if one is missing."""
         self.remove(pod, now)
         workload = pod.kind.workload
-        if len(self._staying(workload)) < self._desired[workload]:
+        if len(self._active(workload)) < self._desired[workload]:
             self._create(workload, now)
 
     def remove(self, pod: SimulatedPod, now: float) -> None:
-        """The pod is asked to leave; it is gone when its grace is over."""
+        """Delete the pod, with its grace period."""
         if pod.terminating or pod.uid not in self.pods:
             return
         if pod.node < 0:
@@ -177,23 +184,23 @@ class SimulatedCluster:
             return
         self._scheduling.terminate(pod.kind, pod.node)
         self._change(pod, now, terminating=True)
-        self._agenda.at(now + self._grace, lambda then: self._gone(pod, then))
+        self._events.at(now + self._grace, lambda then: self._gone(pod, then))
 
     def retry(self, now: float) -> None:
-        """Pods without a node try again, in the order of their creation."""
+        """Schedule pending pods again, in the order of their creation."""
         for _ in range(len(self._pending)):
             self._schedule(self._pending.popleft(), now)
 
-    # how
+    # implementation
 
     def _new(self, workload: int, created_at: float) -> SimulatedPod:
-        number = self._world.pod(workload)
-        workload_is = self._workloads[workload]
+        number = self._usage.pod(workload)
+        owner = self._workloads[workload]
         known = PlacedPod(
             uid=f"pod-{number}",
-            namespace=workload_is.namespace,
-            name=f"{workload_is.name}-{number}",
-            workload=workload_is,
+            namespace=owner.namespace,
+            name=f"{owner.name}-{number}",
+            workload=owner,
             placed_at=self._origin + created_at,
             qos="Burstable",
             requests=self._requests[workload],
@@ -212,21 +219,21 @@ class SimulatedCluster:
         pod.node = node
         self._scheduling.place(pod.kind, node)
         self._change(pod, now, placed_at=self._origin + now)
-        self._agenda.at(now + self._start_up, lambda then: self._started(pod, then))
+        self._events.at(now + self._start_up, lambda then: self._started(pod, then))
 
     def _started(self, pod: SimulatedPod, now: float) -> None:
         if pod.uid not in self.pods or pod.terminating:
             return
-        self._world.start(pod.number, pod.node, now)
+        self._usage.start(pod.number, pod.node, now)
         self._change(pod, now, running_since=self._origin + now)
         for action in pod.when_running:
             action(now)
 
     def _gone(self, pod: SimulatedPod, now: float) -> None:
-        self._world.stop(pod.number, now)
+        self._usage.stop(pod.number, now)
         self._scheduling.remove(pod.kind, pod.node)
         self._collector.on_gone(pod.node, pod.uid, now)
-        self._say(pod.node, now)
+        self._publish_placement(pod.node, now)
         self._forget(pod)
         if self._pending:
             self.retry(now)
@@ -234,13 +241,13 @@ class SimulatedCluster:
     def _forget(self, pod: SimulatedPod) -> None:
         del self.pods[pod.uid], self._alive[pod.kind.workload][pod.uid]
 
-    def _say(self, node: int, now: float) -> None:
-        self._tell(self._collector.placement(node, now), now)
+    def _publish_placement(self, node: int, now: float) -> None:
+        self._publish(self._collector.placement(node, now), now)
 
     def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
         pod.known = msgspec.structs.replace(pod.known, **fields)
         self._collector.on_placed(pod.node, pod.known)
-        self._say(pod.node, now)
+        self._publish_placement(pod.node, now)
 
 
 def _demand(pod: SimulatedPod) -> PodDemand:

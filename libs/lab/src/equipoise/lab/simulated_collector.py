@@ -1,4 +1,5 @@
-"""What Prometheus and the collector would have told of the world: with lag, over windows, and with gaps."""
+"""The messages that Prometheus and the collector would produce for the simulated cluster: delayed, averaged over
+windows, with gaps."""
 
 import math
 from collections import deque
@@ -10,7 +11,7 @@ import numpy as np
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.daily_profile import LEAST_SLOTS
+from equipoise.contracts.load.daily_profile import MIN_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -27,15 +28,15 @@ _COVERED = 0.8
 
 
 def load_settings(tick: float, settings: LoadSettings | None = None) -> LoadSettings:
-    """The settings for a collector that asks each `tick` seconds only: values live as long as two rounds and a half."""
+    """The settings for a collector that samples every `tick` seconds: values remain fresh for two and a half ticks."""
     settings = settings or LoadSettings()
     windows = tuple(
         msgspec.structs.replace(window, refresh_period=type(window.refresh_period)(max(window.refresh_period, tick)))
         for window in settings.windows
     )
-    life = type(settings.freshness.score)(max(settings.freshness.score, 2.5 * tick))
+    lifetime = type(settings.freshness.score)(max(settings.freshness.score, 2.5 * tick))
     eviction = type(settings.freshness.eviction)(max(settings.freshness.eviction, 2.5 * tick))
-    freshness: Freshness = msgspec.structs.replace(settings.freshness, score=life, eviction=eviction)
+    freshness: Freshness = msgspec.structs.replace(settings.freshness, score=lifetime, eviction=eviction)
     return msgspec.structs.replace(settings, windows=windows, freshness=freshness)
 
 
@@ -44,7 +45,7 @@ def workload_of(workload: TraceWorkload) -> Workload:
 
 
 def requests_of(workload: TraceWorkload) -> Resources:
-    """What is not asked for is unknown, as in a Pod."""
+    """A request of 0 in the trace means no request."""
     return Resources(
         cpu=workload.request_cpu_milli / 1_000.0 if workload.request_cpu_milli else None,
         memory=workload.request_memory_mib * MIB if workload.request_memory_mib else None,
@@ -59,15 +60,15 @@ def limits_of(workload: TraceWorkload) -> Resources:
 
 
 class SimulatedCollector:
-    """Takes samples of the world, round by round, and says what follows from them. Times are Unix seconds.
+    """Samples the simulated cluster and produces utilization and placement messages. Times are Unix seconds.
 
-    `origin`: the Unix second at which the trace begins. `missing`: share (0..1) of a round's nodes without a sample.
+    `origin`: Unix time of the start of the trace. `missing`: share (0..1) of the nodes without a sample in each round.
     """
 
     def __init__(
         self,
         trace: Trace,
-        world: ClusterUsage,
+        cluster: ClusterUsage,
         curves: Curves,
         load: LoadSettings,
         *,
@@ -75,44 +76,44 @@ class SimulatedCollector:
         origin: float,
         missing: float,
         statistics: bool = False,
-        chance: np.random.Generator,
+        generator: np.random.Generator,
     ) -> None:
-        self._world = world
+        self._cluster = cluster
         self._curves = curves
         self._load = load
         self._tick = tick
         self._origin = origin
         self._missing = missing
         self._statistics = statistics
-        self._chance = chance
+        self._generator = generator
         self._names = [node.name for node in trace.nodes]
-        self._bases = [Resources(cpu=float(cpu), memory=float(memory)) for cpu, memory in world.base]
+        self._bases = [Resources(cpu=float(cpu), memory=float(memory)) for cpu, memory in cluster.base]
         self._taints = [[Taint(key=t.key, value=t.value, effect=t.effect) for t in node.taints] for node in trace.nodes]
         self._pod_capacity = [node.pods for node in trace.nodes]
         self.workloads = [workload_of(workload) for workload in trace.workloads]
         self._placed: list[dict[str, PlacedPod]] = [{} for _ in trace.nodes]
         self._gone: list[list[GonePod]] = [[] for _ in trace.nodes]
         self._rounds: deque[tuple[float, Array]] = deque()
-        """When samples were taken, a tick apart, and what was used until then."""
+        """Sample times, one tick apart, with the accumulated usage."""
 
         self._early: dict[str, tuple[float, Array]] = {}
-        """By name of a window that is shorter than a tick: the sample at its begin."""
+        """By window shorter than a tick: the sample at its start."""
 
         self._measured: dict[Workload | None, Resources] = {}
         self._sequence = 0
-        self._told: dict[int, float] = {}
-        """By workload: the sample that was last told of."""
+        self._published: dict[int, float] = {}
+        """By workload: the time of the sample published last."""
 
         self._means: tuple[float, dict[str, Array]] = (-math.inf, {})
-        """Of a sample, by window: workloads × (cores, bytes)."""
+        """Time of a sample, and by window: workloads × (cores, bytes)."""
 
         self._profiles = np.zeros((len(self.workloads), _HOURS, len(RESOURCES)))
         """workloads × hours of the day in UTC × (cores, bytes)."""
 
-    # what happens
+    # state changes
 
     def begin(self, now: float) -> None:
-        """Before `now` (seconds of the trace) the world was as it is: as long as the longest window looks back."""
+        """Fill all windows as if the cluster had not changed before `now` (seconds of the trace)."""
         rounds = int(self._load.longest.length // self._tick) + 1
         for back in range(rounds, 0, -1):
             self._rounds.append(self._before(now, back * self._tick))
@@ -123,17 +124,18 @@ class SimulatedCollector:
             self._profiles[:, self._slot(begin)] = self._curves.mean(begin, begin + _HOUR)
 
     def _before(self, now: float, length: float) -> tuple[float, Array]:
-        """A sample so many seconds before `now`, the world being then as it is."""
+        """A sample `length` seconds before `now`, with the current placement."""
         begin = now - length
-        return begin, self._world.used - self._world.mean_usage(begin, now) * length
+        return begin, self._cluster.used - self._cluster.mean_usage(begin, now) * length
 
     @property
     def early(self) -> dict[str, float]:
-        """Windows shorter than a tick, in seconds: so long before each round another sample is needed."""
+        """Lengths of windows shorter than a tick, in seconds: each needs one more sample that long before each
+        round."""
         return {window.name: window.length for window in self._load.windows if window.length < self._tick}
 
     def on_placed(self, node: int, pod: PlacedPod) -> None:
-        """A pod came to a node, or something about it changed."""
+        """A pod was placed on a node, or changed."""
         self._placed[node][pod.uid] = pod
 
     def on_gone(self, node: int, uid: str, now: float) -> None:
@@ -152,7 +154,7 @@ class SimulatedCollector:
                 )
             )
 
-    # what is told
+    # messages
 
     def placement(self, node: int, now: float) -> NodePlacement:
         self._sequence += 1
@@ -173,44 +175,48 @@ class SimulatedCollector:
         )
 
     def sample(self, now: float) -> None:
-        """Look at the world."""
-        self._world.pass_time(now)
-        self._rounds.append((now, self._world.used.copy()))
+        """Take a sample."""
+        self._cluster.pass_time(now)
+        self._rounds.append((now, self._cluster.used.copy()))
         horizon = now - self._load.longest.length - self._tick
         while self._rounds[0][0] < horizon:
             self._rounds.popleft()
 
     def sample_early(self, window: str, now: float) -> None:
-        """Look at the world where a short window begins."""
-        self._world.pass_time(now)
-        self._early[window] = now, self._world.used.copy()
+        """Take the sample at the start of a short window."""
+        self._cluster.pass_time(now)
+        self._early[window] = now, self._cluster.used.copy()
 
     def _over(self, window: Window) -> dict[str, list[list[float]]]:
-        """Mean, and statistics where they are kept: nodes × (cores, bytes). Empty when samples do not cover it."""
+        """Mean and optional statistics: nodes × (cores, bytes). Empty when samples do not cover the window."""
         sampled, newest = self._rounds[-1]
         begin = sampled - window.length
-        # Where no round was taken at its begin, the window reaches back to the one before.
+        # Without a sample at its start, the window begins at the previous sample.
         before, older = self._early.get(window.name) or next(
             (each for each in reversed(self._rounds) if each[0] <= begin), self._rounds[0]
         )
         if (length := sampled - before) < _COVERED * window.length:
             return {}
-        told = {"mean": (newest - older) / length}
+        values = {"mean": (newest - older) / length}
         if self._statistics:
             used = np.array([each for taken, each in self._rounds if taken >= begin - self._tick / 2])
-            usage = np.diff(used, axis=0) / self._tick if len(used) > 1 else told["mean"][np.newaxis]
-            told |= {"p95": np.percentile(usage, 95, axis=0), "max": usage.max(axis=0), "deviation": usage.std(axis=0)}
-        return {name: values.tolist() for name, values in told.items()}
+            usage = np.diff(used, axis=0) / self._tick if len(used) > 1 else values["mean"][np.newaxis]
+            values |= {
+                "p95": np.percentile(usage, 95, axis=0),
+                "max": usage.max(axis=0),
+                "deviation": usage.std(axis=0),
+            }
+        return {name: array.tolist() for name, array in values.items()}
 
-    def utilizations(self, asked_at: float) -> Iterator[NodeUtilization | UtilizationCycle]:
-        """What the newest sample comes to, asked for at `asked_at` (seconds of the trace); a round's end last."""
+    def utilizations(self, queried_at: float) -> Iterator[NodeUtilization | UtilizationCycle]:
+        """Messages for the newest sample, queried at `queried_at` (seconds of the trace); the cycle last."""
         sampled, _ = self._rounds[-1]
         at = self._origin + sampled
-        told = {window.name: found for window in self._load.windows if (found := self._over(window))}
+        means = {window.name: found for window in self._load.windows if (found := self._over(window))}
         shortest = self._load.shortest.length
         measured = self._measured = self._per_pod(sampled - shortest, sampled)
         since = at - _COVERED * shortest
-        present = self._chance.random(len(self._names)) >= self._missing
+        present = self._generator.random(len(self._names)) >= self._missing
         self._sequence += 1
         for node in np.flatnonzero(present).tolist():
             windows = {
@@ -218,14 +224,14 @@ class SimulatedCollector:
                     sampled_at=at,
                     **{kind: Resources(cpu=rows[node][0], memory=rows[node][1]) for kind, rows in values.items()},
                 )
-                for name, values in told.items()
+                for name, values in means.items()
             }
             yield NodeUtilization(
                 node=self._names[node],
                 uid=self._names[node],
                 base=self._bases[node],
                 sampled_at=at,
-                queried_at=self._origin + asked_at,
+                queried_at=self._origin + queried_at,
                 windows=windows,
                 system=Resources(cpu=0.0, memory=0.0),
                 pods={uid: measured[pod.workload] for uid, pod in self._placed[node].items() if _covered(pod, since)},
@@ -237,17 +243,17 @@ class SimulatedCollector:
             cycle=self._sequence,
             expected=len(self._names),
             fresh=int(present.sum()),
-            queried_at=self._origin + asked_at,
+            queried_at=self._origin + queried_at,
             epoch=1,
             sequence=self._sequence,
         )
 
     def usage_of(self, workload: Workload | None) -> Resources:
-        """What one of its pods used over the shortest window of the last round."""
+        """Usage of one pod over the shortest window of the last round."""
         return self._measured.get(workload, Resources())
 
     def _per_pod(self, begin: float, end: float) -> dict[Workload | None, Resources]:
-        """What one pod of each workload used on average."""
+        """Mean usage of one pod of each workload."""
         rows = self._curves.mean(begin, end).tolist()
         return {
             workload: Resources(cpu=cpu, memory=memory)
@@ -255,21 +261,21 @@ class SimulatedCollector:
         }
 
     def learn(self, now: float) -> None:
-        """An hour is over: it goes into the profiles as the collector smooths them."""
+        """Merge the past hour into the daily profiles, with the collector's smoothing."""
         slot = self._slot(now - _HOUR)
         mean = self._curves.mean(now - _HOUR, now)
         self._profiles[:, slot] += _SMOOTHING * (mean - self._profiles[:, slot])
 
     def days(self, *, since: float = -math.inf, now: float = 0.0) -> dict[Workload, Array]:
-        """resources × hours of the day in UTC: what one replica of each workload uses, as profiles say.
+        """Daily profiles per replica: resources × hours of the day in UTC.
 
-        `since`: hours that were over before that time, up to `now`, are not known, and are taken to be like the others;
-        nobody has a day of which fewer than six hours are known.
+        Hours that ended before `since` are unknown and replaced by the mean of the others. With fewer than six known
+        hours there are no profiles.
         """
         profiles = self._profiles
         begins = [now - (hour + 1) * _HOUR for hour in range(_HOURS)]
         unknown = [self._slot(begin) for begin in begins if begin < since]
-        if len(unknown) > _HOURS - LEAST_SLOTS:
+        if len(unknown) > _HOURS - MIN_SLOTS:
             return {}
         if unknown:
             profiles = profiles.copy()
@@ -277,15 +283,15 @@ class SimulatedCollector:
         return dict(zip(self.workloads, profiles.transpose(0, 2, 1), strict=True))
 
     def _slot(self, begin: float) -> int:
-        """The hour of the day, in UTC."""
+        """Hour of the day in UTC."""
         return int((self._origin + begin) // _HOUR) % _HOURS
 
     def workload(self, number: int, now: float) -> WorkloadUtilization | None:
-        """A workload as of the last round; None when it was told since."""
+        """Message for a workload in the last round; None when it was published already."""
         sampled = self._rounds[-1][0]
-        if self._told.get(number) == sampled:
+        if self._published.get(number) == sampled:
             return None
-        self._told[number] = sampled
+        self._published[number] = sampled
         at = self._origin + sampled
         windows = {}
         if self._means[0] != sampled:

@@ -1,4 +1,7 @@
-"""Many settings on one trace; a row of a CSV file for each, written as it is known, so that a cut loses nothing."""
+"""Replays one trace with many settings.
+
+Each result is appended to a CSV file at once, so an interruption loses nothing.
+"""
 
 import csv
 import hashlib
@@ -22,18 +25,18 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     job: Job
     inputs: str = ""
-    """Of trace and configuration, a digest: the same parameters on another trace are another replay."""
+    """Digest of the trace and the configuration."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Tells the replays of a sweep apart: parameters, scenario, policy, descheduler, order of arrivals, weight."""
+        """Identifies a replay: parameters, scenario, policy, descheduler, order of arrivals, weight, inputs."""
         plan = self.job.plan
         words = (plan.scenario, plan.policy, str(plan.descheduler), str(plan.seed), str(plan.weight))
         return (*self.parameters.values(), *words, self.inputs)
 
 
 def digest(trace: Trace, settings: Section) -> str:
-    """Twelve letters that change with the trace or with any setting."""
+    """A digest of the trace and all settings."""
     found = hashlib.sha256(msgspec.json.encode([trace.nodes, trace.workloads, trace.pods, trace.rules]))
     found.update(trace.cpu_milli.tobytes() + trace.memory_mib.tobytes())
     found.update(repr(settings).encode())
@@ -41,7 +44,7 @@ def digest(trace: Trace, settings: Section) -> str:
 
 
 class SweepError(ValueError):
-    """What keeps a sweep from going on, and what to do."""
+    """Why a sweep cannot continue, and what to do."""
 
 
 def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
@@ -54,33 +57,33 @@ _FIGURES = tuple(name for name in Figures.__struct_fields__ if name not in (*_OW
 
 
 def sweep(trace: Trace, points: Sequence[Point], file: Path, runner: Runner) -> Iterator[tuple[Point, Run]]:
-    """Make the replays that `file` does not hold yet, and add a row for each as it ends.
+    """Run the replays that `file` does not contain yet, and append a row for each when it ends.
 
-    Raises SweepError when the file holds another sweep.
+    Raises SweepError when the file contains another sweep.
     """
     header = [*points[0].parameters, *_OWN, *_FIGURES]
     done = _done(file, header)
-    waiting = [point for point in points if point.key not in done]
+    pending = [point for point in points if point.key not in done]
     with file.open("a", newline="", encoding="utf-8") as opened:
         writer = csv.writer(opened)
-        for number, run in runner(trace, [point.job for point in waiting]):
-            point = waiting[number]
+        for number, run in runner(trace, [point.job for point in pending]):
+            point = pending[number]
             writer.writerow([*point.key, *(getattr(run.figures, name) for name in _FIGURES)])
             opened.flush()
             yield point, run
 
 
 def _done(file: Path, header: Sequence[str]) -> set[tuple[str, ...]]:
-    """What the file holds; it is left with whole rows only, so that one that was cut off is made again."""
+    """The replays in the file. Incomplete rows are removed, so they are run again."""
     rows: list[list[str]] = []
     if file.exists():
         with file.open(newline="", encoding="utf-8") as opened:
             rows = list(csv.reader(opened))
         if not rows or rows[0] != list(header):
-            raise SweepError(f"{file} holds other parameters than this sweep: name another file, or delete it")
+            raise SweepError(f"{file} contains a sweep with other parameters: use another file, or delete it")
     whole = [row for row in rows[1:] if len(row) == len(header)]
-    anew = file.with_name(f".{file.name}.anew")
-    with anew.open("w", newline="", encoding="utf-8") as opened:
+    replacement = file.with_name(f".{file.name}.new")
+    with replacement.open("w", newline="", encoding="utf-8") as opened:
         csv.writer(opened).writerows([header, *whole])
-    anew.replace(file)
+    replacement.replace(file)
     return {tuple(row[: len(header) - len(_FIGURES)]) for row in whole}

@@ -30,13 +30,13 @@ from equipoise.annotator.shell.work_queue import Waiting
 from equipoise.annotator.state.clock_skew import Skews
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, means, written
+from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import ObjectMeta
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.runtime.async_tools.batching import in_turns
-from equipoise.runtime.async_tools.cancel import guarded, too_late
+from equipoise.runtime.async_tools.batching import in_batches
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Bus, BusError, Delivery
 from equipoise.runtime.kubernetes.client import NODES, WORKLOAD_RESOURCES, Conflict, Kube, KubeError, NotFound, Resource
 from equipoise.runtime.process.clock import Clock
@@ -142,11 +142,11 @@ class Annotator:
 
     async def attach(self) -> None:
         if self._settings.crane:
-            await self._bus.follow(f"{PREFIX}.placement.node.*", Placement, self.on_node_placement)
+            await self._bus.subscribe_latest(f"{PREFIX}.placement.node.*", Placement, self.on_node_placement)
         # Before the values that it may forbid to write.
-        await self._bus.follow(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.follow(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.follow(
+        await self._bus.subscribe_latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe_latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await self._bus.subscribe_latest(
             f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
         )
 
@@ -209,7 +209,7 @@ class Annotator:
 
     async def _consider_all(self) -> None:
         """Objects have changed hands. Messages are heard in between: there may be thousands."""
-        async for keys in in_turns(self._known, _AT_ONCE):
+        async for keys in in_batches(self._known, _AT_ONCE):
             for key in keys:
                 self._consider(key)
 
@@ -228,7 +228,7 @@ class Annotator:
         return _Decision(write=write, value=value, after=Written(at=now, sampled_at=sampled_at, means=found))
 
     def _annotations(self, known: _Known, value: NodeLoad | WorkloadUsage) -> dict[str, str]:
-        now, annotations = self._clock.now(), written(value)
+        now, annotations = self._clock.now(), as_annotations(value)
         utilization = self._alive(known, now) if self._settings.crane else None
         if isinstance(utilization, NodeUtilization):
             annotations |= crane_annotations(utilization, self._hot_values.of(utilization.node, now), now)
@@ -241,7 +241,7 @@ class Annotator:
         while True:
             before = self._membership.members
             problem = await self._membership.renew()
-            self._health.problem("seat", problem)
+            self._health.set_problem("seat", problem)
             members = self._membership.members
             if members:
                 self._health.warmed_up()
@@ -307,8 +307,8 @@ class Annotator:
             return
         sent = self._clock.monotonic()
         reading = self._kube.get(_RESOURCES[target.group, target.kind], target.name, target.namespace)
-        found = await guarded(reading, too_late(self._clock, WRITE_LIMIT))
-        self._health.problem("api server", None)
+        found = await run_with_guard(reading, timeout_after(self._clock, WRITE_LIMIT))
+        self._health.set_problem("api server", None)
         metadata: ObjectMeta = found.metadata
         if target.uid and metadata.uid != target.uid:
             raise _AnotherObject
@@ -330,11 +330,11 @@ class Annotator:
             namespace=target.namespace,
             uid=on.uid,
             version=on.version,
-            standing=on.text,
+            expected=on.text,
         )
-        await guarded(patching, too_late(self._clock, WRITE_LIMIT))
-        self._health.problem("api server", None)
-        self._health.problem(f"annotate {target.kind}", None)
+        await run_with_guard(patching, timeout_after(self._clock, WRITE_LIMIT))
+        self._health.set_problem("api server", None)
+        self._health.set_problem(f"annotate {target.kind}", None)
         self._writes.labels(target.kind, "written").inc()
 
     async def _say(self, target: Target, annotations: dict[str, str], why: str) -> None:
@@ -369,10 +369,10 @@ class Annotator:
             known.not_before = self._clock.now() + known.rest
         if refused:
             self._writes.labels(target.kind, "refused").inc()
-            self._health.problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
+            self._health.set_problem(f"annotate {target.kind}", f"{target.text} cannot be annotated: {error}")
             return
         self._writes.labels(target.kind, "failed").inc()
-        self._health.problem("api server", f"the API server does not take annotations: {error}")
+        self._health.set_problem("api server", f"the API server does not take annotations: {error}")
         for pacing in (self._reading, self._writing):
             pacing.rest(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
 

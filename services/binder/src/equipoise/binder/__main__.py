@@ -7,15 +7,10 @@ from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[BinderSettings]) -> None:
-    """Wire the service and run it until cancelled."""
-    shared = runtime.configuration.shared
+    """Runs the service until it is cancelled."""
     binder = Binder(
         settings=runtime.own,
-        load=shared.load,
-        thresholds=shared.thresholds,
-        namespaces=shared.namespaces,
-        protection=shared.protection,
-        namespace=shared.kubernetes.namespace,
+        shared=runtime.configuration.shared,
         bus=runtime.bus,
         kube=runtime.kube,
         clock=runtime.clock,

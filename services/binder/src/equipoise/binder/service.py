@@ -19,13 +19,13 @@ from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.runtime.bus import Again, Bus, BusError, Delivery
+from equipoise.runtime.bus import Bus, BusError, Delivery, Redeliver
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
@@ -43,11 +43,7 @@ class Binder:
         self,
         *,
         settings: BinderSettings,
-        load: LoadSettings,
-        thresholds: Thresholds,
-        namespaces: Namespaces,
-        protection: Protection,
-        namespace: str,
+        shared: Shared,
         bus: Bus,
         kube: Kube,
         clock: Clock,
@@ -63,26 +59,22 @@ class Binder:
         self._health = health
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
+        namespace = shared.kubernetes.namespace
         self._cluster = ClusterState()
         self._validation = Validation(
             kube=kube,
             clock=clock,
             cluster=self._cluster,
-            rules=Rules(protection=protection, namespaces=namespaces, own_namespace=namespace),
-            load=load,
-            thresholds=thresholds,
+            rules=Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=namespace),
+            load=shared.load,
+            thresholds=shared.thresholds,
         )
         self._ledger = LedgerWriter(
-            kube,
-            clock,
-            settings.limits,
-            namespace,
-            dry_run=self._dry_run,
-            preempted=lambda: self._cluster.preempted,
+            kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
         self._ledger_watch = LedgerWatch(self._ledger, clock, health, evictions=DRY_RUN if self._dry_run else REAL)
         self._client = EvictionClient(
-            kube=kube, clock=clock, health=health, sample_lifetime=load.freshness.eviction, random=random
+            kube=kube, clock=clock, health=health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
         self._reporter = OutcomeReporter(
             bus=bus, kube=kube, now=lambda: self._ledger.latest, identity=identity, metrics=metrics
@@ -95,9 +87,9 @@ class Binder:
 
     async def attach(self) -> None:
         """Subscribes to the cluster's state; `run` opens the work queue, once the latest messages are known."""
-        await self._bus.follow("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.follow("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.follow("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
+        await self._bus.subscribe_latest("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await self._bus.subscribe_latest("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -122,26 +114,26 @@ class Binder:
         self._ledger.outages.message_received(self._clock.monotonic())
         self._cluster.update_placement(delivery.message)
 
-    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Again | None:
+    async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         """None acknowledges the intent: its outcome is published, or another binder publishes it."""
         intent, started_at = delivery.message, self._clock.monotonic()
         try:
             result = await self._process(intent)
-            if isinstance(result, Retry) and delivery.final:
+            if isinstance(result, Retry) and delivery.last_attempt:
                 detail = f"delivered too often without a result: {result.why}"
                 result = Finish(outcome=Outcome.FAILED, detail=detail, recorded=True)
             if isinstance(result, Finish):
-                await self._report(intent, result, final=delivery.final)
+                await self._report(intent, result, final=delivery.last_attempt)
                 self._duration.observe(self._clock.monotonic() - started_at)
                 return None
         except (HandledByAnotherBinder, BusError) as error:
             result = retry(intent, str(error))
-            if delivery.final and isinstance(error, HandledByAnotherBinder):
+            if delivery.last_attempt and isinstance(error, HandledByAnotherBinder):
                 # One outcome is kept per intent: "failed" from here would replace the other binder's eviction.
                 return None
         pod = f"{intent.namespace}/{intent.pod}"
         log.warning("intent delayed", intent=intent.id, pod=pod, why=result.why, after=result.after)
-        return Again(after=result.after)
+        return Redeliver(after=result.after)
 
     async def _process(self, intent: EvictionIntent) -> Finish | Retry:
         """Decides, evicts and records the outcome; the API server may not respond. Raises HandledByAnotherBinder."""

@@ -1,7 +1,6 @@
-"""Measures what nodes, pods and workloads really use.
+"""Measures the usage of nodes, pods and workloads.
 
-Hears: Prometheus; nodes, pods, ReplicaSets and Jobs (watch); placements and rounds told before it;
-heartbeats of collectors.
-Says: utilization of nodes and workloads, the end of each round, placement of nodes.
-Touches: a Lease for each shard.
+Subscribes to: the placements and cycles published before; heartbeats of collectors. Queries the metric source.
+Publishes: utilization of nodes and workloads, the cycle at the end of each round, placement of nodes.
+API access: watches nodes, pods, ReplicaSets and Jobs; reads workloads' annotations; a Lease for each shard.
 """

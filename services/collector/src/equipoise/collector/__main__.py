@@ -2,20 +2,20 @@
 
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources import SOURCES
+from equipoise.collector.sources import open_source
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[CollectorSettings]) -> None:
-    """Runs until cancelled."""
-    settings, shared = runtime.own, runtime.configuration.shared
+    """Runs until canceled."""
+    settings, intern = runtime.own, runtime.configuration.shared
     collector = Collector(
         settings=settings,
-        load=shared.load,
-        namespace=shared.kubernetes.namespace,
+        load=intern.load,
+        namespace=intern.kubernetes.namespace,
         identity=runtime.identity,
-        source=SOURCES[settings.source](settings, shared.load, runtime.clock, runtime.kube),
+        source=open_source(settings, intern.load, runtime.clock, runtime.kube),
         kube=runtime.kube,
         bus=runtime.bus,
         clock=runtime.clock,

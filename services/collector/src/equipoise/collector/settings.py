@@ -1,20 +1,37 @@
-"""What the collector is told: where usage is measured, of which nodes, how often."""
+"""The section `collector` of the configuration: where usage is measured, of which nodes, how often."""
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, field
 
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.query import Statistic
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section, Share
 
-WHOLE = "all"
-"""The shard of a collector that has the whole cluster."""
+SOURCES: Mapping[str, str] = {
+    "prometheus": "equipoise.collector.sources.prometheus.prometheus_source",
+    "metrics-server": "equipoise.collector.sources.metrics_server",
+    "load-watcher": "equipoise.collector.sources.load_watcher",
+}
+"""The module of each metric source. Another source is one module and one line here."""
 
-MOST_SHARDS = 16
-"""Each has a Lease, and its name stands in the collector's Role."""
+if TYPE_CHECKING:
+    SourceName = str
+    ProfileName = str
+else:
+    SourceName = Literal[tuple(SOURCES)]
+    ProfileName = Literal[tuple(PROFILES)]
+
+WHOLE_CLUSTER = "all"
+"""The shard of a collector of the whole cluster."""
+
+MAX_SHARDS = 16
+"""The collector's Role names a Lease for each."""
 
 
 class BasicAuthentication(Section, frozen=True, kw_only=True):
@@ -22,52 +39,15 @@ class BasicAuthentication(Section, frozen=True, kw_only=True):
 
     username: str
     password_file: str
-    """Read anew for every query, so that a rotated secret needs no restart."""
-
-
-WINDOW = "$window"
-"""Stands for the length of a window in the user's own PromQL."""
-
-_SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
-
-
-class CustomQuery(Section, frozen=True, kw_only=True):
-    """One resource of nodes or of pods in the user's own PromQL.
-
-    Both answers name the node by one of `nodeLabels`, a pod by `namespace` and `pod`, and hold one series for each.
-    """
-
-    mean: str
-    """Mean usage in cores or bytes over `$window`: sum by (node) (rate(my_cpu_seconds_total[$window]))."""
-
-    samples: str
-    """Selects one raw series per node or pod, whose samples tell age and gaps: my_cpu_seconds_total{core="0"}."""
-
-    def __post_init__(self) -> None:
-        if WINDOW not in self.mean:
-            raise ValueError(f"mean must hold {WINDOW}, as in rate(my_cpu_seconds_total[{WINDOW}])")
-        # A function's answer has the time of the query: only what was scraped tells its age.
-        bare = _QUOTED.sub('""', self.samples.strip())
-        if _SELECTOR.fullmatch(bare) is None or set(bare.partition("{")[2]) & set("()[]{"):
-            raise ValueError(f'samples must be a plain selector, as my_cpu_seconds_total{{core="0"}}: {self.samples!r}')
-
-
-class CustomQueries(Section, frozen=True, kw_only=True):
-    """What `profile: custom` asks. What is left out is not measured: unknown, never 0."""
-
-    node_cpu: CustomQuery | None = None
-    node_memory: CustomQuery | None = None
-    pod_cpu: CustomQuery | None = None
-    pod_memory: CustomQuery | None = None
+    """Read for every query, so that a rotated secret needs no restart."""
 
 
 class PrometheusSettings(Section, frozen=True, kw_only=True):
-    """The Prometheus (or what answers like it: Thanos, VictoriaMetrics, Mimir) that is asked."""
+    """The Prometheus, or a server with its HTTP API (Thanos, VictoriaMetrics, Mimir)."""
 
     url: str = "http://prometheus:9090"
 
-    profile: Literal["kubelet", "kube-prometheus", "recording-rules", "custom"] = "kubelet"
+    profile: ProfileName = "kubelet"
     """Which metrics hold the usage (docs/metrics.md): `kubelet` are the kubelet's resource metrics, `kube-prometheus`
     node-exporter and cAdvisor, `recording-rules` our rules over these, `custom` your own PromQL under `custom`.
     """
@@ -76,18 +56,18 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     """The queries of `profile: custom`."""
 
     node_labels: tuple[str, ...] = ("node", "instance")
-    """Labels that may name a series' node; the first that is there counts, its port is cut off."""
+    """Labels that may name a series' node; the first one present is used, without its port."""
 
     matchers: dict[str, str] = field(default_factory=dict)
     """Labels that every series must have, for a Prometheus of many clusters: {cluster: production}."""
 
     bearer_token_file: str | None = None
-    """Read anew for every query."""
+    """Read for every query."""
 
     basic_authentication: BasicAuthentication | None = None
 
     ca_file: str | None = None
-    """Certificates that vouch for the server; default: the usual public ones."""
+    """Certificate authorities of the server; default: the usual public ones."""
 
     cert_file: str | None = None
     key_file: str | None = None
@@ -97,82 +77,82 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     """Sent with every query: {X-Scope-OrgID: platform}."""
 
     concurrency: Annotated[int, Meta(ge=1, le=32)] = 4
-    """Queries under way at once."""
+    """How many queries run at the same time."""
 
     timeout: Annotated[float, Meta(gt=0)] = 20.0
-    """Seconds that one query may take, its body included. A network timeout: not divided by time compression."""
+    """Seconds for one query, its body included. A network timeout: not divided by time compression."""
 
-    body_limit: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
-    """Bytes of one answer; a larger one is dropped."""
+    max_body_bytes: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
+    """Of one response; a larger one is dropped."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url {self.url!r} must look like http://prometheus:9090")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("url must hold no user and password: use basicAuthentication")
+        _check_url(self.url, "http://prometheus:9090", "use basicAuthentication")
         if self.bearer_token_file and self.basic_authentication:
-            raise ValueError("give bearerTokenFile or basicAuthentication, not both")
+            raise ValueError("set bearerTokenFile or basicAuthentication, not both")
         if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("give certFile and keyFile together")
+            raise ValueError("set certFile and keyFile together")
         if not self.node_labels:
             raise ValueError("nodeLabels must name at least one label")
         if (self.profile == "custom") != (self.custom != CustomQueries()):
-            raise ValueError("profile: custom and the queries under custom belong together: give both or neither")
+            raise ValueError("set profile: custom and the queries under custom together, or neither")
         if self.profile == "custom" and self.custom.node_cpu is None and self.custom.node_memory is None:
-            raise ValueError("custom must hold nodeCpu or nodeMemory: nothing would be known of any node")
+            raise ValueError("custom must hold nodeCpu or nodeMemory: otherwise no node is measured")
 
 
 class MetricsServerSettings(Section, frozen=True, kw_only=True):
-    """How metrics.k8s.io is asked, through the API server."""
+    """metrics.k8s.io, through the API server."""
 
     interval: Duration = Duration(15)
-    """Between two looks; metrics-server's own --metric-resolution is as good, more often tells nothing new."""
+    """Between two requests. metrics-server's own --metric-resolution is short enough: it has no newer values."""
 
-    history: Duration = Duration(3_600)
-    """How long what was seen is kept, in memory: longer windows are unknown."""
+    retention: Duration = Duration(3_600)
+    """How long values are kept, in memory: longer windows are unknown."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.interval < self.history:
-            raise ValueError("interval must be longer than 0s and shorter than history")
+        if not 0 < self.interval < self.retention:
+            raise ValueError("interval must be longer than 0s and shorter than retention")
 
 
 class LoadWatcherSettings(Section, frozen=True, kw_only=True):
-    """How load-watcher is asked."""
+    """load-watcher's HTTP API."""
 
     url: str = "http://load-watcher:2020"
 
     interval: Duration = Duration(20)
-    """Between two looks; load-watcher itself looks once a minute."""
+    """Between two requests; load-watcher itself measures once a minute."""
 
     timeout: Annotated[float, Meta(gt=0)] = 10.0
-    """Seconds that one answer may take. A network timeout: not divided by time compression."""
+    """Seconds for one response. A network timeout: not divided by time compression."""
 
-    body_limit: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
-    """Bytes of one answer; a larger one is dropped."""
+    max_body_bytes: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
+    """Of one response; a larger one is dropped."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url {self.url!r} must look like http://load-watcher:2020")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("url must hold no user and password: load-watcher asks for none")
+        _check_url(self.url, "http://load-watcher:2020", "load-watcher needs none")
         if self.interval <= 0:
             raise ValueError("interval must be longer than 0s")
 
 
+def _check_url(url: str, example: str, advice: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"url {url!r} must look like {example}")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"url must hold no user and password: {advice}")
+
+
 class ProfileSettings(Section, frozen=True, kw_only=True):
-    """How a workload's typical day is learnt: 24 slots, each the mean of its pods."""
+    """How a workload's 24-hour profile is learned: 24 slots, each the mean of its pods."""
 
     enabled: bool = True
 
     day: Duration = Duration(86_400)
-    """What is cut into 24 slots."""
+    """Length of the profile."""
 
     weight: Share = 0.3
-    """Weight of the newest day in a slot; the rest stays with the days before."""
+    """Weight of the newest day in a slot, against all days before it."""
 
-    pause: Duration = Duration(10)
+    backfill_interval: Duration = Duration(10)
     """Between the queries that fill the slots of the past day after a start."""
 
 
@@ -184,50 +164,50 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     """The section `collector`."""
 
     health: str = "0.0.0.0:8081"
-    """Where /healthz, /readyz, /metrics and /version answer."""
+    """Address of /healthz, /readyz, /metrics and /version."""
 
-    source: Literal["prometheus", "metrics-server", "load-watcher"] = "prometheus"
-    """Where usage comes from; the section of its name says how it is asked."""
+    source: SourceName = "prometheus"
+    """Where usage is measured; the section of the same name has its settings."""
 
     prometheus: PrometheusSettings = PrometheusSettings()
     metrics_server: MetricsServerSettings = MetricsServerSettings()
     load_watcher: LoadWatcherSettings = LoadWatcherSettings()
 
-    shards: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
-    """Into how many parts nodes and workloads are divided; each replica tells of its share, a lost one's is taken over.
-    All replicas must agree."""
+    shards: Annotated[int, Meta(ge=1, le=MAX_SHARDS)] = 1
+    """Number of shards that nodes and workloads are divided into. Each replica publishes its share of the shards, and
+    takes over those of a lost replica. It must be equal in all replicas."""
 
-    shard: str = WHOLE
-    """Names this collector's part of the cluster in its messages and in its Leases: for several `nodeSelector`s.
-    Lower-case letters, digits and dashes; no number at its end, which is how the parts of a divided one are called."""
+    shard: str = WHOLE_CLUSTER
+    """Name of this collector's part of the cluster in its messages and Leases, for several collectors with different
+    `nodeSelector`s. Lower-case letters, digits and dashes; no number at its end, which numbers the shards."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
-    """Labels of the nodes that are this collector's; default: every node."""
+    """Labels of this collector's nodes; default: every node."""
 
     leader_election: bool = True
-    """Only one replica speaks, the others watch and wait. Off: this one speaks at once."""
+    """Only the holder of a shard's Lease publishes it. Off: this replica publishes every shard at once."""
 
     scrape_interval: Duration | None = None
-    """How far apart raw samples lie; default: found out from the samples, per node."""
+    """Spacing of raw samples; default: measured, per node."""
 
     statistics: tuple[Statistic, ...] = ()
-    """What is measured besides the mean, in windows up to `statisticsLimit`."""
+    """What is measured besides the mean, in windows up to `statisticsWindowLimit`."""
 
-    statistics_limit: Duration = Duration(3_600)
-    """Longer windows have only a mean: quantiles over a day of raw samples are dear."""
+    statistics_window_limit: Duration = Duration(3_600)
+    """Longer windows have only a mean: quantiles over a day of raw samples are expensive."""
 
-    pods_limit: Duration = Duration(3_600)
-    """Up to here a workload's windows are made of what the shortest one said lately; longer ones come from its hourly
-    slots. Pods themselves are asked for in the shortest window only."""
+    pod_window_limit: Duration = Duration(3_600)
+    """Pods are queried in the shortest window only. A workload's windows up to this length are made of recent means of
+    that window, longer ones of the slots of its profile."""
 
     jitter: Share = 0.1
-    """Share of a refresh period by which rounds are moved about, so that replicas do not ask in step."""
+    """Share of a refresh period by which rounds vary, so that replicas do not query at the same time."""
 
-    placement_gathering: Duration = Duration(0.05)
-    """Changes of placement within this time leave as one message per node."""
+    placement_batch_period: Duration = Duration(0.05)
+    """Changes of placement within this time are published as one message per node."""
 
-    placement_period: Duration = Duration(300)
-    """How often every placement is said again, changed or not."""
+    placement_resync_period: Duration = Duration(300)
+    """How often every placement is published again, changed or not."""
 
     profile: ProfileSettings = ProfileSettings()
 
@@ -237,5 +217,5 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
         if _NUMBERED.fullmatch(self.shard):
             family, _, number = self.shard.rpartition("-")
             raise ValueError(
-                f"shard {self.shard!r} would be part {number} of a collector called {family!r}: end it otherwise"
+                f"shard {self.shard!r} would be shard {number} of a collector named {family!r}: choose another ending"
             )

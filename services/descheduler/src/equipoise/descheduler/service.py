@@ -79,13 +79,13 @@ class Descheduler:
     async def attach(self) -> None:
         """Subscribes."""
         prefix = subjects.PREFIX
-        await self._bus.follow(f"{prefix}.utilization.node.*", NodeUtilization, self.on_node_utilization)
-        await self._bus.follow(
+        await self._bus.subscribe_latest(f"{prefix}.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await self._bus.subscribe_latest(
             f"{prefix}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
         )
-        await self._bus.follow(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.follow(f"{prefix}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
-        await self._bus.listen(f"{prefix}.health.binder.*", Heartbeat, self.on_heartbeat)
+        await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self._bus.subscribe_latest(f"{prefix}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
+        await self._bus.subscribe(f"{prefix}.health.binder.*", Heartbeat, self.on_heartbeat)
 
     async def run(self) -> None:
         """Until canceled."""

@@ -92,9 +92,9 @@ class Scorer:
     async def attach(self) -> None:
         """Subscribe. Returns when the last values of all are known: from then on answers are worth asking for."""
         self._say_missing_windows()
-        follow = self._bus.follow
+        follow = self._bus.subscribe_latest
         await follow(f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization)
-        await self._bus.listen(f"{PREFIX}.eviction.intent.*.*", EvictionIntent, self.on_eviction_intent)
+        await self._bus.subscribe(f"{PREFIX}.eviction.intent.*.*", EvictionIntent, self.on_eviction_intent)
         await follow(f"{PREFIX}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
         await follow(f"{PREFIX}.placement.node.*", NodePlacement, self.on_node_placement)
         await follow(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
@@ -102,9 +102,11 @@ class Scorer:
         await self._bus.serve(
             "scorer",
             [
-                Endpoint(subject=SCORE_PRIORITIZE, question=PrioritizeQuestion, answer=self.on_prioritize_question),
-                Endpoint(subject=SCORE_FILTER, question=PrioritizeQuestion, answer=self.on_filter_question),
-                Endpoint(subject=SCORE_EXPLAIN, question=ExplainRequest, answer=self.on_explain_question),
+                Endpoint(
+                    subject=SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=self.on_prioritize_question
+                ),
+                Endpoint(subject=SCORE_FILTER, request_type=PrioritizeQuestion, handler=self.on_filter_question),
+                Endpoint(subject=SCORE_EXPLAIN, request_type=ExplainRequest, handler=self.on_explain_question),
             ],
         )
         self._look_after_picture()
@@ -186,7 +188,7 @@ class Scorer:
             self._metrics.shadow_disagreements.inc(not prioritized.shadow.agrees)
         elif self._shadow is not None and self._shadow.failure:
             self._metrics.shadow_failures.inc()
-            self._health.problem("shadow", f"the shadow policy failed and is off: {self._shadow.failure}")
+            self._health.set_problem("shadow", f"the shadow policy failed and is off: {self._shadow.failure}")
             self._shadow = None  # said once
         if self._sampler.take(self._clock.monotonic()):
             self._tell(self._picture.explain(prioritized, pod, len(names), now))
@@ -203,7 +205,7 @@ class Scorer:
         text = None
         if whole_nodes and self._settings.extender.filter:
             text = "kube-scheduler sends whole nodes: set nodeCacheCapable: true, else filtered nodes lose their pods"
-        self._health.problem("extender", text)
+        self._health.set_problem("extender", text)
 
     # what goes on by itself
 
@@ -269,10 +271,12 @@ class Scorer:
         now = self._clock.now()
         picture = self._picture
         picture.forget(now)
-        self._health.problem("coverage", picture.doubt(now) or None)
+        self._health.set_problem("coverage", picture.doubt(now) or None)
         unmeasured = ", ".join(picture.fleet.unmeasured())
-        text = f"the policy looks at {unmeasured}, which no node has: see collector.statistics and statisticsLimit"
-        self._health.problem("statistics", text if unmeasured else None)
+        text = (
+            f"the policy looks at {unmeasured}, which no node has: see collector.statistics and statisticsWindowLimit"
+        )
+        self._health.set_problem("statistics", text if unmeasured else None)
         known = picture.fleet.fresh_count(now)
         self._metrics.nodes.labels("known").set(known)
         self._metrics.nodes.labels("unknown").set(len(picture.fleet) - known)
@@ -293,4 +297,4 @@ class Scorer:
             text = None
             if missing and len(missing) == len(wanted):
                 text = f"the {key} looks at windows {', '.join(missing)}, load.windows has {', '.join(configured)}"
-            self._health.problem(key, text)
+            self._health.set_problem(key, text)

@@ -1,1 +1,1 @@
-"""The whole loop on a throwaway real cluster, watched live and measured from outside."""
+"""`equipoise demo`: Equipoise on a throwaway real cluster."""

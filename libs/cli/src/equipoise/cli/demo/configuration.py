@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from equipoise.cli.demo.figures import WindowLimit
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.configuration import compress, read_sections, to_document
 
@@ -70,7 +70,7 @@ def equipoise_document(
         "collector": {
             "health": f"127.0.0.1:{ports['collector']}",
             "prometheus": {"url": prometheus_url},
-            "placementGathering": "10s",
+            "placementBatchPeriod": "10s",
             "profile": {"enabled": False},
         },
         "annotator": {"health": f"127.0.0.1:{ports['annotator']}"},
@@ -81,7 +81,7 @@ def equipoise_document(
         },
         "descheduler": {
             "health": f"127.0.0.1:{ports['descheduler']}",
-            "intentLife": "12m",
+            "intentLifetime": "12m",
             "strategies": [{"name": "low_node_load", "deviation": {"high": {"cpu": band}, "low": {"cpu": band}}}],
         },
         "binder": {
@@ -95,7 +95,7 @@ def equipoise_document(
 def compressed_document(document: Document, factor: float) -> Document:
     """The same document, every default written out and every length of time divided by `factor`."""
     plain = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
-    shared, own = read_sections(plain, SECTIONS)
+    shared, own = read_sections(plain, SERVICE_SETTINGS)
     return to_document(compress(shared, factor), {name: compress(section, factor) for name, section in own.items()})
 
 

@@ -26,7 +26,7 @@ from equipoise.cli.demo.configuration import (
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
-from equipoise.cli.demo.loads import NodeLoads
+from equipoise.cli.demo.live_view import Picture
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
     burst_document,
@@ -34,10 +34,10 @@ from equipoise.cli.demo.manifests import (
     node_documents,
     workload_documents,
 )
+from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.demo.trace import Trace, load_slice
-from equipoise.cli.demo.view import Picture
-from equipoise.cli.preparation import prepare
-from equipoise.cli.supervisor import Supervisor
+from equipoise.cli.setup.resources import create_resources
+from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.runtime.bus import Delivery, connect
@@ -252,7 +252,7 @@ class Demo:
         configuration.write_text(yaml.safe_dump(document, sort_keys=False))
         self.limits = limits_in_force(document)
         self.screen.say(f"limits in force: {json.dumps(self.limits)}")
-        await prepare(configuration)
+        await create_resources(configuration)
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in SERVICES}
         async with Supervisor(
             configuration=configuration,
@@ -275,7 +275,7 @@ class Demo:
         until = figures.same_point_after(joined + LEAST_DAY * self.period, self.looked_at, self.period)
         self.picture.seconds = until - self.looked_at
         async with connect(Nats(url=self.cluster.nats_url), "demo") as bus:
-            await bus.listen(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
+            await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
             async with self.screen.showing(self.picture):
                 watch = asyncio.create_task(supervisor.watch())
                 burst = asyncio.create_task(self._burst(until - self.period * 0.4))

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from equipoise.cli.doctor.checks import CHECKS, Check
+from equipoise.cli.doctor.environment import Configured, Surroundings
 from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.surroundings import Configured, Surroundings
 from equipoise.cli.doctor.text import show
-from equipoise.cli.sections import SECTIONS
-from equipoise.cli.telling import console
+from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.terminal import console
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
 from equipoise.runtime.kubernetes.client import KubeError, connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -22,23 +22,24 @@ CHECK_SECONDS = 120.0
 """After which a check is given up: a person waits."""
 
 
-def configured_by(
+def configuration_for(
     configuration: Path | None,
     environment: Mapping[str, str],
     *,
     prometheus_url: str | None,
-    bus: Mapping[str, str | None],
+    nats: Mapping[str, str | None],
     cluster: Kubernetes | None,
 ) -> Configured:
-    """Options over variables over the file over defaults. `bus`: of `nats` what is not None.
+    """The whole configuration: options override environment variables, those the file, that the defaults.
 
-    Raises ConfigurationError, and ValueError for options that cannot be.
+    `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
+    invalid options.
     """
     plain = {} if configuration is None else read_document(configuration.read_text())
-    shared, own = read_sections(plain, SECTIONS, environment)
-    nats = msgspec.structs.replace(shared.nats, **{name: value for name, value in bus.items() if value is not None})
-    shared = msgspec.structs.replace(shared, nats=nats, kubernetes=cluster or shared.kubernetes)
-    configured = Configured(shared=shared, **own)  # type: ignore[arg-type]  # SECTIONS has the type of each
+    shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
+    server = msgspec.structs.replace(shared.nats, **{name: value for name, value in nats.items() if value is not None})
+    shared = msgspec.structs.replace(shared, nats=server, kubernetes=cluster or shared.kubernetes)
+    configured = Configured(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
     if prometheus_url is None:
         return configured
     prometheus = msgspec.structs.replace(configured.collector.prometheus, url=prometheus_url)

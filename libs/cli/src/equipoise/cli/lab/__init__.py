@@ -1,0 +1,1 @@
+"""`equipoise lab`: replays of recorded clusters."""

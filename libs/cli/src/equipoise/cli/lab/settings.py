@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from equipoise.binder.settings import BinderSettings
-from equipoise.cli.endings import WrongInput
-from equipoise.cli.sections import SECTIONS
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.replay import Settings
 from equipoise.runtime.configuration import read_sections
@@ -17,7 +17,7 @@ from equipoise.scorer.settings import ScorerSettings
 
 def settings_of(document: Mapping[str, Any]) -> Settings:
     """The parts that a replay looks at. Raises ConfigurationError."""
-    shared, own = read_sections(document, SECTIONS)
+    shared, own = read_sections(document, SERVICE_SETTINGS)
     scorer, descheduler, binder = own["scorer"], own["descheduler"], own["binder"]
     assert isinstance(scorer, ScorerSettings)
     assert isinstance(descheduler, DeschedulerSettings)
@@ -33,7 +33,7 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
 
 
 def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
-    """The document with each parameter's value at its path. Raises WrongInput for a path through what is no section."""
+    """The document with each parameter's value at its path. Raises InvalidInput for a path that is not a section's."""
     copy = deepcopy(dict(document))
     for path, value in parameters.items():
         *parents, name = path.split(".")
@@ -41,9 +41,9 @@ def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[
         for parent in parents:
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
-                raise WrongInput(f"--set {path}: {parent} is no section of the configuration")
+                raise InvalidInput(f"--set {path}: {parent} is no section of the configuration")
         try:
             section[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise WrongInput(f"--set {path}: {value!r} is no YAML value") from error
+            raise InvalidInput(f"--set {path}: {value!r} is no YAML value") from error
     return copy

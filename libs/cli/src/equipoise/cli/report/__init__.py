@@ -1,1 +1,1 @@
-"""`equipoise report`: what the advice of the last days adds up to."""
+"""`equipoise report`: what the placement advice of the scorer adds up to."""

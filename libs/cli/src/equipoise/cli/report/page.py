@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Sequence
 from html import escape
 
-from equipoise.cli.report import wording
+from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import Regretful, Report
 
 _STYLE = """
@@ -45,7 +45,7 @@ def page(report: Report) -> str:
         f'<div class="cards">{"".join(_card(*each) for each in cards)}</div>',
         *(
             f"<p>{escape(text)}</p>"
-            for text in (wording.placements(report), wording.saved(report), wording.level(report))
+            for text in (sentences.placements(report), sentences.saved(report), sentences.level(report))
         ),
     ]
     if report.judged:
@@ -54,8 +54,8 @@ def page(report: Report) -> str:
         body += ["<h2>Workloads with the most regret</h2>", _regretful("Workload", report.workloads)]
         body += ["<h2>Nodes with the most regret</h2>", _regretful("Node", report.nodes)]
     if report.over:
-        body += [f"<h2>Nodes above their high mark ({escape(wording.marks(report.high))})</h2>", _over(report)]
-    body += [f"<footer><p>{escape(wording.LIMITS)}</p><p>{escape(wording.SAVED)}</p></footer>"]
+        body += [f"<h2>Nodes above their high mark ({escape(sentences.marks(report.high))})</h2>", _over(report)]
+    body += [f"<footer><p>{escape(sentences.LIMITS)}</p><p>{escape(sentences.SAVED)}</p></footer>"]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Equipoise report</title>'
@@ -84,7 +84,7 @@ def _over(report: Report) -> str:
     return _table(
         ("Node", "For", "Of the time seen", ""),
         [
-            (escape(each.node), wording.length(each.seconds), f"{each.share:.1%}", _bar(each.share, "hot"))
+            (escape(each.node), sentences.length(each.seconds), f"{each.share:.1%}", _bar(each.share, "hot"))
             for each in report.over
         ],
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.report.figures import Figures
 from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
@@ -23,7 +24,7 @@ _ON_PIPES = 400
 """Columns where nobody looks: no line is folded."""
 
 
-async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path | None) -> str:
+async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path | None) -> None:
     """Print the report of the time since so long ago; what is in its way, empty when nothing is.
 
     `html`: write it there as a page too. Raises BusError, and OSError when the file cannot be written.
@@ -33,7 +34,7 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
     now = clock.now()
     figures = await _read(server, now - since, clock)
     if figures.empty:
-        return (
+        raise CommandFailed(
             f"nothing was told of the last {since}: scorers tell of every pod that is placed, and of the fleet every "
             "five minutes. Is one running and ready (its /readyz), and scorer.advice.perSecond above 0? Ask again then."
         )
@@ -44,7 +45,6 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
         print(msgspec.json.encode(report).decode())
     else:
         show(report, Console(highlight=False, width=None if sys.stdout.isatty() else _ON_PIPES))
-    return ""
 
 
 async def _read(server: Nats, since: float, clock: SystemClock) -> Figures:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.cli.report import wording
+from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import MOST, OverMark, Regretful, Report
 
 _BLOCK = "█"
@@ -15,16 +15,21 @@ _WIDEST = 24
 
 def show(report: Report, console: Console) -> None:
     """For people: sentences, then who regrets most and who was too hot, then how it was counted."""
-    for line in (wording.placements(report), wording.regret(report), wording.saved(report), wording.level(report)):
+    for line in (
+        sentences.placements(report),
+        sentences.regret(report),
+        sentences.saved(report),
+        sentences.level(report),
+    ):
         console.print(Text(line))
     if report.workloads:
         _under(console, "Workloads with the most regret", _regretful("workload", report.workloads))
         _under(console, "Nodes with the most regret", _regretful("node", report.nodes))
     if report.over:
         more = len(report.over) - MOST
-        title = f"Nodes above their high mark ({wording.marks(report.high)})"
+        title = f"Nodes above their high mark ({sentences.marks(report.high)})"
         _under(console, title + (f", and {more} more" if more > 0 else ""), _over(report.over[:MOST]))
-    for note in (wording.LIMITS, wording.SAVED):
+    for note in (sentences.LIMITS, sentences.SAVED):
         console.print()
         console.print(Text(note, style="dim"))
 
@@ -46,7 +51,9 @@ def _regretful(kind: str, rows: Sequence[Regretful]) -> Table:
 def _over(rows: Sequence[OverMark]) -> Table:
     table = _table("node", "for", "of the time")
     for each in rows:
-        table.add_row(each.node, wording.length(each.seconds), f"{each.share:.1%}", Text(_bar(each.share, 1.0), "red"))
+        table.add_row(
+            each.node, sentences.length(each.seconds), f"{each.share:.1%}", Text(_bar(each.share, 1.0), "red")
+        )
     return table
 
 

@@ -9,16 +9,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import LEAST_GAP, MARKED, Marks, Thresholds, too_close
+from equipoise.contracts.configuration.settings import (
+    MIN_GAP,
+    THRESHOLD_RESOURCES,
+    ResourceThresholds,
+    Thresholds,
+    too_close,
+)
 
 PACKING_TARGET = 40.0
 """The default of `target_load_packing.targetUtilization`. A test holds them equal."""
 
 HEADROOM = 10.0
-SPARSE = Marks(cpu=20, memory=20)
-"""The defaults of `bin_pack.headroom` and `bin_pack.below`."""
+SPARSE = ResourceThresholds(cpu=20, memory=20)
+"""The defaults of `bin_pack.headroom` and `bin_pack.thresholds`."""
 
-DYNAMIC = Marks(cpu=65, memory=65)
+DYNAMIC = ResourceThresholds(cpu=65, memory=65)
 """The strictest default of `dynamic.predicates`."""
 
 FILTERED = ("cpu", "memory")
@@ -153,25 +159,25 @@ def _own_caps(path: str, policy: Section) -> list[Cap]:
         return []
     aggregated = _marks(_mapping(policy.get("aggregated")).get("usageThresholds"))
     caps = _of_marks(f"{path}.prodUsageThresholds", "prodHigh", _marks(policy.get("prodUsageThresholds")))
-    if aggregated != Marks():
+    if aggregated != ResourceThresholds():
         return caps + _of_marks(f"{path}.aggregated.usageThresholds", "high", aggregated)
     return caps + _of_marks(f"{path}.usageThresholds", "high", _marks(policy.get("usageThresholds")))
 
 
-def _of_marks(path: str, kind: Literal["high", "prodHigh"], marks: Marks) -> list[Cap]:
+def _of_marks(path: str, kind: Literal["high", "prodHigh"], marks: ResourceThresholds) -> list[Cap]:
     """0 and null: not looked at."""
     told = ((resource, getattr(marks, resource)) for resource in FILTERED)
     return [Cap(path=path, kind=kind, resource=resource, most=most) for resource, most in told if most]
 
 
-def _limits(predicates: Sequence[Section]) -> Marks:
+def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
     """Per resource the strictest: each of them refuses on its own. 0 is off."""
     least: dict[str, float] = {}
     for predicate in predicates:
         resource, limit = predicate.get("resource"), predicate.get("limit")
         if resource in FILTERED and isinstance(limit, int | float) and limit > 0:
             least[resource] = min(limit, least.get(resource, limit))
-    return Marks(**least)
+    return ResourceThresholds(**least)
 
 
 def _packing_faults(scorer: Section, emptyings: Sequence[Emptying]) -> Iterator[str]:
@@ -187,11 +193,11 @@ def _packing_faults(scorer: Section, emptyings: Sequence[Emptying]) -> Iterator[
                     f"{path}: target_load_packing fills some nodes to {target:g}% and leaves others empty, and "
                     f"{emptying.path} levels them: take its deviation (or the strategy) away, or another policy"
                 )
-            elif mark is not None and target + LEAST_GAP > mark:
+            elif mark is not None and target + MIN_GAP > mark:
                 yield (
                     f"{path}.targetUtilization: nodes are filled to {target:g}%, and {emptying.path} empties them "
-                    f"above high.cpu {mark:g}%: at least {LEAST_GAP:g} points must lie between: lower the first to "
-                    f"{mark - LEAST_GAP:g} or raise the second to {target + LEAST_GAP:g}"
+                    f"above high.cpu {mark:g}%: at least {MIN_GAP:g} points must lie between: lower the first to "
+                    f"{mark - MIN_GAP:g} or raise the second to {target + MIN_GAP:g}"
                 )
 
 
@@ -201,12 +207,12 @@ def _packing_faults(scorer: Section, emptyings: Sequence[Emptying]) -> Iterator[
 def _bin_pack_faults(
     path: str, strategy: Section, strategies: Sequence[tuple[str, Section]], scorer: Section, shared: Thresholds
 ) -> Iterator[str]:
-    below = _marks(strategy["below"]) if strategy.get("below") is not None else SPARSE
+    sparse = _marks(strategy["thresholds"]) if strategy.get("thresholds") is not None else SPARSE
     headroom = strategy.get("headroom", HEADROOM)
     if isinstance(headroom, int | float):
-        marks = {name: getattr(shared.high, name) for name in MARKED}
-        filled = Marks(**{name: None if mark is None else mark - headroom for name, mark in marks.items()})
-        fault = too_close(below, filled, low_name="below", high_name=f"thresholds.high − headroom {headroom:g}:")
+        marks = {name: getattr(shared.high, name) for name in THRESHOLD_RESOURCES}
+        filled = ResourceThresholds(**{name: None if mark is None else mark - headroom for name, mark in marks.items()})
+        fault = too_close(sparse, filled, low_name="thresholds", high_name=f"thresholds.high − headroom {headroom:g}:")
         if fault:
             yield f"{path}: {fault}"
     for other_path, other in strategies:
@@ -224,10 +230,10 @@ def _bin_pack_faults(
                 f"{path}: bin_pack empties nodes that {place} ({policy.get('name')}) fills first: set scorer.policy to "
                 "target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated"
             )
-        elif isinstance(target, int | float) and below.cpu is not None and below.cpu + LEAST_GAP > target:
+        elif isinstance(target, int | float) and sparse.cpu is not None and sparse.cpu + MIN_GAP > target:
             yield (
-                f"{path}.below.cpu: nodes are sparse up to {below.cpu:g}%, and {place} fills them to {target:g}% only: "
-                f"lower the first to {target - LEAST_GAP:g} or raise targetUtilization to {below.cpu + LEAST_GAP:g}"
+                f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, and {place} fills them to {target:g}% only: "
+                f"lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
             )
 
 
@@ -261,8 +267,10 @@ def _list(value: object) -> list[Section]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def _marks(value: object) -> Marks:
+def _marks(value: object) -> ResourceThresholds:
     told = _mapping(value)
-    return Marks(
-        **{name: float(mark) for name in MARKED if isinstance(mark := told.get(name), int | float)}  # None: not told
+    return ResourceThresholds(
+        **{
+            name: float(mark) for name in THRESHOLD_RESOURCES if isinstance(mark := told.get(name), int | float)
+        }  # None: not told
     )

@@ -63,7 +63,7 @@ class Coverage(Section, frozen=True, kw_only=True):
     score: Share = 0.70
     """Below this share of fresh nodes every score is neutral."""
 
-    node_settling: Duration = Duration(300)
+    node_settling_period: Duration = Duration(300)
     """A node younger than this is not yet expected to have data, and is neither source nor target of a move."""
 
 
@@ -90,7 +90,7 @@ class LoadSettings(Section, frozen=True, kw_only=True):
     compensation: Literal["proportional", "cliff", "off"] = "proportional"
     """How pods that came or went inside a window correct its mean."""
 
-    start_limit: Duration = Duration(600)
+    pod_start_timeout: Duration = Duration(600)
     """A pod counts as started this long after its placement at the latest, even when its node has not said so."""
 
     freshness: Freshness = Freshness()
@@ -118,12 +118,12 @@ class LoadSettings(Section, frozen=True, kw_only=True):
     def window(self, name: str) -> Window | None:
         return next((window for window in self.windows if window.name == name), None)
 
-    def life(self, window: Window) -> float:
+    def lifetime(self, window: Window) -> float:
         """Seconds for which a value of this window may be used (design law 2)."""
         return max(self.freshness.score, self.freshness.refresh_factor * window.refresh_period)
 
 
-class Marks(Section, frozen=True, kw_only=True):
+class ResourceThresholds(Section, frozen=True, kw_only=True):
     """Load in percent of the base, per resource; None: this resource is not looked at."""
 
     cpu: Percent | None = None
@@ -132,26 +132,28 @@ class Marks(Section, frozen=True, kw_only=True):
     """Number of pods, of those that the node allows. Looked at by the descheduler only."""
 
 
-MARKED = ("cpu", "memory", "pods")
+THRESHOLD_RESOURCES = ("cpu", "memory", "pods")
 """What marks may be set for."""
 
-LEAST_GAP = 5.0
+MIN_GAP = 5.0
 """Points that must lie between where a node is filled to and where it is emptied from.
 
 A pod or two of load: with less between them, what one move fills the next one empties.
 """
 
 
-def too_close(low: Marks, high: Marks, *, low_name: str = "low", high_name: str = "high") -> str:
-    """ "" when every mark of `low` is LEAST_GAP below that of `high`, else which is not, and what to change.
+def too_close(
+    low: ResourceThresholds, high: ResourceThresholds, *, low_name: str = "low", high_name: str = "high"
+) -> str:
+    """ "" when every mark of `low` is MIN_GAP below that of `high`, else which is not, and what to change.
 
     A resource that has only one of the two is fine.
     """
-    for resource in MARKED:
+    for resource in THRESHOLD_RESOURCES:
         lower, upper = getattr(low, resource), getattr(high, resource)
-        if lower is not None and upper is not None and lower + LEAST_GAP > upper:
+        if lower is not None and upper is not None and lower + MIN_GAP > upper:
             return (
-                f"{low_name}.{resource} ({lower}) must be at least {LEAST_GAP:g} points below {high_name}.{resource} "
+                f"{low_name}.{resource} ({lower}) must be at least {MIN_GAP:g} points below {high_name}.{resource} "
                 f"({upper}), or what one move fills the next one empties: lower the one or raise the other"
             )
     return ""
@@ -160,16 +162,16 @@ def too_close(low: Marks, high: Marks, *, low_name: str = "low", high_name: str 
 class Thresholds(Section, frozen=True, kw_only=True):
     """Read by scorer, descheduler and binder alike, so that what one fills the other does not empty."""
 
-    high: Marks = Marks(cpu=65, memory=80)
+    high: ResourceThresholds = ResourceThresholds(cpu=65, memory=80)
     """Above it in any resource a node is too hot."""
 
-    low: Marks = Marks(cpu=45, memory=60)
+    low: ResourceThresholds = ResourceThresholds(cpu=45, memory=60)
     """At or below it in every resource a node is idle. Must be at least 5 points below `high`."""
 
-    prod_high: Marks = Marks()
+    prod_high: ResourceThresholds = ResourceThresholds()
     """As `high`, of what the node's production pods use (Koordinator's class, else priority, else QoS tells which)."""
 
-    prod_low: Marks = Marks()
+    prod_low: ResourceThresholds = ResourceThresholds()
     """As `low`, of what the node's production pods use. Must be at least 5 points below `prodHigh`."""
 
     def __post_init__(self) -> None:
@@ -183,7 +185,7 @@ def contradiction(thresholds: Thresholds) -> str:
     fault = too_close(thresholds.low, thresholds.high) or too_close(
         thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
     )
-    for resource in MARKED:
+    for resource in THRESHOLD_RESOURCES:
         whole, part = getattr(thresholds.high, resource), getattr(thresholds.prod_high, resource)
         if not fault and whole is not None and part is not None and part > whole:
             fault = f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it could not be reached"
@@ -227,7 +229,7 @@ class Protection(Section, frozen=True, kw_only=True):
     min_replicas: Annotated[int, Meta(ge=1)] = 2
     """Workloads that should have fewer replicas, or have fewer ready ones, stay whole: it would be an outage."""
 
-    replicas_settling: Duration = Duration(300)
+    replicas_settling_period: Duration = Duration(300)
     """A workload whose number of pods was changed within this time stays whole: an autoscaler is at work."""
 
     local_storage: bool = False

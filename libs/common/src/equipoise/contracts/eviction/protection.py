@@ -57,7 +57,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """The workload's pods on nodes, those that are terminating left out; None: not known."""
 
     pods_before: tuple[int, int] | None = None
-    """The same `protection.replicasSettling` ago: at least and at most, as one that was about to end may count."""
+    """The same `protection.replicasSettlingPeriod` ago, as minimum and maximum: pods that were ending may count."""
 
     @property
     def top(self) -> WorkloadObject | None:
@@ -111,12 +111,12 @@ def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
     for kind, metadata in bearers:
         value = metadata.annotations.get(OPT_OUT)
         if value is not None:
-            meaning = '; only "false" is known, anything else protects too' if misread(metadata) else ""
+            meaning = '; only "false" is known, anything else protects too' if has_invalid_opt_out(metadata) else ""
             return f'annotation {OPT_OUT}="{value}" of {kind} {metadata.name}{meaning}'
     return ""
 
 
-def misread(metadata: ObjectMeta) -> bool:
+def has_invalid_opt_out(metadata: ObjectMeta) -> bool:
     """Has the opt-out annotation of this object a value that somebody may have meant otherwise? It protects."""
     return metadata.annotations.get(OPT_OUT, "false") != "false"
 
@@ -222,7 +222,7 @@ def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
 
 def scaled_lately(candidate: Candidate, rules: Rules, now: float) -> str:
     """Somebody adds or removes pods: an autoscaler, most of the time. A pod that is missing for now is neither."""
-    before, settling = candidate.pods_before, rules.protection.replicas_settling
+    before, settling = candidate.pods_before, rules.protection.replicas_settling_period
     if before is None or candidate.pods_now is None:
         return ""
     least, most = before
@@ -231,7 +231,7 @@ def scaled_lately(candidate: Candidate, rules: Rules, now: float) -> str:
     if not grown and not shrunk:
         return ""
     what = f"{candidate.pods_now} pods, {most if grown else least} {settling} ago"
-    return f"{candidate.workload} was scaled lately: {what} (protection.replicasSettling)"
+    return f"{candidate.workload} was scaled lately: {what} (protection.replicasSettlingPeriod)"
 
 
 def cannot_create(owner: WorkloadObject) -> str:

@@ -7,17 +7,19 @@ Source of the rules: kubernetes v1.36, pkg/scheduler/framework/plugins.
 
 from collections.abc import Sequence
 
-from equipoise.contracts.fit.census import Census
+from equipoise.contracts.fit.census import PodIndex
 from equipoise.contracts.fit.neighbour_rules import Neighbours, neighbour_refusal, neighbours
-from equipoise.contracts.fit.node_rules import node_refusal, room_refusal, standing_refusal
+from equipoise.contracts.fit.node_rules import capacity_refusal, constraint_refusal, node_refusal
 from equipoise.contracts.fit.values import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node
 
 __all__ = [
-    "Census",
     "FitNode",
     "FitPod",
     "HostPort",
     "Neighbours",
+    "PodIndex",
+    "capacity_refusal",
+    "constraint_refusal",
     "fit_node",
     "fit_pod",
     "neighbour_refusal",
@@ -25,8 +27,6 @@ __all__ = [
     "node_refusal",
     "placed_node",
     "refusal",
-    "room_refusal",
-    "standing_refusal",
 ]
 
 

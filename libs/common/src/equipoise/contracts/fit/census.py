@@ -29,7 +29,7 @@ class Group:
         return nodes
 
 
-class Census:
+class PodIndex:
     """Says where pods of a kind are. What is moved in the plan has to be told."""
 
     def __init__(self, fleet: Sequence[FitNode]) -> None:
@@ -50,7 +50,7 @@ class Census:
             return self._by_label.get(next(iter(selector.match_labels.items())), ())
         return self._groups.values()
 
-    def keeping_away(self) -> Iterator[Group]:
+    def pods_with_anti_affinity(self) -> Iterator[Group]:
         """Those whose anti-affinity may keep another pod off."""
         return (group for group in self._groups.values() if group.example.pod_anti_affinity)
 

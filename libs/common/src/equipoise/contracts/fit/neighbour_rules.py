@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.fit.census import Census, Group
+from equipoise.contracts.fit.census import Group, PodIndex
 from equipoise.contracts.fit.node_rules import chosen_by, untolerated
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.kubernetes.labels import selects
@@ -71,10 +71,10 @@ def _wants(term: PodAffinityTerm, owner: FitPod, other: FitPod, *, doubtful: boo
     )
 
 
-def _repelled(pod: FitPod, nodes: Mapping[str, FitNode], census: Census) -> dict[Domain, str]:
+def _repelled(pod: FitPod, nodes: Mapping[str, FitNode], census: PodIndex) -> dict[Domain, str]:
     """Domains closed by the pod's own anti-affinity and by that of the pods already there."""
     closed: dict[Domain, str] = {}
-    for group in census.keeping_away():
+    for group in census.pods_with_anti_affinity():
         for term in group.example.pod_anti_affinity:
             if _wants(term, group.example, pod, doubtful=True):
                 for value, other in _places(group, term.topology_key, pod, nodes):
@@ -97,7 +97,7 @@ def _places(group: Group, key: str, pod: FitPod, nodes: Mapping[str, FitNode]) -
             yield value, other
 
 
-def _attraction(pod: FitPod, term: PodAffinityTerm, nodes: Mapping[str, FitNode], census: Census) -> _Attraction:
+def _attraction(pod: FitPod, term: PodAffinityTerm, nodes: Mapping[str, FitNode], census: PodIndex) -> _Attraction:
     domains = {
         value
         for group in census.groups(term.label_selector)
@@ -119,7 +119,7 @@ def _chooses(pod: FitPod, rule: TopologySpreadConstraint, other: FitPod) -> bool
     return selects(rule.label_selector, other.labels) and same.items() <= other.labels.items()
 
 
-def _spread(pod: FitPod, rule: TopologySpreadConstraint, nodes: Mapping[str, FitNode], census: Census) -> _Spread:
+def _spread(pod: FitPod, rule: TopologySpreadConstraint, nodes: Mapping[str, FitNode], census: PodIndex) -> _Spread:
     found: Counter[str] = Counter()
     for group in census.groups(rule.label_selector):
         if _chooses(pod, rule, group.example):
@@ -139,13 +139,13 @@ def _spread(pod: FitPod, rule: TopologySpreadConstraint, nodes: Mapping[str, Fit
     return _Spread(constraint=rule, counts=counts, counts_itself=_chooses(pod, rule, pod))
 
 
-def neighbours(pod: FitPod, fleet: Sequence[FitNode], census: Census | None = None) -> Neighbours:
+def neighbours(pod: FitPod, fleet: Sequence[FitNode], census: PodIndex | None = None) -> Neighbours:
     """Gathers what the fleet's pods mean to `pod`. The pod itself, wherever it runs now, does not count.
 
     `census`: of the same fleet, for those that ask for many pods.
     """
     nodes = {node.name: node for node in fleet}
-    known = census or Census(fleet)
+    known = census or PodIndex(fleet)
     return Neighbours(
         repelled=_repelled(pod, nodes, known),
         attractions=[_attraction(pod, term, nodes, known) for term in pod.pod_affinity],

@@ -2,35 +2,21 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.kubernetes.labels import selects_node
 from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.tolerations import tolerates
 from equipoise.contracts.messages.placement import Taint
 
 _FORBIDDING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
-
-
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that keeps a pod with these tolerations off."""
-    return next(
-        (
-            taint
-            for taint in taints
-            if taint.effect in _FORBIDDING and not any(_tolerates(toleration, taint) for toleration in tolerations)
-        ),
-        None,
-    )
+    return next((taint for taint in taints if taint.effect in _FORBIDDING and not tolerates(tolerations, taint)), None)
 
 
 def chosen_by(pod: FitPod, node: FitNode) -> bool:
@@ -44,21 +30,44 @@ def _amount(resource: str, amount: float) -> str:
     return f"{amount / 2**30:.4g} Gi" if resource in ("memory", "ephemeral-storage") else f"{amount:.4g}"
 
 
-def no_room(pod: FitPod, node: FitNode) -> str:
-    """ "" when the requests fit, else what is missing. The pod itself does not count if it is there already."""
-    itself = next((other for other in node.pods if other.uid == pod.uid), None)
-    allowed = node.allocatable.get("pods", 0.0)
-    if len(node.pods) - (itself is not None) + 1 > allowed:
-        return f"too many pods: {allowed:g} allowed"
-    missing = []
-    for resource, wanted in sorted(pod.requests.items()):
+class Shortage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A resource of which the node has too little left, in its base unit."""
+
+    resource: str
+    requested: float
+    used: float
+    """Requested by the node's other pods."""
+
+    allocatable: float
+
+    def __str__(self) -> str:
+        free = _amount(self.resource, max(0.0, self.allocatable - self.used))
+        return f"insufficient {self.resource}: {_amount(self.resource, self.requested)} requested, {free} free"
+
+
+def shortages(pod: FitPod, node: FitNode) -> list[Shortage]:
+    """Every resource that is short, by name. The pod itself does not count if it is there already."""
+    itself = _itself(pod, node)
+    found = []
+    for resource, requested in sorted(pod.requests.items()):
         allocatable = node.allocatable.get(resource, 0.0)
-        taken = node.requested.get(resource, 0.0) - (itself.requests.get(resource, 0.0) if itself else 0.0)
+        used = node.requested.get(resource, 0.0) - (itself.requests.get(resource, 0.0) if itself else 0.0)
         # Requests are sums of decimal fractions: what is a billionth short is not short.
-        if wanted > 0 and wanted > allocatable - taken + 1e-9 * max(1.0, allocatable):
-            free = _amount(resource, max(0.0, allocatable - taken))
-            missing.append(f"insufficient {resource}: {_amount(resource, wanted)} requested, {free} free")
-    return "; ".join(missing)
+        if requested > 0 and requested > allocatable - used + 1e-9 * max(1.0, allocatable):
+            found.append(Shortage(resource=resource, requested=requested, used=used, allocatable=allocatable))
+    return found
+
+
+def no_room(pod: FitPod, node: FitNode) -> str:
+    """ "" when the requests fit, else what is missing."""
+    allowed = node.allocatable.get("pods", 0.0)
+    if len(node.pods) - (_itself(pod, node) is not None) + 1 > allowed:
+        return f"too many pods: {allowed:g} allowed"
+    return "; ".join(map(str, shortages(pod, node)))
+
+
+def _itself(pod: FitPod, node: FitNode) -> FitPod | None:
+    return next((other for other in node.pods if other.uid == pod.uid), None)
 
 
 def _taken_port(pod: FitPod, node: FitNode) -> int | None:
@@ -68,7 +77,7 @@ def _taken_port(pod: FitPod, node: FitNode) -> int | None:
     return next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
 
 
-def standing_refusal(pod: FitPod, node: FitNode) -> str:
+def constraint_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when nothing that stays as it is keeps the pod off: cordon, taints, labels, volumes; else what does."""
     if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
         return "node is cordoned"
@@ -82,7 +91,7 @@ def standing_refusal(pod: FitPod, node: FitNode) -> str:
     return ""
 
 
-def room_refusal(pod: FitPod, node: FitNode) -> str:
+def capacity_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when the pods that are there leave it room and ports, else what is missing."""
     port = _taken_port(pod, node)
     if port is not None:
@@ -92,4 +101,4 @@ def room_refusal(pod: FitPod, node: FitNode) -> str:
 
 def node_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when the node, looked at alone, takes the pod; else why not."""
-    return standing_refusal(pod, node) or room_refusal(pod, node)
+    return constraint_refusal(pod, node) or capacity_refusal(pod, node)

@@ -73,12 +73,12 @@ class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return total
 
     @cached_property
-    def staying(self) -> int:
+    def active_pods(self) -> int:
         """Its pods that are not terminating."""
         return sum(not pod.terminating for pod in self.pods)
 
     @cached_property
-    def keeping_away(self) -> list[FitPod]:
+    def pods_with_anti_affinity(self) -> list[FitPod]:
         """The pods whose anti-affinity may keep another pod off."""
         return [pod for pod in self.pods if pod.pod_anti_affinity]
 

@@ -102,7 +102,7 @@ def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
     )
 
 
-def written(value: NodeLoad | WorkloadUsage) -> dict[str, str]:
+def as_annotations(value: NodeLoad | WorkloadUsage) -> dict[str, str]:
     """The annotation: compact JSON under its key."""
     key = LOAD if isinstance(value, NodeLoad) else USAGE
     return {key: msgspec.json.encode(value).decode()}

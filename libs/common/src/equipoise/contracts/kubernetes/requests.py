@@ -62,18 +62,27 @@ def pod_requests(pod: Pod) -> Amounts:
 
 
 def pod_limit(pod: Pod, resource: str) -> float | None:
-    """Pod-level limit, else Σ containers + Σ sidecars; None as soon as one of them has no limit (0 is none).
+    """Cores or bytes that the pod may use at most, computed as `pod_requests` is; None: the pod has no limit.
 
-    Raises ValueError for what is no quantity.
+    One container or sidecar without a limit leaves the pod without one, as for the kubelet; 0 is no limit. An init
+    container without a limit adds nothing. Overhead is added where there is a limit. Raises ValueError for what is no
+    quantity. Source: `PodLimits` of kubernetes component-helpers/resource.
     """
     whole = pod.spec.resources.limits.get(resource) if pod.spec.resources is not None else None
     if whole is not None:
-        return parse_quantity(whole)
-    sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
-    total = 0.0
-    for container in (*(pod.spec.containers or ()), *sidecars):
-        limit = container.resources.limits.get(resource)
-        if limit is None:
-            return None
-        total += parse_quantity(limit)
-    return total or None
+        total = parse_quantity(whole)
+    else:
+        running = [_limit(container, resource) for container in pod.spec.containers or ()]
+        starting = sidecars = 0.0
+        for container in pod.spec.init_containers:
+            if container.restart_policy == "Always":
+                running.append(_limit(container, resource))
+                sidecars += running[-1]
+            else:
+                starting = max(starting, sidecars + _limit(container, resource))
+        total = max(sum(running), starting) if all(running) else 0.0
+    return total + parse_quantity(pod.spec.overhead.get(resource, "0")) if total else None
+
+
+def _limit(container: Container, resource: str) -> float:
+    return parse_quantity(container.resources.limits.get(resource, "0"))

@@ -12,8 +12,8 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 
 RESOURCES: tuple[Literal["cpu", "memory"], ...] = ("cpu", "memory")
 
-START_LIMIT = 600.0
-"""Seconds after its placement at which a pod counts as started at the latest (the default of `load.startLimit`)."""
+POD_START_TIMEOUT = 600.0
+"""Default of `load.podStartTimeout`: a pod counts as started this many seconds after its placement at the latest."""
 
 FUTURE_TOLERANCE = 5.0
 """Seconds by which a sample may lie ahead of us before it is unknown.
@@ -47,7 +47,7 @@ def _share(usage: float | None, base: float | None) -> float | None:
 
 
 def plus(left: Resources, right: Resources, sign: float = 1.0) -> Resources:
-    """Sum per resource, never below 0; unknown on the left stays unknown, unknown on the right adds nothing."""
+    """Sum per resource, never below 0; unknown on the left pods unknown, unknown on the right adds nothing."""
     return Resources(cpu=_sum(left.cpu, right.cpu, sign), memory=_sum(left.memory, right.memory, sign))
 
 
@@ -63,10 +63,10 @@ def age_of(sampled_at: float, now: float) -> float:
     return now - sampled_at
 
 
-def is_fresh(sampled_at: float, now: float, life: float, *, skew: float = 0.0, skew_limit: float = math.inf) -> bool:
+def is_fresh(sampled_at: float, now: float, max_age: float, *, skew: float = 0.0, skew_limit: float = math.inf) -> bool:
     """May a sample of this time be acted upon? Future samples and a Prometheus with another clock may not."""
     age = age_of(sampled_at, now)
-    return -FUTURE_TOLERANCE <= age <= life and abs(skew) <= skew_limit
+    return -FUTURE_TOLERANCE <= age <= max_age and abs(skew) <= skew_limit
 
 
 def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
@@ -74,7 +74,7 @@ def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
     return max((cycle.skew for cycle in cycles), key=abs, default=0.0)
 
 
-class Stay(msgspec.Struct, frozen=True, kw_only=True):
+class PodLifetime(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's time on a node, and what it uses there."""
 
     placed_at: float
@@ -84,42 +84,49 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
 
     usage: Resources
 
-    def start(self, limit: float = START_LIMIT) -> float:
+    def start(self, limit: float = POD_START_TIMEOUT) -> float:
         """When its usage began, as far as is known: running since, at most `limit` seconds after placement."""
         latest = self.placed_at + limit
         return latest if self.running_since is None else min(self.running_since, latest)
 
 
-def share_measured(stay: Stay, sampled_at: float, length: float, *, start_limit: float = START_LIMIT) -> float:
+def share_measured(
+    pod: PodLifetime, sampled_at: float, length: float, *, pod_start_timeout: float = POD_START_TIMEOUT
+) -> float:
     """Share (0..1) of the window [sampled_at − length, sampled_at] in which the pod ran."""
-    begin = max(stay.start(start_limit), sampled_at - length)
-    end = sampled_at if stay.gone_at is None else min(stay.gone_at, sampled_at)
+    begin = max(pod.start(pod_start_timeout), sampled_at - length)
+    end = sampled_at if pod.gone_at is None else min(pod.gone_at, sampled_at)
     return min(1.0, max(0.0, end - begin) / length)
 
 
 Compensation = Literal["proportional", "cliff", "off"]
 
 
-def correction(
-    stay: Stay, *, sampled_at: float, length: float, mode: Compensation, start_limit: float = START_LIMIT
+def correction_factor(
+    pod: PodLifetime,
+    *,
+    sampled_at: float,
+    length: float,
+    mode: Compensation,
+    pod_start_timeout: float = POD_START_TIMEOUT,
 ) -> float:
-    """How much of a pod's usage `compensated` adds to a window's mean (0..1), or takes off it (0..−1)."""
+    """How much of a pod's usage `corrected` adds to a window's mean (0..1), or takes off it (0..−1)."""
     if mode == "off":
         return 0.0
     if mode == "cliff":
-        return 1.0 if stay.gone_at is None and stay.placed_at >= sampled_at else 0.0
-    share = share_measured(stay, sampled_at, length, start_limit=start_limit)
-    return 1.0 - share if stay.gone_at is None else -share
+        return 1.0 if pod.gone_at is None and pod.placed_at >= sampled_at else 0.0
+    share = share_measured(pod, sampled_at, length, pod_start_timeout=pod_start_timeout)
+    return 1.0 - share if pod.gone_at is None else -share
 
 
-def compensated(
+def corrected(
     usage: Resources,
-    stays: Iterable[Stay],
+    pods: Iterable[PodLifetime],
     *,
     sampled_at: float,
     length: float,
     mode: Compensation = "proportional",
-    start_limit: float = START_LIMIT,
+    pod_start_timeout: float = POD_START_TIMEOUT,
 ) -> Resources:
     """A window's mean as it will be once it shows the pods that came and no longer shows those that left.
 
@@ -130,11 +137,13 @@ def compensated(
     if mode == "off":
         return usage
     cpu = memory = 0.0
-    for stay in stays:
-        factor = correction(stay, sampled_at=sampled_at, length=length, mode=mode, start_limit=start_limit)
+    for pod in pods:
+        factor = correction_factor(
+            pod, sampled_at=sampled_at, length=length, mode=mode, pod_start_timeout=pod_start_timeout
+        )
         if factor:  # most pods have been there for the whole of the shorter windows
-            cpu += factor * (known(stay.usage.cpu) or 0.0)
-            memory += factor * (known(stay.usage.memory) or 0.0)
+            cpu += factor * (known(pod.usage.cpu) or 0.0)
+            memory += factor * (known(pod.usage.memory) or 0.0)
     return plus(usage, Resources(cpu=cpu, memory=memory))
 
 
@@ -150,6 +159,6 @@ def usable_window(
     value = utilization.windows.get(window.name)
     if value is None:
         return None
-    life = settings.life(window)
+    life = settings.lifetime(window)
     limit = settings.freshness.skew_unknown
     return value if is_fresh(value.sampled_at, now, life, skew=skew, skew_limit=limit) else None

@@ -11,17 +11,17 @@ import numpy.typing as npt
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 
-Day = npt.NDArray[np.float64]
+HourlyUsage = npt.NDArray[np.float64]
 """resources × slots: cores and bytes, in the order of `RESOURCES`."""
 
 SLOTS = 24
 """Hours of a day."""
 
-LEAST_SLOTS = 6
+MIN_SLOTS = 6
 """A workload of which fewer hours are known has no day yet: it is taken to use the same all day."""
 
 
-def workload_day(workload: WorkloadUtilization | None) -> Day | None:
+def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None:
     """Cores and bytes of one replica in each hour; None when it has no day yet.
 
     Unknown hours are the mean of the known ones, so that they neither make a peak nor hide one.
@@ -36,13 +36,13 @@ def workload_day(workload: WorkloadUtilization | None) -> Day | None:
     if measured.all():
         return day
     count = measured.sum(axis=1, keepdims=True)
-    if count.min() < LEAST_SLOTS:
+    if count.min() < MIN_SLOTS:
         return None
-    filled: Day = np.where(measured, day, np.where(measured, day, 0.0).sum(axis=1, keepdims=True) / count)
+    filled: HourlyUsage = np.where(measured, day, np.where(measured, day, 0.0).sum(axis=1, keepdims=True) / count)
     return filled
 
 
-def beyond_pods(utilization: NodeUtilization) -> npt.NDArray[np.float64]:
+def system_usage(utilization: NodeUtilization) -> npt.NDArray[np.float64]:
     """Cores and bytes that a node uses beyond its pods: as told, else what its shortest window has more than they."""
     system = amounts(utilization.system)
     if not any(map(math.isnan, system)):

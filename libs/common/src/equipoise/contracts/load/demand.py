@@ -39,21 +39,23 @@ class Estimate(Section, frozen=True, kw_only=True):
 
 _ESTIMATE_OF_NOTHING = {"cpu": 0.25, "memory": 200.0 * 2**20}
 
-Link = Literal["measured", "limit", "request", "request×1.5", "default"] | Estimate
+EstimateSource = Literal["measured", "limit", "request", "request×1.5", "default"] | Estimate
 
-WATER_LEVEL: tuple[Link, ...] = ("measured", "limit", "request", "default")
+WATER_LEVEL: tuple[EstimateSource, ...] = ("measured", "limit", "request", "default")
 """The water-level scheduler: the workload's measured usage, else the limit."""
 
-TARGET_LOAD_PACKING: tuple[Link, ...] = ("limit", "request×1.5", "default")
+TARGET_LOAD_PACKING: tuple[EstimateSource, ...] = ("limit", "request×1.5", "default")
 """Trimaran."""
 
-MEASURED_FIRST: tuple[Link, ...] = ("measured", "request", "limit", "default")
+MEASURED_FIRST: tuple[EstimateSource, ...] = ("measured", "request", "limit", "default")
 
 DEFAULT = Resources(cpu=0.1, memory=200.0 * 2**20)
 """What kube-scheduler assumes of a container without requests (non-zero defaults)."""
 
 
-def fresh(workload: WorkloadUtilization | None, settings: LoadSettings, now: float) -> WorkloadUtilization | None:
+def fresh_windows(
+    workload: WorkloadUtilization | None, settings: LoadSettings, now: float
+) -> WorkloadUtilization | None:
     """The workload's usage without the windows that are past their life; None when none is left."""
     if workload is None:
         return None
@@ -71,16 +73,16 @@ def expected_usage(
     limits: Resources,
     workload: WorkloadUtilization | None,
     window: str,
-    chain: tuple[Link, ...] = MEASURED_FIRST,
+    chain: tuple[EstimateSource, ...] = MEASURED_FIRST,
     default: Resources = DEFAULT,
-) -> tuple[Resources, dict[str, Link]]:
+) -> tuple[Resources, dict[str, EstimateSource]]:
     """Expected cores and bytes, and per resource the link of the chain that gave it.
 
-    `workload` is taken as it is: hand it through `fresh` first. Its mean over `window` is "measured", or over the
+    Pass `workload` through `fresh_windows` first. Its mean over `window` is "measured", or over the
     first of its windows that knows the resource. A limit of 0 is none: Kubernetes reads it as unlimited.
     """
     amounts: dict[str, float] = {}
-    sources: dict[str, Link] = {}
+    sources: dict[str, EstimateSource] = {}
     for resource in RESOURCES:
         request = known(getattr(requests, resource))
         limit = known(getattr(limits, resource)) or None

@@ -8,7 +8,7 @@ _BANDS = ((9_000, 9_999, True), (7_000, 7_999, False), (5_000, 5_999, False), (3
 """Priorities of Koordinator's classes prod, mid, batch and free. Source: koordinator, apis/extension/priority.go."""
 
 
-def quality(told: str) -> Qos:
+def qos_of(told: str) -> Qos:
     """The class that a pod's status tells; BestEffort when it tells none."""
     return cast(Qos, told) if told in get_args(Qos) else "BestEffort"
 

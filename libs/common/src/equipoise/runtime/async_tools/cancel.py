@@ -9,7 +9,7 @@ from equipoise.runtime.process.clock import Clock
 T = TypeVar("T")
 
 
-async def guarded(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn]) -> T:
+async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn]) -> T:
     """The result of `work`, unless `guard` raises first: then work is cancelled and, once it has ended, that raised."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -22,7 +22,7 @@ async def guarded(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn]) -> T
     return result
 
 
-async def too_late(clock: Clock, seconds: float) -> NoReturn:
+async def timeout_after(clock: Clock, seconds: float) -> NoReturn:
     """A guard that raises TimeoutError after so many seconds."""
     await clock.sleep(seconds)
     raise TimeoutError(f"no answer within {seconds:.1f} s")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from equipoise.runtime.configuration import Nats
 
 T = TypeVar("T", bound=msgspec.Struct)
-Answer = TypeVar("Answer", bound=msgspec.Struct)
+Response = TypeVar("Response", bound=msgspec.Struct)
 
 
 class BusError(Exception):
@@ -32,11 +32,11 @@ class NotPermitted(BusError):
     """The server does not let this user say or hear that."""
 
 
-class NoAnswer(BusError):
+class NoResponders(BusError):
     """Nobody answers this question at present."""
 
 
-class Refused(BusError):
+class AlreadyQueued(BusError):
     """The stream already holds a message of this subject (work queues only)."""
 
 
@@ -60,11 +60,11 @@ class Delivery(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     replayed: bool = False
     """It was said before this subscription began (last value of its subject)."""
 
-    final: bool = False
+    last_attempt: bool = False
     """Of work: it is not delivered again, whatever the worker answers."""
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True):
+class Redeliver(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's answer: not now, deliver it again."""
 
     after: float
@@ -73,16 +73,16 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
 
 Handler = Callable[[Delivery[T]], Awaitable[None]]
 Stop = Callable[[], Awaitable[None]]
-Worker = Callable[[Delivery[T]], Awaitable[Again | None]]
+Worker = Callable[[Delivery[T]], Awaitable[Redeliver | None]]
 """None: settled, acknowledge it."""
 
 
-class Endpoint(msgspec.Struct, Generic[T, Answer], frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, Generic[T, Response], frozen=True, kw_only=True):
     """One question that a service answers."""
 
     subject: str
-    question: type[T]
-    answer: Callable[[T], Awaitable[Answer]]
+    request_type: type[T]
+    handler: Callable[[T], Awaitable[Response]]
 
 
 class Bus(Protocol):
@@ -112,11 +112,11 @@ class Bus(Protocol):
         """Say many things at once; returns how many were kept. Raises as `publish` does when none was."""
         ...
 
-    async def listen(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+    async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         """Hear what is said from now on (core subscription, sequential per pattern)."""
         ...
 
-    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+    async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         """Hear the last value of every matching subject, then what is said from now on, in order per subject.
 
         Returns when the last values of this moment have been handled. After a reconnect the last values come again.
@@ -132,8 +132,10 @@ class Bus(Protocol):
         """
         ...
 
-    async def request(self, subject: str, question: msgspec.Struct, answer: type[Answer], *, timeout: float) -> Answer:
-        """Ask. Raises NoAnswer (nobody there), BusUnavailable (too late), BusError (the service failed)."""
+    async def request(
+        self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
+    ) -> Response:
+        """Ask. Raises NoResponders (nobody there), BusUnavailable (too late), BusError (the service failed)."""
         ...
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:

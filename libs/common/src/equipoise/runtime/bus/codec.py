@@ -5,9 +5,9 @@ from typing import Any, Generic
 
 import msgspec
 
-from equipoise.runtime.bus import Again, Answer, Delivery, Endpoint, Handler, T, TooLarge, Worker
-from equipoise.runtime.bus.errors import Troubles
-from equipoise.runtime.bus.headers import Headers, in_hand
+from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, Response, T, TooLarge, Worker
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.headers import Headers, continuing_trace
 
 ACK_WAIT = 60.0
 """Seconds after which an intent goes to another worker, if the first has said nothing."""
@@ -35,20 +35,22 @@ def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> b
     return payload
 
 
-class Reader(Generic[T]):
+class MessageReader(Generic[T]):
     """Reads messages of one kind; what cannot be read is logged with its subject, counted and passed over."""
 
-    def __init__(self, kind: type[T], troubles: Troubles) -> None:
+    def __init__(self, kind: type[T], errors: BusErrors) -> None:
         self._decoder = msgspec.json.Decoder(kind)
-        self._troubles = troubles
+        self._errors = errors
 
-    def read(self, subject: str, payload: bytes, *, replayed: bool = False, final: bool = False) -> Delivery[T] | None:
+    def read(
+        self, subject: str, payload: bytes, *, replayed: bool = False, last_attempt: bool = False
+    ) -> Delivery[T] | None:
         try:
             message = self._decoder.decode(payload)
         except (msgspec.MsgspecError, ValueError) as error:
-            self._troubles.count("unreadable", subject, error)
+            self._errors.count("unreadable", subject, error)
             return None
-        return Delivery(subject=subject, message=message, replayed=replayed, final=final)
+        return Delivery(subject=subject, message=message, replayed=replayed, last_attempt=last_attempt)
 
     async def hand_over(
         self, handler: Handler[T], subject: str, payload: bytes, *, headers: Headers | None, replayed: bool = False
@@ -58,44 +60,44 @@ class Reader(Generic[T]):
         if delivery is None:
             return
         try:
-            with in_hand(headers):
+            with continuing_trace(headers):
                 await handler(delivery)
         except Exception as error:
-            self._troubles.count("handler", subject, error)
+            self._errors.count("handler", subject, error)
 
     async def attempt(
         self, worker: Worker[T], subject: str, payload: bytes, *, headers: Headers | None, deliveries: int = 1
-    ) -> Again | None:
+    ) -> Redeliver | None:
         """Let a worker try one message: None settles it (also one that cannot be read), Again asks for another try.
 
         `deliveries`: how often it was delivered by now.
         """
-        delivery = self.read(subject, payload, final=deliveries >= MAX_DELIVERIES)
+        delivery = self.read(subject, payload, last_attempt=deliveries >= MAX_DELIVERIES)
         if delivery is None:
             return None
         try:
-            with in_hand(headers):
+            with continuing_trace(headers):
                 async with asyncio.timeout(WORK_LIMIT):
                     return await worker(delivery)
         except Exception as error:
-            self._troubles.count("worker", subject, error)
-            return Again(after=RETRY_PAUSE)
+            self._errors.count("worker", subject, error)
+            return Redeliver(after=RETRY_PAUSE)
 
 
-class Unreadable(ValueError):
+class UnreadableRequest(ValueError):
     """A question that is no message of its kind: who asked is at fault."""
 
 
 async def answer(endpoint: Endpoint[Any, Any], payload: bytes) -> msgspec.Struct:
     """Let an endpoint answer one question. Raises Unreadable, and what the endpoint raises."""
     try:
-        question = msgspec.json.decode(payload, type=endpoint.question)
+        question = msgspec.json.decode(payload, type=endpoint.request_type)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Unreadable(f"the question cannot be read: {error}") from error
-    answered: msgspec.Struct = await endpoint.answer(question)
+        raise UnreadableRequest(f"the question cannot be read: {error}") from error
+    answered: msgspec.Struct = await endpoint.handler(question)
     return answered
 
 
-def read_answer(subject: str, payload: bytes, kind: type[Answer]) -> Answer:
+def read_answer(subject: str, payload: bytes, kind: type[Response]) -> Response:
     """An answer as its message. Raises msgspec.MsgspecError."""
     return msgspec.json.decode(payload, type=kind)

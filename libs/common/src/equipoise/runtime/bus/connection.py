@@ -15,7 +15,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
-from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats, Tls
 
 log = structlog.get_logger()
@@ -40,14 +40,14 @@ _CLOSE_TIMEOUT = 3.0
 _FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 
-class Link:
+class NatsConnection:
     """A connection that is never given up, and that never sends later what could not be sent now."""
 
     def __init__(
-        self, settings: Nats, service: str, troubles: Troubles, reconnect_pause: float = RECONNECT_PAUSE
+        self, settings: Nats, service: str, errors: BusErrors, reconnect_pause: float = RECONNECT_PAUSE
     ) -> None:
         self.service = service
-        self.troubles = troubles
+        self.errors = errors
         self.client = Client()
         self.streams = JetStreamContext(self.client, timeout=ANSWER_TIMEOUT)
         self._settings = settings
@@ -73,7 +73,7 @@ class Link:
             options |= {"user": self._settings.user, "password": self._password}
         if self._context is not None:
             options["tls"] = self._context
-        self.troubles.problem("connection", f"not connected to the bus at {self._settings.url}")
+        self.errors.set_problem("connection", f"not connected to the bus at {self._settings.url}")
         await self.client.connect(
             list(self._settings.urls),
             name=f"equipoise-{self.service}",
@@ -183,18 +183,18 @@ class Link:
         if found := _FORBIDDEN.search(text):
             self._on_forbidden(found[1].lower(), found[2].lower())
         elif isinstance(error, nats.errors.SlowConsumerError):
-            self.troubles.count("slow_consumer", error.subject, "messages were dropped: the handler is too slow")
-            self.troubles.problem("slow", f"messages of {error.subject} were dropped: the handler is too slow")
+            self.errors.count("slow_consumer", error.subject, "messages were dropped: the handler is too slow")
+            self.errors.set_problem("slow", f"messages of {error.subject} were dropped: the handler is too slow")
         elif not self._opened:
             log.warning("waiting for the bus", url=self._settings.url, error=text or repr(error))
         else:
-            self.troubles.count("connection", self._settings.url, error)
+            self.errors.count("connection", self._settings.url, error)
 
     def _on_forbidden(self, what: str, subject: str) -> None:
         text = f"{self.service} is not permitted the {what} of {subject}"
-        self.troubles.count("permission", subject, text)
+        self.errors.count("permission", subject, text)
         # Of a subscription the server says so once, when it is made; what is published is refused each time.
-        self.troubles.problem(f"permission {subject}", text, lasting=what == "subscription")
+        self.errors.set_problem(f"permission {subject}", text, lasting=what == "subscription")
         self._forbidden.add(subject)
         self._interrupt(subject, NotPermitted(text))
 
@@ -205,7 +205,7 @@ class Link:
 
     async def _on_connected(self) -> None:
         self._forbidden.clear()
-        self.troubles.problem("connection", None)
+        self.errors.set_problem("connection", None)
         self._up.set()
         log.info("connected to the bus", url=self._settings.url)
 
@@ -217,9 +217,9 @@ class Link:
         if self._closing:
             return
         where = self._settings.url
-        self.troubles.forget("permission")  # what still holds is said again when the connection is back
-        self.troubles.count("connection", where, self.client.last_error or "connection lost")
-        self.troubles.problem("connection", f"not connected to the bus at {where}")
+        self.errors.clear("permission")  # what still holds is said again when the connection is back
+        self.errors.count("connection", where, self.client.last_error or "connection lost")
+        self.errors.set_problem("connection", f"not connected to the bus at {where}")
         for subject in list(self._interruptible):
             self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus answered"))
         for callback in list(self._lost):
@@ -229,7 +229,7 @@ class Link:
                 _load(self._context, self._settings.tls)
             except OSError as error:
                 # Half renewed. What this callback raises would end the client's attempts to reconnect, for good.
-                self.troubles.count("connection", where, f"{error}; the certificates of before are used")
+                self.errors.count("connection", where, f"{error}; the certificates of before are used")
 
     async def _on_closed(self) -> None:
         if not self._closing:

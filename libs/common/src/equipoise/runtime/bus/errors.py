@@ -21,7 +21,7 @@ _LOG_PAUSE = 60.0
 """Seconds between two log lines about the same trouble: some come once per message."""
 
 
-class Troubles:
+class BusErrors:
     """Counts errors by kind (`equipoise_bus_errors_total`), logs them, and keeps what an operator should know."""
 
     def __init__(self, clock: Clock, metrics: prometheus_client.CollectorRegistry | None = None) -> None:
@@ -54,11 +54,11 @@ class Troubles:
         trace = error if isinstance(error, Exception) and kind in ("handler", "worker", "endpoint") else None
         log.warning("bus error", kind=kind, about=about, error=str(error) or repr(error), exc_info=trace)
 
-    def errors(self, kind: str) -> int:
+    def total(self, kind: str) -> int:
         """How many errors of this kind there were."""
         return self._seen[kind]
 
-    def problem(self, key: str, text: str | None, *, lasting: bool = False) -> None:
+    def set_problem(self, key: str, text: str | None, *, lasting: bool = False) -> None:
         """Keep something in sight of the operator until it is cleared (None) or was not seen for five minutes.
 
         A key is a word of `KINDS`, and where there may be several of them what it is about. `lasting`: it is said once
@@ -69,7 +69,7 @@ class Troubles:
         else:
             self._problems[key] = (text, math.inf if lasting else self._clock.monotonic())
 
-    def forget(self, kind: str) -> None:
+    def clear(self, kind: str) -> None:
         """Clear all problems of a kind."""
         for key in [key for key in self._problems if key.split(" ")[0] == kind]:
             del self._problems[key]

@@ -54,7 +54,7 @@ class Envelope:
 
 
 @contextmanager
-def in_hand(headers: Headers | None) -> Iterator[None]:
+def continuing_trace(headers: Headers | None) -> Iterator[None]:
     """While a message with these headers is handled, what is said belongs to its trace."""
     found = _TRACE.fullmatch(headers.get(TRACE, "")) if headers else None
     token = _in_hand.set(found[1] if found else "")

@@ -10,8 +10,8 @@ from nats.js.errors import APIError
 
 from equipoise.contracts.bus.subjects import WORKERS, Stream
 from equipoise.runtime.bus import BusError, BusUnavailable
-from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, Link
-from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.permissions import OWN_RIGHTS
 from equipoise.runtime.bus.setup import stream_config
 from equipoise.runtime.configuration import Nats
@@ -48,7 +48,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     data: Identity = Identity()
 
 
-class StreamSeen(msgspec.Struct, frozen=True, kw_only=True):
+class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     """A stream as the server has it."""
 
     subjects: tuple[str, ...]
@@ -68,7 +68,7 @@ class StreamSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Inspection:
     """Asks; every method raises NotPermitted, or BusUnavailable when there is no answer."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NatsConnection) -> None:
         self._link = link
 
     async def identity(self) -> Identity:
@@ -80,14 +80,14 @@ class Inspection:
         except msgspec.MsgspecError as error:
             raise BusError(f"{OWN_RIGHTS}: the answer cannot be read: {error}") from error
 
-    async def stream(self, wanted: Stream) -> StreamSeen | None:
+    async def stream(self, wanted: Stream) -> StreamState | None:
         """None: there is no stream of this name."""
         info = await self._found(f"$JS.API.STREAM.INFO.{wanted.name}", self._link.streams.stream_info(wanted.name))
         if info is None:
             return None
         waiting, workers = await self._queue(wanted) if wanted.work_queue else (None, 0)
         has, should = info.config, stream_config(wanted, 1)
-        return StreamSeen(
+        return StreamState(
             subjects=tuple(has.subjects or ()),
             max_age=has.max_age or 0.0,
             differences={
@@ -116,7 +116,7 @@ class Inspection:
 @asynccontextmanager
 async def inspecting(settings: Nats, user: str, clock: Clock) -> AsyncIterator[Inspection]:
     """A connection for looking. `user` names the inbox, as in `connect`. Raises BusUnavailable when not let in."""
-    link = Link(settings, user, Troubles(clock))
+    link = NatsConnection(settings, user, BusErrors(clock))
     try:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):

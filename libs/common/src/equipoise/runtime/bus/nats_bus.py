@@ -16,25 +16,25 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus.subjects import STREAMS, micro_name, stream_of
 from equipoise.runtime.bus import (
-    Answer,
+    AlreadyQueued,
     BusError,
     BusUnavailable,
     Endpoint,
     Handler,
-    NoAnswer,
+    NoResponders,
     Receipt,
-    Refused,
+    Response,
     Stop,
     T,
     TooLarge,
     Worker,
 )
-from equipoise.runtime.bus.codec import Reader, Unreadable, answer, encode, read_answer
-from equipoise.runtime.bus.connection import RECONNECT_PAUSE, Link
-from equipoise.runtime.bus.errors import Troubles
-from equipoise.runtime.bus.headers import Envelope, in_hand
+from equipoise.runtime.bus.codec import MessageReader, UnreadableRequest, answer, encode, read_answer
+from equipoise.runtime.bus.connection import RECONNECT_PAUSE, NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.headers import Envelope, continuing_trace
 from equipoise.runtime.bus.publisher import Publisher, answers_by
-from equipoise.runtime.bus.subscriber import Follower
+from equipoise.runtime.bus.subscriber import StreamSubscriber
 from equipoise.runtime.bus.work_queue import WorkQueue
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
@@ -49,7 +49,7 @@ class NatsBus:
     """A `Bus` over one connection; `connect` makes it."""
 
     def __init__(
-        self, link: Link, tasks: asyncio.TaskGroup, clock: Clock, envelope: Envelope, heartbeat: float
+        self, link: NatsConnection, tasks: asyncio.TaskGroup, clock: Clock, envelope: Envelope, heartbeat: float
     ) -> None:
         self._link = link
         self._envelope = envelope
@@ -58,7 +58,7 @@ class NatsBus:
         self._heartbeat = heartbeat
         self._publisher = Publisher(link)
         self._followers: list[asyncio.Task[None]] = []
-        self.troubles = link.troubles
+        self.errors = link.errors
 
     @property
     def connected(self) -> bool:
@@ -66,7 +66,7 @@ class NatsBus:
 
     @property
     def problems(self) -> Sequence[str]:
-        return self.troubles.problems
+        return self.errors.problems
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = self._encode(subject, message)
@@ -104,15 +104,15 @@ class NatsBus:
         for subject, acknowledgement in sent:
             try:
                 await self._publisher.kept(subject, acknowledgement, deadline)
-            except Refused as error:
+            except AlreadyQueued as error:
                 failures.append(error)
             except BusError as error:
-                self.troubles.count("publish", subject, error)
+                self.errors.count("publish", subject, error)
                 failures.append(error)
         return failures
 
-    async def listen(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        reader = Reader(kind, self.troubles)
+    async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+        reader = MessageReader(kind, self.errors)
 
         async def on_message(message: Msg) -> None:
             await reader.hand_over(handler, message.subject, message.data, headers=message.headers)
@@ -120,11 +120,11 @@ class NatsBus:
         await self._link.client.subscribe(pattern, cb=on_message)
         await self._link.permitted(pattern)
 
-    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+    async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         if (stream := stream_of(pattern)) is None or stream.work_queue:
-            raise ValueError(f"no stream keeps last values of {pattern}: listen to it")
-        reader = Reader(kind, self.troubles)
-        follower = Follower(
+            raise ValueError(f"no stream keeps last values of {pattern}: subscribe to it")
+        reader = MessageReader(kind, self.errors)
+        follower = StreamSubscriber(
             self._link, stream.name, pattern, reader, handler, clock=self._clock, heartbeat=self._heartbeat
         )
         self._followers.append(self._tasks.create_task(follower.run(), name=f"follow {pattern}"))
@@ -132,16 +132,18 @@ class NatsBus:
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in STREAMS if stream.work_queue)
-        await WorkQueue(self._link, queue, self._clock).run(Reader(kind, self.troubles), worker, concurrency)
+        await WorkQueue(self._link, queue, self._clock).run(MessageReader(kind, self.errors), worker, concurrency)
 
-    async def request(self, subject: str, question: msgspec.Struct, answer: type[Answer], *, timeout: float) -> Answer:
+    async def request(
+        self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
+    ) -> Response:
         payload = self._encode(subject, question)
         asking = self._link.client.request(subject, payload, timeout=timeout, headers=self._envelope.around(question))
         try:
             said = await self._link.answered(subject, asking)
         except BusError as error:
             if isinstance(error.__cause__, nats.errors.NoRespondersError):
-                raise NoAnswer(f"nobody answers {subject}") from error
+                raise NoResponders(f"nobody answers {subject}") from error
             if isinstance(error.__cause__, TimeoutError):
                 raise BusUnavailable(f"{subject} was not answered within {timeout:g} s") from error
             raise
@@ -150,7 +152,7 @@ class NatsBus:
         try:
             return read_answer(subject, said.data, answer)
         except msgspec.MsgspecError as error:
-            self.troubles.count("unreadable", subject, error)
+            self.errors.count("unreadable", subject, error)
             raise BusError(f"{subject}: the answer cannot be read: {error}") from error
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
@@ -170,15 +172,15 @@ class NatsBus:
     def _answerer(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
         async def on_request(request: Request) -> None:
             try:
-                with in_hand(request.headers):
+                with continuing_trace(request.headers):
                     answered = await answer(endpoint, request.data)
                     headers = self._envelope.around(answered)
                 payload = encode(endpoint.subject, answered, self._link.client.max_payload)
-            except Unreadable as error:
-                self.troubles.count("unreadable", endpoint.subject, error)
+            except UnreadableRequest as error:
+                self.errors.count("unreadable", endpoint.subject, error)
                 await request.respond_error("400", str(error))
             except Exception as error:
-                self.troubles.count("endpoint", endpoint.subject, error)
+                self.errors.count("endpoint", endpoint.subject, error)
                 await request.respond_error("500", f"{type(error).__name__}: {error}")
             else:
                 await request.respond(payload, headers=headers)
@@ -191,8 +193,8 @@ class NatsBus:
         try:
             return encode(subject, message, self._link.client.max_payload)
         except TooLarge as error:
-            self.troubles.count("too_large", subject, error)
-            self.troubles.problem("size", str(error))
+            self.errors.count("too_large", subject, error)
+            self.errors.set_problem("size", str(error))
             raise
 
 
@@ -212,7 +214,7 @@ async def open_bus(
     `chance` gives the ids of messages and traces; without it they are as random as the machine can make them.
     """
     failure: Exception | None = None
-    link = Link(settings, service, Troubles(clock, metrics), reconnect_pause)
+    link = NatsConnection(settings, service, BusErrors(clock, metrics), reconnect_pause)
     envelope = Envelope(service, clock, chance or random.Random())
     try:
         async with asyncio.TaskGroup() as tasks:

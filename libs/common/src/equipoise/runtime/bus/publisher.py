@@ -11,8 +11,8 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from equipoise.contracts.bus.subjects import stream_of
-from equipoise.runtime.bus import BusError, BusUnavailable, Receipt, Refused
-from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, SETUP, Link
+from equipoise.runtime.bus import AlreadyQueued, BusError, BusUnavailable, Receipt
+from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.headers import Headers
 
 _STORE_FAILED = 10077
@@ -38,7 +38,7 @@ def answers_by() -> float:
 class Publisher:
     """Sends messages and matches the acknowledgements of streams to them."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NatsConnection) -> None:
         self._link = link
         self._inbox: str | None = None
         self._sent = 0
@@ -72,10 +72,10 @@ class Publisher:
         try:
             receipt = await self._receipt(subject, answer, deadline)
         except BusUnavailable as error:
-            self._link.troubles.count("stream", stream.name, error)
-            self._link.troubles.problem(f"stream {stream.name}", f"{stream.name} does not take messages: {error}")
+            self._link.errors.count("stream", stream.name, error)
+            self._link.errors.set_problem(f"stream {stream.name}", f"{stream.name} does not take messages: {error}")
             raise
-        self._link.troubles.problem(f"stream {stream.name}", None)
+        self._link.errors.set_problem(f"stream {stream.name}", None)
         return receipt
 
     async def _receipt(self, subject: str, answer: asyncio.Future[Msg], deadline: float) -> Receipt:
@@ -93,7 +93,7 @@ class Publisher:
         if said.error is None:
             return Receipt(sequence=said.seq, duplicate=said.duplicate)
         if said.error.err_code == _STORE_FAILED and "per subject" in said.error.description:
-            raise Refused(f"the stream still holds a message of {subject}")
+            raise AlreadyQueued(f"the stream still holds a message of {subject}")
         raise BusUnavailable(f"{subject}: {said.error.description}")
 
     async def _on_answer(self, message: Msg) -> None:

@@ -20,16 +20,16 @@ from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, WORKERS, Strea
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.codec import ACK_WAIT, MAX_DELIVERIES
-from equipoise.runtime.bus.connection import Link
-from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import ConfigurationError, Nats, Shared, read_document, read_sections
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 log = structlog.get_logger()
 
-INTENT_LIFE = Duration(180)
-"""The default of `descheduler.intentLife`."""
+INTENT_LIFETIME = Duration(180)
+"""The default of `descheduler.intentLifetime`."""
 
 _RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach JetStream."""
@@ -47,8 +47,8 @@ _NAME_IN_USE = 10058
 async def setup_streams(
     settings: Nats,
     *,
-    intent_life: float,
-    utilization_life: float = UTILIZATION_MAX_AGE,
+    intent_max_age: float,
+    utilization_max_age: float = UTILIZATION_MAX_AGE,
     replicas: int = 1,
     clock: Clock | None = None,
 ) -> None:
@@ -58,16 +58,16 @@ async def setup_streams(
     cannot become what it should, or when `settings.user` may not make streams.
     """
     clock = clock or SystemClock()
-    link = Link(settings, settings.user or "setup", Troubles(clock))
+    link = NatsConnection(settings, settings.user or "setup", BusErrors(clock))
     try:
         await link.open()
-        for stream in with_max_ages(intent=intent_life, utilization=utilization_life):
+        for stream in with_max_ages(intent=intent_max_age, utilization=utilization_max_age):
             await _until_there(link, clock, stream, replicas)
     finally:
         await link.close()
 
 
-async def _until_there(link: Link, clock: Clock, stream: Stream, replicas: int) -> None:
+async def _until_there(link: NatsConnection, clock: Clock, stream: Stream, replicas: int) -> None:
     """JetStream may be up later than NATS: a cluster first chooses a leader."""
     while True:
         try:
@@ -81,7 +81,7 @@ async def _until_there(link: Link, clock: Clock, stream: Stream, replicas: int) 
             await clock.sleep(_RETRY_PERIOD)
 
 
-async def _make(link: Link, stream: Stream, replicas: int) -> None:
+async def _make(link: NatsConnection, stream: Stream, replicas: int) -> None:
     config = stream_config(stream, replicas)
     create = f"$JS.API.STREAM.CREATE.{stream.name}"
     try:
@@ -124,18 +124,18 @@ def _workers(stream: Stream) -> api.ConsumerConfig:
     )
 
 
-def read_lives(text: str | None, environment: Mapping[str, str]) -> tuple[Shared, Duration]:
+def read_max_ages(text: str | None, environment: Mapping[str, str]) -> tuple[Shared, Duration]:
     """The shared sections of a configuration and the life of an intent. Raises ConfigurationError."""
     document: Mapping[str, Any] = {} if text is None else read_document(text)
     shared, _ = read_sections(document, {}, environment)
-    written = environment.get("EQUIPOISE_DESCHEDULER__INTENT_LIFE")
+    written = environment.get("EQUIPOISE_DESCHEDULER__INTENT_LIFETIME")
     section = document.get("descheduler")
     if written is None and isinstance(section, Mapping):
-        written = section.get("intentLife")
+        written = section.get("intentLifetime")
     try:
-        return shared, INTENT_LIFE if written is None else Duration.parse(written)
+        return shared, INTENT_LIFETIME if written is None else Duration.parse(written)
     except ValueError as error:
-        raise ConfigurationError(f"descheduler.intentLife: {error}") from None
+        raise ConfigurationError(f"descheduler.intentLifetime: {error}") from None
 
 
 def main() -> int:
@@ -145,13 +145,13 @@ def main() -> int:
     replicas = parser.parse_args().replicas
     path = os.environ.get("EQUIPOISE_CONFIG")
     try:
-        shared, intent_life = read_lives(Path(path).read_text(encoding="utf-8") if path else None, os.environ)
+        shared, intent_max_age = read_max_ages(Path(path).read_text(encoding="utf-8") if path else None, os.environ)
     except (ConfigurationError, OSError) as error:
         print(f"equipoise streams: {error}", file=sys.stderr)
         return 2
     configure_logging(shared.logging, "streams")
     try:
-        asyncio.run(setup_streams(shared.nats, intent_life=intent_life, replicas=replicas))
+        asyncio.run(setup_streams(shared.nats, intent_max_age=intent_max_age, replicas=replicas))
     except BusError as error:
         print(f"equipoise streams: {error}", file=sys.stderr)
         return 1

@@ -11,8 +11,8 @@ from nats.js.errors import APIError
 
 from equipoise.contracts.bus.subjects import Stream
 from equipoise.runtime.bus import BusError, BusUnavailable
-from equipoise.runtime.bus.connection import Link
-from equipoise.runtime.bus.errors import Troubles
+from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -39,7 +39,7 @@ async def history(
     stream must be one that may be read back. Raises BusUnavailable when the bus cannot be reached, NotPermitted, and
     BusError when there is no such stream.
     """
-    link = Link(settings, user, Troubles(clock))
+    link = NatsConnection(settings, user, BusErrors(clock))
     try:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
@@ -64,7 +64,7 @@ async def history(
         await link.close()
 
 
-async def _make_consumer(link: Link, stream: Stream, pattern: str, since: float) -> tuple[str, int]:
+async def _make_consumer(link: NatsConnection, stream: Stream, pattern: str, since: float) -> tuple[str, int]:
     """Its name, and how many messages it will give. With a name and a filter, because rights are given by both."""
     name = f"{link.service}-{uuid.uuid4().hex[:12]}"
     config = api.ConsumerConfig(

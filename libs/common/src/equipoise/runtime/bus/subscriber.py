@@ -11,8 +11,8 @@ from nats.aio.msg import Msg
 from nats.js import api
 
 from equipoise.runtime.bus import BusError, BusUnavailable, Handler, NotPermitted, T
-from equipoise.runtime.bus.codec import Reader
-from equipoise.runtime.bus.connection import Link
+from equipoise.runtime.bus.codec import MessageReader
+from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.process.clock import Clock
 
 _BATCH = 256
@@ -30,15 +30,15 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _NANOSECONDS = 1_000_000_000
 
 
-class Follower(Generic[T]):
+class StreamSubscriber(Generic[T]):
     """Keeps one handler informed for as long as `run` runs."""
 
     def __init__(
         self,
-        link: Link,
+        link: NatsConnection,
         stream: str,
         pattern: str,
-        reader: Reader[T],
+        reader: MessageReader[T],
         handler: Handler[T],
         *,
         clock: Clock,
@@ -69,8 +69,8 @@ class Follower(Generic[T]):
                     return
             except BusError as error:
                 if self._link.connected:
-                    self._link.troubles.count("follow", self._pattern, error)
-                    self._link.troubles.problem(f"follow {self._pattern}", f"cannot follow {self._pattern}: {error}")
+                    self._link.errors.count("follow", self._pattern, error)
+                    self._link.errors.set_problem(f"follow {self._pattern}", f"cannot follow {self._pattern}: {error}")
             await self._clock.sleep(self._pause)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -149,7 +149,7 @@ class Follower(Generic[T]):
             else:
                 message = self._arrived.get_nowait()
         except TimeoutError:
-            self._link.troubles.count("stalled", self._pattern, "silence instead of heartbeats")
+            self._link.errors.count("stalled", self._pattern, "silence instead of heartbeats")
             raise BusUnavailable("the consumer fell silent") from None
         if message is None:
             raise BusUnavailable("the connection was lost")
@@ -168,7 +168,7 @@ class Follower(Generic[T]):
     def _is_caught_up(self) -> None:
         self._replaying = 0
         self._pause = _FIRST_PAUSE
-        self._link.troubles.problem(f"follow {self._pattern}", None)
+        self._link.errors.set_problem(f"follow {self._pattern}", None)
         if not self.caught_up.done():
             self.caught_up.set_result(None)
 

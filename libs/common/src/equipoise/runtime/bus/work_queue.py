@@ -11,8 +11,8 @@ from nats.js.errors import NotFoundError
 
 from equipoise.contracts.bus.subjects import WORKERS, Stream
 from equipoise.runtime.bus import BusError, T, Worker
-from equipoise.runtime.bus.codec import Reader
-from equipoise.runtime.bus.connection import Link
+from equipoise.runtime.bus.codec import MessageReader
+from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.process.clock import Clock
 
 _FETCH_TIMEOUT = 2.0
@@ -31,13 +31,13 @@ class _TooOften(msgspec.Struct, frozen=True, kw_only=True):
 class WorkQueue:
     """A stream of work and the durable consumer that its workers share."""
 
-    def __init__(self, link: Link, stream: Stream, clock: Clock) -> None:
+    def __init__(self, link: NatsConnection, stream: Stream, clock: Clock) -> None:
         self._link = link
         self._stream = stream.name
         self._consumer = WORKERS
         self._clock = clock
 
-    async def run(self, reader: Reader[T], worker: Worker[T], concurrency: int) -> None:
+    async def run(self, reader: MessageReader[T], worker: Worker[T], concurrency: int) -> None:
         """Work until cancelled. What is in a worker's hands then goes to another one."""
         advisory = await self._link.client.subscribe(
             f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{self._stream}.{self._consumer}",
@@ -52,7 +52,7 @@ class WorkQueue:
             with suppress(nats.errors.Error):
                 await advisory.unsubscribe()
 
-    async def _work(self, reader: Reader[T], worker: Worker[T]) -> None:
+    async def _work(self, reader: MessageReader[T], worker: Worker[T]) -> None:
         pulls = await self._link.streams.pull_subscribe_bind(consumer=self._consumer, stream=self._stream)
         this = asyncio.current_task()
         assert this is not None
@@ -67,14 +67,14 @@ class WorkQueue:
                 except BusError as error:
                     await self._on_failed_request(error)
                     continue
-                self._link.troubles.problem("work", None)
+                self._link.errors.set_problem("work", None)
                 if message is not None:
                     await self._try(message, reader, worker)
         finally:
             with suppress(nats.errors.Error):
                 await pulls.unsubscribe()
 
-    async def _try(self, message: Msg, reader: Reader[T], worker: Worker[T]) -> None:
+    async def _try(self, message: Msg, reader: MessageReader[T], worker: Worker[T]) -> None:
         try:
             deliveries = message.metadata.num_delivered or 1
             again = await reader.attempt(
@@ -91,26 +91,26 @@ class WorkQueue:
                 await message.nak(delay=again.after)
         except (nats.errors.Error, TimeoutError) as error:
             # The message comes again after ACK_WAIT; whoever works on it then must find out what was done already.
-            self._link.troubles.count("acknowledgement", message.subject, error)
+            self._link.errors.count("acknowledgement", message.subject, error)
 
     async def _on_failed_request(self, error: BusError) -> None:
         if self._link.connected:
-            self._link.troubles.count("work", self._stream, error)
-            self._link.troubles.problem("work", f"cannot take work from {self._stream}: {error}")
+            self._link.errors.count("work", self._stream, error)
+            self._link.errors.set_problem("work", f"cannot take work from {self._stream}: {error}")
         await self._clock.sleep(_ERROR_PAUSE)
 
     async def _on_delivered_too_often(self, message: Msg) -> None:
         """Remove a message that no worker could settle: it would block its subject until it expires."""
         try:
             sequence = msgspec.json.decode(message.data, type=_TooOften).stream_seq
-            self._link.troubles.count("delivered_too_often", self._stream, f"message {sequence} removed from the queue")
+            self._link.errors.count("delivered_too_often", self._stream, f"message {sequence} removed from the queue")
             await self._link.answered(
                 f"$JS.API.STREAM.MSG.DELETE.{self._stream}",
                 self._link.streams.delete_msg(self._stream, sequence),
             )
         except (BusError, msgspec.MsgspecError) as error:
             if not isinstance(error.__cause__, NotFoundError):
-                self._link.troubles.count("work", self._stream, error)
+                self._link.errors.count("work", self._stream, error)
 
 
 async def _fetch(pulls: JetStreamContext.PullSubscription) -> Msg | None:

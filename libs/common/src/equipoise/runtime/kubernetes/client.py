@@ -143,7 +143,7 @@ class Expired(KubeError):
 _KINDS: Mapping[int, type[KubeError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired}
 
 
-def error_of(status: int, reason: str, message: str, retry_after: float | None = None) -> KubeError:
+def error_for_status(status: int, reason: str, message: str, retry_after: float | None = None) -> KubeError:
     """The exception for an answer's HTTP status."""
     return _KINDS.get(status, KubeError)(status, reason, message, retry_after)
 
@@ -157,7 +157,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     synced: bool = False
 
 
-class EvictionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server said to an eviction. `status` 0: no answer, the eviction may or may not have happened."""
 
     status: int
@@ -224,18 +224,18 @@ class Kube(Protocol):
         namespace: str = "",
         uid: str = "",
         version: str = "",
-        standing: Mapping[str, str] | None = None,
+        expected: Mapping[str, str] | None = None,
     ) -> None:
         """Patches exactly these annotations; None removes one.
 
-        With `uid` only that object, with `version` (its resourceVersion) only as it was then, with `standing` only
+        With `uid` only that object, with `version` (its resourceVersion) only as it was then, with `expected` only
         while these annotations say this, whatever else was written on it since; else Conflict.
         """
         ...
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
-    ) -> EvictionAnswer:
+    ) -> EvictionResult:
         """POST pods/eviction with preconditions.uid. Never raises for an answer: it is a value."""
         ...
 
@@ -248,7 +248,7 @@ class Kube(Protocol):
         ...
 
 
-class Connection(Protocol):
+class ConnectionSettings(Protocol):
     """The section `kubernetes` of the configuration, as far as it says where the API server is."""
 
     @property
@@ -269,7 +269,7 @@ class Connection(Protocol):
 
 @asynccontextmanager
 async def connect_kube(
-    settings: Connection,
+    settings: ConnectionSettings,
     service: str,
     clock: Clock,
     *,
@@ -344,7 +344,9 @@ def _no_credentials(error: Exception) -> KubeError:
     return KubeError(0, "NoCredentials", f"{type(error).__name__}: {error} (settings: kubernetes.kubeconfig, context)")
 
 
-def _loader(settings: Connection, configuration: Any, environment: Mapping[str, str]) -> Callable[[], Awaitable[None]]:
+def _loader(
+    settings: ConnectionSettings, configuration: Any, environment: Mapping[str, str]
+) -> Callable[[], Awaitable[None]]:
     """What puts the server's address and our token into `configuration`."""
     from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
     from kubernetes_asyncio.config.kube_config import load_kube_config

@@ -13,8 +13,8 @@ import msgspec
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes import responses as api_answers
-from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionAnswer, KubeError, Resource
-from equipoise.runtime.kubernetes.server_clock import ServerTime
+from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionResult, KubeError, Resource
+from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=objects.Object)
@@ -118,7 +118,7 @@ class ApiServer:
         self._agent = agent
         self._user_agent = f"{agent}/{version}"
         self._clock = clock
-        self._server_time = ServerTime()
+        self._server_time = ServerClock()
         self._streams_lists = True
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
@@ -190,9 +190,9 @@ class ApiServer:
         namespace: str = "",
         uid: str = "",
         version: str = "",
-        standing: Mapping[str, str] | None = None,
+        expected: Mapping[str, str] | None = None,
     ) -> None:
-        content_type, body = api_answers.annotation_patch(annotations, uid=uid, version=version, standing=standing)
+        content_type, body = api_answers.annotation_patch(annotations, uid=uid, version=version, expected=expected)
         try:
             await self._ask(
                 _what("annotate", resource, namespace, name),
@@ -205,13 +205,13 @@ class ApiServer:
                 accept=METADATA_ONLY,
             )
         except KubeError as error:
-            if standing and error.status == 422:  # a test that failed, for one: the server says no more
+            if expected and error.status == 422:  # a test that failed, for one: the server says no more
                 raise Conflict(409, "Conflict", error.message) from error
             raise
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
-    ) -> EvictionAnswer:
+    ) -> EvictionResult:
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
@@ -231,7 +231,7 @@ class ApiServer:
             async with self._send(what, "POST", path, query=query, body=body) as response:
                 return api_answers.read_eviction(response.status, response.headers, await response.read())
         except KubeError as error:
-            return EvictionAnswer(status=error.status, reason=error.reason, message=error.message)
+            return EvictionResult(status=error.status, reason=error.reason, message=error.message)
 
     def server_time(self, now: float) -> float:
         return self._server_time.at(now)
@@ -326,7 +326,7 @@ class ApiServer:
             answer = await self._transport.request(
                 method, path, query=query or {}, headers=headers, body=content, timeout=timeout
             )
-            self._server_time.hear(answer.headers.get("Date", ""), sent=sent, received=self._clock.now())
+            self._server_time.observe(answer.headers.get("Date", ""), sent=sent, received=self._clock.now())
             return answer
 
         try:

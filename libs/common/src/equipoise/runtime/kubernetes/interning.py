@@ -19,7 +19,7 @@ _NO_ITEMS: list[Any] = []
 _NO_ENTRIES: dict[str, Any] = {}
 
 
-class Sharing:
+class Interner:
     """Makes equal labels, containers, tolerations... of objects of one kind the same values in memory.
 
     Objects are frozen, and what is inside them is never changed in place: sharing shows nowhere else.
@@ -29,7 +29,7 @@ class Sharing:
         self._parts: dict[tuple[str, bytes], Any] = {}
         self._encode = msgspec.msgpack.Encoder().encode
 
-    def shared(self, value: T) -> T:
+    def intern(self, value: T) -> T:
         """An equal object whose metadata and spec are made of shared parts. What its status holds is its own."""
         fields: dict[str, Any] = {"metadata": self._section(value.metadata)}
         spec = getattr(value, "spec", None)

@@ -15,7 +15,7 @@ import structlog
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.runtime.async_tools.cancel import guarded, too_late
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
 
@@ -32,13 +32,13 @@ class LeaseLost(Exception):
     """Somebody else leads, or nobody can tell any more."""
 
 
-class Display(Protocol):
+class LeadershipStatus(Protocol):
     """Where leadership is shown."""
 
     leading: bool | None
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds. Followers wait `lease_duration` since the last change; a leader gives up after `renew_deadline`."""
 
     lease_duration: float
@@ -58,11 +58,11 @@ async def lead(
     name: str,
     identity: str,
     worker: Callable[[LeaseEpoch], Awaitable[None]],
-    health: Display,
+    health: LeadershipStatus,
     lease_duration: float = 15.0,
     renew_deadline: float = 10.0,
     retry_period: float = 2.0,
-    patience: Callable[[], float] = lambda: 0.0,
+    acquire_delay: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """Runs for ever: waits for the Lease, runs `worker(epoch)` while it is held, and tries again when it is lost.
 
@@ -70,17 +70,17 @@ async def lead(
     the rest of `lease_duration`, for then another one may begin. Every run of a worker has an epoch of its own. When
     the worker ends, in whatever way, the Lease is given back first; then what it raised is raised here.
 
-    `patience`: for how many seconds a free Lease is left to other candidates, asked anew at every look.
+    `acquire_delay`: for how many seconds a free Lease is left to other candidates, asked anew at every look.
     """
-    timing = Timing(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
-    elector = _Elector(kube, clock, namespace, name, identity, timing, patience)
+    timing = LeaseTiming(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
+    elector = _Elector(kube, clock, namespace, name, identity, timing, acquire_delay)
     health.leading = False
     while True:
         epoch = await elector.acquire()
         health.leading = True
         log.info("leading", lease=name, transitions=epoch.transitions)
         try:
-            await guarded(worker(epoch), elector.keep())
+            await run_with_guard(worker(epoch), elector.keep())
         except LeaseLost as lost:
             log.warning("lease lost", lease=name, reason=str(lost))
         finally:
@@ -99,8 +99,8 @@ class _Elector:
         namespace: str,
         name: str,
         identity: str,
-        timing: Timing,
-        patience: Callable[[], float],
+        timing: LeaseTiming,
+        acquire_delay: Callable[[], float],
     ) -> None:
         self._kube = kube
         self._clock = clock
@@ -108,7 +108,7 @@ class _Elector:
         self._name = name
         self._identity = identity
         self._timing = timing
-        self._patience = patience
+        self._acquire_delay = acquire_delay
         self._missing_since: float | None = None
         """When it was first found not to be there (monotonic)."""
 
@@ -125,7 +125,7 @@ class _Elector:
         """Waits until the Lease is ours."""
         while True:
             try:
-                ours = await guarded(self._try(), too_late(self._clock, self._timing.renew_deadline))
+                ours = await run_with_guard(self._try(), timeout_after(self._clock, self._timing.renew_deadline))
             except Conflict:
                 ours = False  # somebody else was faster
             except (KubeError, TimeoutError) as error:
@@ -151,7 +151,7 @@ class _Elector:
             if self._left() <= 0:
                 raise LeaseLost(f"not renewed for {self._clock.monotonic() - self._renewed_at:.1f} s: {trouble}")
             try:
-                await guarded(self._renew(), too_late(self._clock, self._left()))
+                await run_with_guard(self._renew(), timeout_after(self._clock, self._left()))
             except (KubeError, TimeoutError) as error:
                 trouble = str(error)
                 log.warning("lease not renewed", lease=self._name, error=trouble)
@@ -159,7 +159,7 @@ class _Elector:
     async def release(self) -> None:
         """Gives the Lease back if it is ours, so that nobody has to wait for its end. Never raises for the server."""
         try:
-            await guarded(self._give_back(), too_late(self._clock, RELEASE_SECONDS))
+            await run_with_guard(self._give_back(), timeout_after(self._clock, RELEASE_SECONDS))
         except (KubeError, TimeoutError) as error:
             log.warning("lease not given back", lease=self._name, error=str(error))
 
@@ -169,7 +169,7 @@ class _Elector:
         except NotFound:
             if self._missing_since is None:
                 self._missing_since = self._clock.monotonic()
-            if self._clock.monotonic() < self._missing_since + self._patience():
+            if self._clock.monotonic() < self._missing_since + self._acquire_delay():
                 return False
             await self._create()
             return True
@@ -177,7 +177,7 @@ class _Elector:
         self._missing_since = None
         held = lease.spec.holder_identity not in ("", self._identity)
         duration = (lease.spec.lease_duration_seconds or self._timing.lease_duration) if held else 0.0
-        if self._clock.monotonic() < self._seen_at + duration + self._patience():
+        if self._clock.monotonic() < self._seen_at + duration + self._acquire_delay():
             return False
         # Also after a reign of our own: an epoch belongs to one run of one worker.
         await self._write(**self._mine(), lease_transitions=lease.spec.lease_transitions + 1)

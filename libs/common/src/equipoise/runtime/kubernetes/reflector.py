@@ -10,10 +10,10 @@ from typing import Generic, NoReturn, TypeVar
 import structlog
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.async_tools.batching import in_turns
-from equipoise.runtime.async_tools.cancel import guarded, too_late
+from equipoise.runtime.async_tools.batching import in_batches
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Change, Expired, Kube, KubeError, Resource
-from equipoise.runtime.kubernetes.interning import Sharing
+from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=objects.Object)
@@ -68,7 +68,7 @@ class Reflector(Generic[T]):
         self._field_selector = field_selector
         self._trim = trim
         self._inactivity = inactivity
-        self._sharing = Sharing()
+        self._sharing = Interner()
         self._objects: dict[Key, T] = {}
         self._since = ""
         """The last version heard of; empty before the first list."""
@@ -98,10 +98,10 @@ class Reflector(Generic[T]):
         """
         return self._clock.monotonic() - self._true_at
 
-    async def synced(self, timeout: float) -> None:
+    async def wait_synced(self, timeout: float) -> None:
         """Returns once everything was listed and told; TimeoutError, with the reason, after so many seconds."""
         try:
-            await guarded(self._told.wait(), too_late(self._clock, timeout))
+            await run_with_guard(self._told.wait(), timeout_after(self._clock, timeout))
         except TimeoutError:
             raise TimeoutError(f"{self._resource.plural} not listed within {timeout:g} s: {self.problem}") from None
 
@@ -111,7 +111,7 @@ class Reflector(Generic[T]):
         while True:
             started = self._heard_at = self._clock.monotonic()
             try:
-                await guarded(self._follow(), self._silence())
+                await run_with_guard(self._follow(), self._silence())
             except KubeError as error:
                 self.problem = str(error)
                 self._anew = self._anew or isinstance(error, Expired) or error.reason in LIST_ANEW
@@ -171,7 +171,7 @@ class Reflector(Generic[T]):
     async def _take(self, listed: dict[Key, T]) -> None:
         for key in [key for key in self._objects if key not in listed]:
             self._set(key, None)
-        async for part in in_turns(listed.items(), BATCH):
+        async for part in in_batches(listed.items(), BATCH):
             for key, value in part:
                 self._set(key, value)
 
@@ -198,7 +198,7 @@ class Reflector(Generic[T]):
         return self._slim(value)
 
     def _slim(self, value: T) -> T:
-        return self._sharing.shared(self._trim(value) if self._trim is not None else value)
+        return self._sharing.intern(self._trim(value) if self._trim is not None else value)
 
     async def _silence(self) -> NoReturn:
         while (quiet := self._clock.monotonic() - self._heard_at) < self._inactivity:

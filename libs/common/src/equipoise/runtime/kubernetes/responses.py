@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.client import Change, EvictionAnswer, KubeError, Resource, error_of
+from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeError, Resource, error_for_status
 
 T = TypeVar("T", bound=objects.Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -59,7 +59,7 @@ class GroupVersion(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DiscoveredGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An API group, as discovery tells it."""
 
     preferred_version: GroupVersion
@@ -77,7 +77,7 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
     resources: list[Kind] = []
 
 
-read_group = msgspec.json.Decoder(Group).decode
+read_group = msgspec.json.Decoder(DiscoveredGroup).decode
 read_kinds = msgspec.json.Decoder(Kinds).decode
 
 
@@ -140,7 +140,7 @@ def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
             )
         case "ERROR":
             status = _status.decode(frame.object)
-            raise error_of(status.code, status.reason, f"watch {resource.plural}: {status.message}")
+            raise error_for_status(status.code, status.reason, f"watch {resource.plural}: {status.message}")
         case _:
             raise msgspec.DecodeError(f"unknown type of watch event: {frame.type[:TEXT_LIMIT]}")
 
@@ -150,15 +150,15 @@ def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str
     said = _said(body)
     if status == 422 and any(cause.field == "metadata.uid" for cause in said.details.causes):
         # How a patch says that the object of this name is another one: "field is immutable".
-        return error_of(409, "Conflict", f"{what}: another object of this name: {said.message}")
-    return error_of(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
+        return error_for_status(409, "Conflict", f"{what}: another object of this name: {said.message}")
+    return error_for_status(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
 
 
-def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionAnswer:
+def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionResult:
     said = _said(body)
     causes = [cause for cause in said.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
     named = _BUDGET.match(causes[0].message) if causes else None
-    return EvictionAnswer(
+    return EvictionResult(
         status=status,
         reason=said.reason,
         message=" ".join(filter(None, (said.message, causes[0].message if causes else ""))),
@@ -179,14 +179,14 @@ def as_body(resource: Resource[T], value: T) -> dict[str, Any]:
 
 
 def annotation_patch(
-    annotations: Mapping[str, str | None], *, uid: str, version: str, standing: Mapping[str, str] | None
+    annotations: Mapping[str, str | None], *, uid: str, version: str, expected: Mapping[str, str] | None
 ) -> tuple[str, Any]:
     """The content type and the body of a patch. What an annotation says now only a JSON patch can ask for."""
     only = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
-    if not standing:
+    if not expected:
         return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **only}}
-    expected = {f"/metadata/{name}": text for name, text in only.items()}
-    expected |= {_annotation_path(key): text for key, text in standing.items()}
+    tests = {f"/metadata/{name}": text for name, text in only.items()}
+    tests |= {_annotation_path(key): text for key, text in expected.items()}
     changes = [
         {"op": "remove", "path": _annotation_path(key)}
         if text is None
@@ -194,7 +194,7 @@ def annotation_patch(
         for key, text in annotations.items()
     ]
     return "application/json-patch+json", [
-        *({"op": "test", "path": path, "value": text} for path, text in expected.items()),
+        *({"op": "test", "path": path, "value": text} for path, text in tests.items()),
         *changes,
     ]
 

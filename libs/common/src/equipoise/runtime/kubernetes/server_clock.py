@@ -8,7 +8,7 @@ DRIFT = 1e-4
 """Seconds by which two clocks may drift apart in a second: more than clocks do that somebody sets."""
 
 
-class ServerTime:
+class ServerClock:
     """The offset of a server's clock, from the Date headers of its answers.
 
     An answer asked for at `sent` and here at `received` (local Unix seconds) with the date D was dated at some moment
@@ -21,7 +21,7 @@ class ServerTime:
         self._highest = math.inf
         self._heard_at = 0.0
 
-    def hear(self, date: str, *, sent: float, received: float) -> None:
+    def observe(self, date: str, *, sent: float, received: float) -> None:
         """Takes one answer in. A date that cannot be read tells nothing."""
         try:
             parsed = parsedate_to_datetime(date)

@@ -12,7 +12,7 @@ log = structlog.get_logger()
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """The body of /readyz."""
 
     ready: bool
@@ -38,7 +38,7 @@ class Health:
         self.evictions = ""
         """Of a binder: `real`, `dry run`, or why it carries out nothing."""
 
-        self.part = ""
+        self.shard = ""
         """Of a collector: the part of the cluster that it shares with others of the same."""
 
         self._configuration_hash = configuration_hash
@@ -52,10 +52,10 @@ class Health:
         )
         ready = Gauge("equipoise_ready", "1 when /readyz answers 200.", registry=metrics)
         ready.set_function(lambda: float(not self._waiting_for()))  # asked in another thread: it reads little
-        leading = Gauge("equipoise_leading", "1 while this replica leads.", registry=metrics)
+        leading = Gauge("equipoise_leader", "1 while this replica leads.", registry=metrics)
         leading.set_function(lambda: float(bool(self.leading)))
 
-    def problem(self, key: str, text: str | None) -> None:
+    def set_problem(self, key: str, text: str | None) -> None:
         """Trouble with data, or None when it is over. Said in the log when it begins, changes and ends.
 
         Other numbers are no change: an age or a share would be said every few seconds. `key` names the kind of
@@ -83,7 +83,7 @@ class Health:
         """A connection without which the service is not ready."""
         self._connections[name] = connected
 
-    def include(self, problems: Callable[[], Sequence[str]]) -> None:
+    def include_problems(self, problems: Callable[[], Sequence[str]]) -> None:
         """Troubles that somebody else keeps and logs, such as the bus."""
         self._sources.append(problems)
 
@@ -99,9 +99,9 @@ class Health:
     def problems(self) -> list[str]:
         return [*self._problems.values(), *(text for source in self._sources for text in source())]
 
-    def report(self) -> Report:
+    def report(self) -> Readiness:
         waiting = self._waiting_for()
-        return Report(
+        return Readiness(
             ready=not waiting,
             waiting_for=waiting,
             connections=dict(self.connections),

@@ -159,7 +159,7 @@ class Process(Generic[S]):
         self.health.require("nats", lambda: False)
         bus = await stack.enter_async_context(self._bus())
         self.health.require("nats", lambda: bus.connected)
-        self.health.include(lambda: bus.problems)
+        self.health.include_problems(lambda: bus.problems)
         return bus
 
     async def _reach_api_server(self, stack: AsyncExitStack) -> Kube | None:
@@ -194,7 +194,7 @@ class Process(Generic[S]):
                 leading=report.leading,
                 problems=report.problems,
                 evictions=self.health.evictions,
-                shard=self.health.part,
+                shard=self.health.shard,
                 at=self._clock.now(),
             )
             try:

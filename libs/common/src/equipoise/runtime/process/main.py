@@ -45,7 +45,7 @@ def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, 
         return load_configuration(path, service, section, os.environ)
 
     try:
-        collect_rarely()
+        reduce_gc_frequency()
         watch = FileWatch(Path(path)) if path else None
         code = asyncio.run(_until_signalled(service, load, watch, start, kube, stop_limit))
     except ConfigurationError as error:
@@ -55,7 +55,7 @@ def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, 
     sys.exit(code)
 
 
-def collect_rarely() -> None:
+def reduce_gc_frequency() -> None:
     """Look for cyclic garbage less often: a look at all objects of a large cluster holds everything else up.
 
     Nearly all that a service lets go of is freed by its reference count. With 30,000 pods a round of the collector

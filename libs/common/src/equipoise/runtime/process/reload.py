@@ -54,11 +54,11 @@ async def next_configuration(
         except ConfigurationError as error:
             refused(health, error)
             continue
-        health.problem("configuration", None)
+        health.set_problem("configuration", None)
         if found.hash != current.hash:
             return found
 
 
 def refused(health: Health, error: ConfigurationError) -> None:
     """Say that the service goes on with what it had."""
-    health.problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")
+    health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")

@@ -1,6 +1,6 @@
-"""The example trace, generated: two days of a small fleet that asks for the wrong things. Beside it lies what it makes.
+"""The generated example trace: two days of a small cluster with wrong requests. The folder `trace` contains it.
 
-`python -m equipoise.lab.example` writes the folder again; a test holds the two together.
+`python -m equipoise.lab.example` writes the folder again; a test compares them.
 """
 
 import math
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,
     TraceNode,
     TracePod,
     TraceTaint,
-    TraceToleration,
     TraceWorkload,
 )
 
 FOLDER = Path(__file__).parent / "trace"
-"""What ships."""
+"""The included trace."""
 
 DAYS = 2
 STEPS_PER_DAY = 96
@@ -29,22 +29,22 @@ STARTS_AT = 1_767_571_200.0
 
 KINDS = (
     # name, workloads, replicas, request (milli, MiB), mean use (milli), use of memory (share of request), day's swing
-    ("reserve", 6, (7, 10), (1600, 3072), (60, 260), (0.25, 0.50), 0.30),  # idle over-requesters
+    ("reserve", 6, (7, 10), (1600, 3072), (60, 260), (0.25, 0.50), 0.30),  # idle, with high requests
     ("service", 16, (7, 11), (350, 2048), (100, 320), (0.70, 0.95), 0.35),
-    ("engine", 10, (3, 6), (250, 1536), (500, 1200), (0.60, 0.90), 0.25),  # hot, and modest in what they ask for
+    ("engine", 10, (3, 6), (250, 1536), (500, 1200), (0.60, 0.90), 0.25),  # busy, with low requests
     ("batch", 6, (6, 9), (200, 1024), (100, 320), (0.40, 0.80), 0.60),  # busy at night
-    ("gateway", 1, (12, 12), (500, 1024), (500, 500), (0.80, 0.80), 0.40),  # at most one on a node
-    ("trainer", 1, (4, 4), (1500, 4096), (1400, 1400), (0.90, 0.90), 0.10),  # may use the node that is kept for it
+    ("gateway", 1, (12, 12), (500, 1024), (500, 500), (0.80, 0.80), 0.40),  # at most one per node
+    ("trainer", 1, (4, 4), (1500, 4096), (1400, 1400), (0.90, 0.90), 0.10),  # tolerates the taint of the dedicated node
 )
 
 TAINT = TraceTaint(key="dedicated", value="training")
-TOLERATION = TraceToleration(key="dedicated", value="training")
+TOLERATION = Toleration(key="dedicated", value="training")
 
 
 def example_trace(seed: int = 1) -> Trace:
     """20 nodes of two sizes with some 300 pods of 40 workloads; the same seed gives the same trace.
 
-    The pods lie where the stock scheduler's idea of a level fleet puts them: by what they request.
+    The pods are placed as by the stock scheduler: by their requests.
     """
     chooser = random.Random(seed)
     nodes = (
@@ -88,7 +88,7 @@ def example_trace(seed: int = 1) -> Trace:
 
 
 def _curve(chooser: random.Random, mean: float, peak_hour: float, swing: float, *, noise: float = 0.06) -> list[int]:
-    """Whole amounts. 1 + swing of the mean at the peak hour, 1 − swing twelve hours later; no day is like the other."""
+    """Whole amounts. 1 + swing of the mean at the peak hour, 1 − swing twelve hours later; days differ."""
     days = [chooser.uniform(0.9, 1.1) if noise > 0.02 else 1.0 for _ in range(DAYS)]
     hours = (24 * step / STEPS_PER_DAY for step in range(DAYS * STEPS_PER_DAY))
     return [
@@ -109,9 +109,9 @@ def _placed(
     replicas: list[int],
     alone: int,
 ) -> tuple[TracePod, ...]:
-    """In random order, each to the node with the least requested that takes it; of `alone` at most one to a node.
+    """In random order, each on the feasible node with the lowest requests; at most one pod of `alone` per node.
 
-    Least and most evenly: the sum of kube-scheduler's scores for both follows the fuller of the two resources.
+    The resource with the higher share counts, as in the sum of kube-scheduler's scores.
     """
     arrivals = [index for index, count in enumerate(replicas) for _ in range(count)]
     chooser.shuffle(arrivals)
@@ -127,8 +127,8 @@ def _placed(
                 (cpu + workload.request_cpu_milli) / node.cpu_milli,
                 (memory + workload.request_memory_mib) / node.memory_mib,
             )
-            kept_away = (node.taints and not workload.tolerations) or (index == alone and node.name in taken)
-            if max(share) <= 1.0 and not kept_away:
+            excluded = (node.taints and not workload.tolerations) or (index == alone and node.name in taken)
+            if max(share) <= 1.0 and not excluded:
                 shares[node.name] = max(share)
         name = min(shares, key=shares.__getitem__)
         cpu, memory = requested[name]

@@ -1,8 +1,8 @@
 """The folder format of the Alibaba Global Scheduling Algorithm Contest 2018.
 
 `nodes` (node_id, cpu_milli, memory_mib), `pods` (pod_id, app_id, node_id; empty: not placed), `app_cpu_milli` and
-`app_memory_mib` (app_id, t0, t1, …: every pod of an app has its curve), and, where there is one, `anti_affinity`
-(app_a, app_b, max_b). Columns beyond these are not read.
+`app_memory_mib` (app_id, t0, t1, …: every pod of an app has its curve), and optionally `anti_affinity`
+(app_a, app_b, max_b). Other columns are ignored.
 """
 
 import math
@@ -21,7 +21,7 @@ FILES: tuple[str, ...] = ("nodes.csv.gz", "pods.csv.gz", "app_cpu_milli.csv.gz",
 
 SECONDS_PER_STEP = 900.0
 DAY = 96
-"""Steps of a day; the two that the data has beyond it are not used."""
+"""Steps per day; the two further steps of the data are not used."""
 
 LIMITS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Cores. A derived limit is the smallest of these that covers the whole curve, a derived request half of it."""
@@ -33,14 +33,14 @@ DERIVED = (
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """`nodes` occupied nodes, half of them of each size, or every node; with the pods that are placed on them.
+    """`nodes` nodes with pods, half of them of each size, or all nodes; with their pods.
 
-    An underscore, which no name in Kubernetes has, becomes a hyphen. Raises TraceError.
+    Underscores in names become hyphens. Raises TraceError.
     """
-    fleet = _nodes(folder)
+    all_nodes = _nodes(folder)
     places: dict[str, str] = {}
-    placed = _placed(folder, {node.name for node in fleet}, places)
-    chosen = drawn(fleet, {pod.node for pod in placed}, count=nodes, seed=seed)
+    placed = _placed(folder, {node.name for node in all_nodes}, places)
+    chosen = drawn(all_nodes, {pod.node for pod in placed}, count=nodes, seed=seed)
     names = {node.name for node in chosen}
     pods = [pod for pod in placed if pod.node in names]
     wanted = {pod.workload: places[pod.workload] for pod in pods}
@@ -49,8 +49,8 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     notes = [DERIVED]
     if cpu.steps > DAY:
         notes.append(f"the first {DAY} of {cpu.steps} steps, which is one day, so that it can repeat")
-    if len(chosen) < len(fleet):
-        notes.append(f"a slice: {len(chosen)} of {len(fleet)} nodes, drawn from the occupied ones with seed {seed}")
+    if len(chosen) < len(all_nodes):
+        notes.append(f"a slice: {len(chosen)} of {len(all_nodes)} nodes, drawn from the occupied ones with seed {seed}")
     return Draft(
         name=folder.resolve().name,
         nodes=tuple(msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen),
@@ -79,7 +79,7 @@ def _nodes(folder: Path) -> list[TraceNode]:
 
 
 def _placed(folder: Path, nodes: Set[str], places: dict[str, str]) -> list[DraftPod]:
-    """Pods with a node. Into `places` goes where an app is first named."""
+    """Pods with a node. `places` receives the position of the first reference to each app."""
     seen: set[str] = set()
     pods = []
     for row in rows(folder, "pods", ("pod_id", "app_id", "node_id"), others=True):
@@ -104,7 +104,7 @@ def _workload(app: str, cpu: Array, memory: Array) -> TraceWorkload:
 
 
 def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
-    """Of one app beside itself the data allows one more than it says."""
+    """For app_a = app_b, the data allow max_b + 1 pods."""
     if not path_of(folder, "anti_affinity").exists():
         return []
     return [

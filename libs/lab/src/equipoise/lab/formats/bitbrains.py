@@ -1,7 +1,8 @@
-"""The folder format of the Bitbrains trace (GWA-T-12, managed hosting), whose nodes are invented: the data has none.
+"""The folder format of the Bitbrains trace (GWA-T-12, managed hosting), with invented nodes, because the data contain
+none.
 
 `pods` (pod_id, cpu_provisioned_milli, memory_provisioned_mib: the virtual machines), `cpu_milli` and `memory_mib`
-(time as Unix second, then a column per machine). Further columns of `pods` are not read.
+(time as Unix second, then a column per machine). Further columns of `pods` are ignored.
 """
 
 import math
@@ -19,11 +20,11 @@ FILES: tuple[str, ...] = ("pods.csv.gz", "cpu_milli.csv.gz", "memory_mib.csv.gz"
 
 NODES = 25
 KUBELET_PODS = 110
-FLEET_PEAK = 0.55
-"""Share of the CPU capacity that the fleet uses when it uses most."""
+PEAK_LOAD = 0.55
+"""Peak usage as a share of the CPU capacity."""
 
 FULLEST = 0.80
-"""Share of a capacity that requests may fill at most."""
+"""Maximum share of the capacity that is requested."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+class InventedNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[TraceNode, ...]
     requested: float
     """Share (0..1) of the provisioned CPU that a machine requests."""
@@ -41,18 +42,18 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """Every machine is a workload of one pod, not placed; the fleet is `nodes` equal nodes (25). Nothing is drawn by
-    `seed`. Raises TraceError.
+    """Every machine is a workload of one pod without a node; there are `nodes` equal nodes (25). `seed` is not used.
+    Raises TraceError.
     """
     machines = _machines(folder)
     cpu, times = _columns(folder, "cpu_milli", machines)
     memory, others = _columns(folder, "memory_mib", machines)
     if times != others:
-        raise TraceError(f"{memory.path}: its times are not those of {cpu.path.name}; give both the same")
+        raise TraceError(f"{memory.path}: its times differ from those of {cpu.path.name}; use the same")
     known = [name for name in machines if is_known(cpu.rows[name]) and is_known(memory.rows[name])]
     peak = float(filled(cpu, known).sum(axis=0).max())
     if not peak:
-        raise TraceError(f"{cpu.path}: no machine used any CPU and had a reading of memory; there is nothing to replay")
+        raise TraceError(f"{cpu.path}: no machine has CPU usage and memory values; there is nothing to replay")
     fleet = invented([machines[name] for name in known], peak, nodes or NODES)
     return Draft(
         name=folder.resolve().name,
@@ -74,21 +75,21 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     ).trace(cpu, memory)
 
 
-def invented(machines: Sequence[Machine], peak: float, count: int) -> Fleet:
-    """`count` equal nodes for a fleet whose CPU peaks at `peak` milli.
+def invented(machines: Sequence[Machine], peak: float, count: int) -> InventedNodes:
+    """`count` equal nodes for machines whose CPU usage peaks at `peak` milli cores.
 
-    So that nothing is left without a place, whatever the order of arrival, the least filled node must always have room
-    for the largest machine: the mean of the requests per node and the largest request together are at most a node.
-    Memory is sized to that; CPU is given by the peak, and a request is as much of what is provisioned as keeps to it.
+    The largest machine must always fit on the least filled node, in any order of arrival: the mean of the requests per
+    node plus the largest request is at most a node. Memory is sized for that. CPU follows from the peak, and the CPU
+    request is the share of the provisioned CPU that satisfies it.
     """
     if count < 1:
-        raise TraceError(f"a fleet of {count} nodes was asked for; ask for 1 or more, or for 0, which is {NODES}")
-    cpu_milli = math.ceil(peak / FLEET_PEAK / count)
+        raise TraceError(f"{count} nodes were requested; request 1 or more, or 0 for {NODES}")
+    cpu_milli = math.ceil(peak / PEAK_LOAD / count)
     needed_cpu = _needed([machine.cpu_milli for machine in machines], count)
     requested = min(1.0, cpu_milli / needed_cpu)
     memory_mib = math.ceil(_needed([machine.memory_mib for machine in machines], count))
     width = len(str(count))
-    return Fleet(
+    return InventedNodes(
         nodes=tuple(
             TraceNode(
                 name=f"node-{index:0{width}d}",
@@ -101,7 +102,7 @@ def invented(machines: Sequence[Machine], peak: float, count: int) -> Fleet:
         requested=requested,
         notes=(
             f"invented nodes: the trace has none; {count} equal ones of {cpu_milli / 1_000:.1f} cores, so that the "
-            f"fleet's peak is {FLEET_PEAK:.0%} of the CPU capacity, and {memory_mib / 1_024:.0f} GiB, so that the "
+            f"peak is {PEAK_LOAD:.0%} of the CPU capacity, and {memory_mib / 1_024:.0f} GiB, so that the "
             "largest machine still fits on the least filled node",
             f"requests: all of the provisioned memory, {requested:.1%} of the provisioned CPU (all of it does not fit)"
             if requested < 1.0
@@ -111,7 +112,7 @@ def invented(machines: Sequence[Machine], peak: float, count: int) -> Fleet:
 
 
 def _needed(requests: Sequence[int], count: int) -> float:
-    """What a node must have, for requests to fill no more than they may and the largest to fit at last."""
+    """Minimum size of a node."""
     mean = sum(requests) / count
     return max(mean / FULLEST, mean + max(requests))
 
@@ -129,23 +130,23 @@ def _machines(folder: Path) -> dict[str, Machine]:
 
 
 def _columns(folder: Path, table: str, machines: Mapping[str, Machine]) -> tuple[Curves, list[int]]:
-    """What each machine used, and the second at which each step begins."""
+    """Usage of each machine, and the start time of each step."""
     path = path_of(folder, table)
     body = lines(path)
     place, (first, *names) = next(body)
     if first != "time" or len(set(names)) != len(names) or not machines.keys() >= set(names):
-        raise TraceError(f"{place}: the columns must be time, then every pod_id of pods{SUFFIX} once, and no other")
+        raise TraceError(f"{place}: the columns must be time, then each pod_id of pods{SUFFIX} once")
     for name in machines.keys() - set(names):
         raise TraceError(f"{machines[name].place}: {name!r} has no column in {path}; add one, or leave this row out")
     times: list[int] = []
     steps = []
     for place, (time, *cells) in body:
         if not (time.isascii() and time.isdigit()):
-            raise TraceError(f"{place}, time: {time!r} is no Unix second; write a whole number")
+            raise TraceError(f"{place}, time: {time!r} is not a Unix time; write a whole number")
         times.append(int(time))
         if len(times) > 1 and not times[-1] - times[-2] == times[1] - times[0] > 0:
-            raise TraceError(f"{place}, time: uneven steps; give each step its row, with empty cells if need be")
+            raise TraceError(f"{place}, time: uneven steps; write a row for each step, with empty cells if necessary")
         steps.append(readings(place, names, cells))
     if len(times) < 2:
-        raise TraceError(f"{path}: fewer than two rows, and it takes two to know how long a step is; add more")
+        raise TraceError(f"{path}: fewer than two rows: the length of a step is unknown; add more")
     return Curves(path=path, steps=len(times), rows=dict(zip(names, np.array(steps).T, strict=True))), times

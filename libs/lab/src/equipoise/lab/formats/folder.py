@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.formats.draft import Draft, DraftPod, DraftRule
 from equipoise.lab.formats.slices import drawn
 from equipoise.lab.formats.tables import Row, TraceError, curves, is_name, path_of, rows, write_table
@@ -22,7 +23,6 @@ from equipoise.lab.model.trace import (
     TraceNode,
     TracePod,
     TraceTaint,
-    TraceToleration,
     TraceWorkload,
 )
 
@@ -236,7 +236,7 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
                 request_memory_mib=row.whole("request_memory_mib"),
                 limit_cpu_milli=row.whole("limit_cpu_milli") if row.cells["limit_cpu_milli"] else None,
                 limit_memory_mib=row.whole("limit_memory_mib") if row.cells["limit_memory_mib"] else None,
-                tolerations=_from_json(row, "tolerations", tuple[TraceToleration, ...]),
+                tolerations=_from_json(row, "tolerations", tuple[Toleration, ...]),
             )
         )
     keys = keys_of(found)
@@ -291,7 +291,7 @@ def _cells(workload: TraceWorkload) -> tuple[str, ...]:
     )
 
 
-def _json(values: Sequence[TraceTaint] | Sequence[TraceToleration]) -> str:
+def _json(values: Sequence[TraceTaint] | Sequence[Toleration]) -> str:
     return msgspec.json.encode(values).decode() if values else ""
 
 

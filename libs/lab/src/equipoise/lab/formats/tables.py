@@ -56,7 +56,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curves(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, by name: one value per step, NaN where there was no reading."""
+    """Values by name: one per step, NaN for missing ones."""
 
     path: Path
     steps: int
@@ -67,7 +67,7 @@ SUFFIX = ".csv.gz"
 
 
 def is_name(text: str) -> bool:
-    """Namespace, kind and name of a workload are joined by slashes, and a table has one line per row."""
+    """Names must not contain slashes, which join namespace, kind and name, or line breaks."""
     return bool(text) and text.isprintable() and "/" not in text
 
 
@@ -76,9 +76,9 @@ def path_of(folder: Path, table: str) -> Path:
 
 
 def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each line, the header first, with the place to name in a fault. All have as many cells as the header.
+    """All lines, the header first, each with its position for error messages. All have the same number of cells.
 
-    Raises TraceError for a file that is missing, empty, cut off, or no gzip'd CSV.
+    Raises TraceError for a file that is missing, empty, truncated, or not gzip-compressed CSV.
     """
     width = None
     try:
@@ -90,20 +90,20 @@ def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
                     continue
                 width = len(cells) if width is None else width
                 if len(cells) != width:
-                    raise TraceError(f"{place}: {len(cells)} cells where the header has {width}; make them as many")
+                    raise TraceError(f"{place}: {len(cells)} cells, but the header has {width}; make them equal")
                 yield place, cells
     except FileNotFoundError as error:
-        raise TraceError(f"{path} is missing; docs/traces.md says what a trace folder holds") from error
+        raise TraceError(f"{path} is missing; docs/traces.md lists the files of a trace folder") from error
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f"{path} is no whole gzip'd CSV ({error}); write it again") from error
+        raise TraceError(f"{path} is not a complete gzip-compressed CSV file ({error}); write it again") from error
     if width is None:
-        raise TraceError(f"{path}, line 1: there is no header; write one, even if no row follows")
+        raise TraceError(f"{path}, line 1: the header is missing; write one, even without rows")
 
 
 def rows(
     folder: Path, table: str, columns: Sequence[str], *, optional: Sequence[str] = (), others: bool = False
 ) -> Iterator[Row]:
-    """The rows of a table that has these columns, in any order; `others`: it may have more, which nobody reads."""
+    """Rows of a table with these columns in any order; `others`: further columns are ignored."""
     body = lines(path_of(folder, table))
     place, header = next(body)
     if missing := [column for column in columns if column not in header]:
@@ -119,9 +119,9 @@ def rows(
 
 
 def curves(folder: Path, table: str, key: str, wanted: Mapping[str, str], *, known: Set[str] | None = None) -> Curves:
-    """The rows of a table with columns `key`, t0, t1, … whose keys are wanted; only they are kept in memory.
+    """The wanted rows of a table with columns `key`, t0, t1, …; only these are kept in memory.
 
-    `wanted`: the place that asks for a key. `known`: every key that may be there; None: any.
+    `wanted`: by key, the position that refers to it. `known`: all permitted keys; None: any.
     """
     path = path_of(folder, table)
     body = lines(path)
@@ -136,14 +136,16 @@ def curves(folder: Path, table: str, key: str, wanted: Mapping[str, str], *, kno
             raise TraceError(f"{place}: a second row of {name!r}; leave one")
         if name in wanted:
             found[name] = readings(place, header[1:], cells)
-    for name, asked in wanted.items():
+    for name, reference in wanted.items():
         if name not in found:
-            raise TraceError(f"{asked}: {name!r} has no row in {path}; add one, its cells empty if nothing was read")
+            raise TraceError(
+                f"{reference}: {name!r} has no row in {path}; add one, with empty cells if nothing was measured"
+            )
     return Curves(path=path, steps=len(header) - 1, rows=found)
 
 
 def readings(place: str, columns: Sequence[str], cells: Sequence[str]) -> Array:
-    """Amounts of usage; NaN for an empty cell and for nothing else. Raises TraceError that names the column."""
+    """Usage values; NaN for empty cells only. Raises TraceError with the column."""
     try:
         values = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
     except ValueError:
@@ -151,8 +153,8 @@ def readings(place: str, columns: Sequence[str], cells: Sequence[str]) -> Array:
     if int(np.isnan(values).sum()) != cells.count("") or np.isinf(values).any() or (values < 0.0).any():
         column, cell = next(pair for pair in zip(columns, cells, strict=True) if not _is_usage(pair[1]))
         raise TraceError(
-            f"{place}, {column}: {cell!r} is no amount of usage; write a number, 0 or more, "
-            "or leave the cell empty where there was no reading"
+            f"{place}, {column}: {cell!r} is not a usage value; write a number of 0 or more, "
+            "or leave the cell empty if nothing was measured"
         )
     return values
 
@@ -165,7 +167,7 @@ def _is_usage(cell: str) -> bool:
 
 
 def write_table(path: Path, header: Sequence[str], body: Iterable[Sequence[str]]) -> None:
-    """Row by row. The file is there once it is whole, and the same rows make the same bytes."""
+    """Write row by row and atomically. The same rows give the same bytes."""
     unfinished = path.with_name(f"{path.name}.part")
     with (
         unfinished.open("wb") as file,

@@ -1,6 +1,6 @@
-"""The cluster as it really is in a replay: which pods run where, and what nodes use, to the second.
+"""The real usage of the simulated cluster: which pods run on which node, and what nodes use.
 
-Usage is constant within a step of the trace, so what a node used over any time is an exact sum.
+Usage is constant within a step of the trace, so the usage of a node over any time is an exact sum.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ MIB = 2.0**20
 
 
 class Curves:
-    """What one pod of each workload uses at any moment. A trace of one day is repeated for ever."""
+    """The usage of one pod of each workload at any time. The trace repeats."""
 
     def __init__(self, trace: Trace) -> None:
         self.step_seconds = trace.seconds_per_step
@@ -25,25 +25,25 @@ class Curves:
         """workloads × (steps + 1) × (core seconds, byte seconds)."""
 
     def at(self, now: float) -> Array:
-        """workloads × (cores, bytes) in the step that has `now` (seconds since the trace began) in it."""
+        """workloads × (cores, bytes) at `now`, in seconds since the start of the trace."""
         values: Array = self.values[:, int(now % self.length // self.step_seconds)]
         return values
 
     def mean(self, begin: float, end: float) -> Array:
-        """workloads × (cores, bytes): mean use of one pod between two moments."""
+        """workloads × (cores, bytes): mean usage of one pod between two times."""
         mean: Array = (self._until(end) - self._until(begin)) / (end - begin)
         return mean
 
     def _until(self, now: float) -> Array:
-        rounds, rest = divmod(now, self.length)
-        step, part = divmod(rest, self.step_seconds)
+        rounds, remainder = divmod(now, self.length)
+        step, part = divmod(remainder, self.step_seconds)
         whole = self._sums[:, int(step)]
         until: Array = rounds * self._sums[:, -1] + whole + part * self.values[:, int(step)]
         return until
 
 
 class ClusterUsage:
-    """Pods by number, nodes by number. −1: on no node."""
+    """Pods and nodes by index. −1: no node."""
 
     def __init__(self, trace: Trace, curves: Curves) -> None:
         self._curves = curves
@@ -56,10 +56,10 @@ class ClusterUsage:
         """nodes × (cores, bytes), now."""
 
         self.used = np.zeros_like(self.base)
-        """nodes × (core seconds, byte seconds) since the replay began."""
+        """nodes × (core seconds, byte seconds) since the start of the replay."""
 
         self.lost = 0.0
-        """Core seconds that nodes were asked for beyond what they have."""
+        """Core seconds of demand above the capacity of the nodes."""
 
         self._at = 0.0
 
@@ -71,7 +71,7 @@ class ClusterUsage:
         self._at = now
 
     def pod(self, workload: int) -> int:
-        """A new pod, which does not run yet."""
+        """Add a pod, which does not run yet."""
         self.workload.append(workload)
         self._node.append(-1)
         return len(self.workload) - 1
@@ -90,16 +90,16 @@ class ClusterUsage:
         self.usage[node] -= self._curves.at(now)[self.workload[pod]]
 
     def step(self, now: float) -> None:
-        """A new step of the trace begins."""
+        """Start a new step of the trace."""
         self.pass_time(now)
         self.usage = self.usage_at(now)
 
     def usage_at(self, now: float) -> Array:
-        """nodes × (cores, bytes) if everything ran then as it does now."""
+        """nodes × (cores, bytes) at this time with the current placement."""
         return self._by_node(self._curves.at(now))
 
     def mean_usage(self, begin: float, end: float) -> Array:
-        """As `usage_at`, on average between two moments."""
+        """The mean of `usage_at` between two times."""
         return self._by_node(self._curves.mean(begin, end))
 
     def _by_node(self, per_pod: Array) -> Array:
@@ -115,7 +115,7 @@ class ClusterUsage:
         )
 
     def pass_time(self, now: float) -> None:
-        """Count what is used until `now`."""
+        """Accumulate usage until `now`."""
         passed = now - self._at
         if passed > 0.0:
             self.used += self.usage * passed

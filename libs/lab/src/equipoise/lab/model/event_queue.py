@@ -1,4 +1,4 @@
-"""Virtual time: what happens when. Nothing here waits."""
+"""Virtual time: a queue of events. Nothing here waits."""
 
 import heapq
 import math
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import count
 
 Action = Callable[[float], object]
-"""Is told the time at which it happens; what it returns is nobody's."""
+"""Receives the time of the event; its result is ignored."""
 
 
 class EventQueue:
-    """Actions in the order of their times; those of the same time in the order in which they were entered."""
+    """Runs actions in the order of their times, then in the order in which they were added."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Action]] = []
@@ -18,11 +18,11 @@ class EventQueue:
         self.now = -math.inf
 
     def at(self, when: float, action: Action) -> None:
-        """Enter an action. What should have happened already happens at once, after all that is due now."""
+        """Add an action. One in the past runs now, after all others that are due."""
         heapq.heappush(self._entries, (max(when, self.now), next(self._numbers), action))
 
     def every(self, period: float, action: Action, *, first: float, until: float) -> None:
-        """Enter an action that is repeated, while its time is before `until`."""
+        """Add an action that repeats while its time is before `until`."""
 
         def again(now: float) -> None:
             action(now)
@@ -33,7 +33,7 @@ class EventQueue:
             self.at(first, again)
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due by then."""
+        """Run all actions up to this time."""
         while self._entries and self._entries[0][0] <= until:
             self.now, _, action = heapq.heappop(self._entries)
             action(self.now)

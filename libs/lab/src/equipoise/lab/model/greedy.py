@@ -1,7 +1,7 @@
-"""A reference that no cluster can have: it knows every curve, the fleet's final mean, and answers in fractions.
+"""An unattainable reference: it knows every usage curve and the final mean load of the cluster.
 
-Each pod goes where it adds least to Σ (node's share − fleet's share)² over the day, CPU and memory together. What an
-extender's few integers beside the stock scores reach is measured against it.
+Each pod is placed where it adds least to Σ (load of the node − mean load)² over the day, for CPU and memory. Policies
+are compared with it.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import Array, Trace
 
 MEMORY_WEIGHT = 0.3
-"""That of a squared point of memory; CPU counts 1."""
+"""Weight of the squared distance of memory; that of CPU is 1."""
 
 
 class Greedy:
-    """The nodes' days as they fill."""
+    """The usage of all nodes over the day while pods are placed."""
 
     def __init__(self, trace: Trace) -> None:
         self._base = np.array([(node.cpu_milli / 1_000.0, node.memory_mib * MIB) for node in trace.nodes])
@@ -24,7 +24,7 @@ class Greedy:
         self._used = np.zeros((2, len(trace.nodes), trace.steps))
         whole = np.einsum("rws,w->rs", self._curves, trace.replicas())
         self._mean = whole / self._base.sum(axis=0)[:, np.newaxis]
-        """resources × steps: the fleet's share once everything is placed."""
+        """resources × steps: the mean load once all pods are placed."""
 
     def cost(self, workload: int) -> Array:
         """By node: what one pod of the workload adds to the squared distance, as mean over the steps."""

@@ -1,4 +1,4 @@
-"""From what every node used hour by hour to the figures of a run."""
+"""Computes the figures of a run from the hourly usage of the nodes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import Picture
+from equipoise.lab.results import HourlyLoads
 
 _HOUR = 3_600.0
 
@@ -27,7 +27,7 @@ def spread(load: Array) -> Array:
 
 
 def levelness(load: Array, base: Array) -> dict[str, Any]:
-    """How level nodes × hours × (cpu, memory) is: the fields of `Figures` that follow from loads alone."""
+    """The fields of `Figures` that are computed from loads: nodes × hours × (cpu, memory)."""
     cpu, memory = load[:, :, 0], load[:, :, 1]
     peak = int((cpu * base[:, :1]).sum(axis=0).argmax())
     spreads, memory_spreads = spread(cpu), spread(memory)
@@ -50,26 +50,26 @@ def levelness(load: Array, base: Array) -> dict[str, Any]:
     return {name: round(float(value), 2) for name, value in figures.items()}
 
 
-def picture(load: Array) -> Picture:
-    """CPU of nodes × hours × resources, small enough for a page."""
+def cpu_loads(load: Array) -> HourlyLoads:
+    """The CPU part of nodes × hours × resources, in single precision."""
     return load[:, :, 0].astype(np.float32)
 
 
 def given_levels(trace: Trace) -> dict[str, Any] | None:
-    """How level the trace's own placement is over its first day, as `levelness`, and `memory_share`: percent requested.
+    """`levelness` of the placement of the trace over its first day, and `memory_share`: percent requested.
 
-    None for a trace that places no pod.
+    None for a trace without placements.
     """
     nodes = {node.name: number for number, node in enumerate(trace.nodes)}
     placed = [(nodes[pod.node], pod.workload) for pod in trace.pods if pod.node]
     if not placed:
         return None
     curves = Curves(trace)
-    world = ClusterUsage(trace, curves)
+    cluster = ClusterUsage(trace, curves)
     for node, workload in placed:
-        world.start(world.pod(workload), node, now=0.0)
-    hours = np.array([world.mean_usage(hour * _HOUR, (hour + 1) * _HOUR) for hour in range(24)])
-    load = hours.transpose(1, 0, 2) / world.base[:, np.newaxis] * 100.0
+        cluster.start(cluster.pod(workload), node, now=0.0)
+    hours = np.array([cluster.mean_usage(hour * _HOUR, (hour + 1) * _HOUR) for hour in range(24)])
+    load = hours.transpose(1, 0, 2) / cluster.base[:, np.newaxis] * 100.0
     requested = sum(trace.workloads[workload].request_memory_mib for _, workload in placed)
     share = 100.0 * requested / sum(node.memory_mib for node in trace.nodes)
-    return levelness(load, world.base) | {"memory_share": round(share, 1)}
+    return levelness(load, cluster.base) | {"memory_share": round(share, 1)}

@@ -1,4 +1,4 @@
-"""A trace: nodes, workloads, pods, and what a pod of each workload used step by step."""
+"""A trace: nodes, workloads, pods, and the usage of one pod of each workload in each step."""
 
 from collections.abc import Sequence
 
@@ -6,24 +6,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.messages.placement import Taint
+
 Array = npt.NDArray[np.float64]
 
 
-class TraceTaint(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps pods away from a node unless they tolerate it."""
+class TraceTaint(Taint, frozen=True, kw_only=True):
+    """A taint of a node; in a trace the effect may be left out."""
 
-    key: str
-    value: str = ""
     effect: str = "NoSchedule"
-
-
-class TraceToleration(msgspec.Struct, frozen=True, kw_only=True):
-    """As in a Pod: an empty key tolerates every key, an empty effect every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +29,7 @@ class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """What every pod of a workload asks for. 0: it asks for nothing; None: no limit."""
+    """Requests and limits of each pod of a workload. 0: no request; None: no limit."""
 
     name: str
     namespace: str = "default"
@@ -46,31 +38,32 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     request_memory_mib: int = 0
     limit_cpu_milli: int | None = None
     limit_memory_mib: int | None = None
-    tolerations: tuple[TraceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod, and where the trace has it."""
+    """A pod and its node."""
 
     name: str
     workload: int
-    """Its place among the trace's workloads."""
+    """Index of its workload."""
 
     node: str = ""
-    """Empty: the trace does not say."""
+    """Empty: unknown."""
 
 
 class AntiAffinity(msgspec.Struct, frozen=True, kw_only=True):
-    """On a node that has a pod of one workload, at most so many of another (or, of the same, so many in all)."""
+    """A node with a pod of `beside` has at most `most` pods of `limited`; if both are equal, at most `most` in
+    total."""
 
     beside: int
     limited: int
     most: int
-    """Places among the trace's workloads, and a number of pods."""
+    """`beside` and `limited` are indexes of workloads."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a replay starts from."""
+    """The input of a replay."""
 
     name: str
     nodes: tuple[TraceNode, ...]
@@ -78,17 +71,17 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[TracePod, ...]
     rules: tuple[AntiAffinity, ...] = ()
     cpu_milli: Array
-    """workloads × steps: what each pod of the workload uses; never NaN."""
+    """workloads × steps: usage of one pod; never NaN."""
 
     memory_mib: Array
     """As `cpu_milli`."""
 
     seconds_per_step: float
     starts_at: float = 0.0
-    """Unix second of step 0. Traces without dates start at midnight UTC."""
+    """Unix time of step 0. Traces without a date start at midnight UTC."""
 
     notes: tuple[str, ...] = ()
-    """What a reader of figures has to know: derived requests, invented nodes."""
+    """Notes for readers of the figures, such as derived requests or invented nodes."""
 
     @property
     def steps(self) -> int:
@@ -104,7 +97,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def known_everywhere(curves: Sequence[Sequence[float | None]]) -> Array:
-    """rows × steps, gaps filled. A replay has to use something: the mean of the row invents no peak; 0 without any."""
+    """rows × steps.
+
+    Missing values are replaced by the mean of their row, which adds no peak, or 0 without any value.
+    """
     values = np.array([[np.nan if value is None else value for value in row] for row in curves], dtype=np.float64)
     known = ~np.isnan(values)
     count = known.sum(axis=1, keepdims=True)

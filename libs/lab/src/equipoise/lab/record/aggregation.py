@@ -1,4 +1,4 @@
-"""Adds up what pods used, by workload and step. Whatever comes, nothing here turns it into a 0 nobody measured."""
+"""Sums the usage of pods by workload and step. A missing value never becomes 0."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -6,30 +6,30 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.collector.sources.samples import number
+from equipoise.collector.sources.prometheus.samples import number
 from equipoise.lab.model.trace import Array
 from equipoise.lab.record.owners import NO_WORKLOAD
 from equipoise.lab.record.queries import Series
 
 _OFF_GRID = 0.01
-"""Share of a step that an instant may lie beside it, by rounding."""
+"""Tolerated rounding of sample times, as a share of a step."""
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read beside the curves. Usage in the units of the curves, summed over pods and steps."""
+    """Statistics of the recording. Usage in the units of the curves, summed over pods and steps."""
 
     given: float = 0.0
     stray: float = 0.0
-    """Of pods that belong to no workload of the trace."""
+    """Usage of pods without a workload in the trace."""
 
     readings: int = 0
-    """Of one pod in one step."""
+    """Number of values, each of one pod in one step."""
 
     doubled: int = 0
-    """Readings that two series claim: unknown."""
+    """Values with two series, which are unknown."""
 
     nameless: int = 0
-    """Series that do not say which pod they are of."""
+    """Series without pod labels."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
@@ -45,9 +45,12 @@ class Aggregation:
         self._counts = np.zeros((workloads, len(ends)), dtype=np.int32)
         self.tally = Tally()
 
-    def add(self, answer: Iterable[Series], owner_of: Callable[[str, str], int], scale: float) -> None:
-        """One answer to a range query, or one of several that share no pod and step. `scale`: to the curves' units."""
-        series = list(answer)
+    def add(self, response: Iterable[Series], owner_of: Callable[[str, str], int], scale: float) -> None:
+        """Add the response of a range query.
+
+        No two may contain the same pod and step. `scale`: to the units of the curves.
+        """
+        series = list(response)
         named = [item for item in series if item.labels.get("namespace") and item.labels.get("pod")]
         self.tally += Tally(nameless=len(series) - len(named))
         pods: dict[tuple[str, str], int] = {}
@@ -57,24 +60,24 @@ class Aggregation:
         self._add_up(usage * scale, claims, owners)
 
     def means(self) -> npt.NDArray[np.float32]:
-        """Workloads × steps: of one pod of each; NaN where none was measured."""
+        """workloads × steps: mean usage of one pod; NaN where no pod was measured."""
         known = self._counts > 0
         means = np.full(self._sums.shape, np.nan, dtype=np.float32)
         means[known] = self._sums[known] / self._counts[known]
         return means
 
     def _by_pod(self, series: Sequence[Series], rows: Sequence[int], pods: int) -> tuple[Array, npt.NDArray[np.intp]]:
-        """Pods × steps: what is said of each cell, and how often."""
+        """pods × steps: the value of each cell, and the number of its series."""
         steps = self._sums.shape[1]
         row = np.repeat(np.array(rows, dtype=np.intp), [len(item.values) for item in series])
         times = np.array([at for item in series for at, _ in item.values], dtype=np.float64)
-        said = np.array([number(value) for item in series for _, value in item.values], dtype=np.float64)
+        values = np.array([number(value) for item in series for _, value in item.values], dtype=np.float64)
         exact = (times - self._first) / self._step
         step = np.rint(exact)
         here = (step >= 0) & (step < steps) & (np.abs(exact - step) < _OFF_GRID)
         cells = row[here] * steps + step[here].astype(np.intp)
         usage = np.zeros(pods * steps)
-        usage[cells] = said[here]
+        usage[cells] = values[here]
         claims = np.bincount(cells, minlength=pods * steps)
         return usage.reshape(pods, steps), claims.reshape(pods, steps)
 

@@ -1,4 +1,4 @@
-"""From the API server's nodes and pods to the trace's nodes, workloads, pods and rules."""
+"""Converts nodes and pods of the API server to the nodes, workloads, pods and rules of a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.lab.model.cluster_usage import MIB
-from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceToleration, TraceWorkload
+from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceWorkload
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
 
@@ -23,7 +23,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs where. Workloads in the order of namespace, kind and name."""
+    """Nodes, pods and workloads; workloads are ordered by namespace, kind and name."""
 
     nodes: tuple[TraceNode, ...]
     workloads: tuple[TraceWorkload, ...]
@@ -56,47 +56,48 @@ def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | N
 
 
 def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, Key]) -> Inventory:
-    """Pods that hold a place on a node: not the finished, the waiting, the leaving. Raises RecordError without nodes.
+    """The inventory of pods on nodes, without finished, pending and terminating ones. Raises RecordError without nodes.
 
-    A workload's requests, limits, tolerations and rules are those of its newest pod: that is how the next one will be.
+    Requests, limits, tolerations and rules of a workload are those of its newest pod.
     """
-    fleet = {node.name: node for item in nodes if (node := _node(item)) is not None}
-    if not fleet:
-        raise RecordError(
-            "the API server knows no node that has CPU and memory: is this the right cluster (--context)?"
-        )
-    placed = [pod for pod in pods if _holds_place(pod) and pod.spec.node_name in fleet]
+    known_nodes = {node.name: node for item in nodes if (node := _node(item)) is not None}
+    if not known_nodes:
+        raise RecordError("the API server has no node with CPU and memory: is this the right cluster (--context)?")
+    placed = [pod for pod in pods if _occupies_node(pod) and pod.spec.node_name in known_nodes]
     newest: dict[Key, Pod] = {}
     for pod in placed:
-        key = owners[_called(pod)]
+        key = owners[_full_name(pod)]
         if key not in newest or _age(pod) > _age(newest[key]):
             newest[key] = pod
     places = {key: place for place, key in enumerate(sorted(newest))}
     return Inventory(
-        nodes=tuple(fleet.values()),
+        nodes=tuple(known_nodes.values()),
         workloads=tuple(_workload(key, newest[key]) for key in places),
         pods=tuple(
-            TracePod(name=pod.metadata.name, workload=places[owners[_called(pod)]], node=pod.spec.node_name)
+            TracePod(name=pod.metadata.name, workload=places[owners[_full_name(pod)]], node=pod.spec.node_name)
             for pod in placed
         ),
         rules=tuple(
             AntiAffinity(beside=place, limited=place, most=1)
             for key, place in places.items()
-            if keeps_itself_away(newest[key])
+            if repels_itself(newest[key])
         ),
         notes=tuple(_notes(nodes, pods, placed, newest)),
     )
 
 
-def keeps_itself_away(pod: Pod) -> bool:
-    """Would a second pod like this one be refused on its node, by required anti-affinity?"""
+def repels_itself(pod: Pod) -> bool:
+    """Whether required anti-affinity excludes a second pod like this one from its node."""
     this = fit_pod(pod)
     other = msgspec.structs.replace(this, uid=f"{this.uid} again")
     return bool(neighbours(other, [FitNode(name="", labels={HOSTNAME: "here"}, pods=[this])]).repelled)
 
 
 def _node(node: Node) -> TraceNode | None:
-    """None for one that has not said yet what it has. What was amplified is taken as it was: load is a share of it."""
+    """None for a node without reported resources.
+
+    Amplified allocatable is replaced by the original one, as for load.
+    """
     amounts = base_of(node, "allocatable")
     cpu, memory = (parse_quantity(amounts.get(resource, "0")) for resource in ("cpu", "memory"))
     if cpu <= 0 or memory <= 0:
@@ -122,19 +123,16 @@ def _workload(key: Key, pod: Pod) -> TraceWorkload:
         request_memory_mib=_whole(requests.get("memory", 0.0), MIB),
         limit_cpu_milli=None if cpu_limit is None else _whole(cpu_limit, 1e-3),
         limit_memory_mib=None if memory_limit is None else _whole(memory_limit, MIB),
-        tolerations=tuple(
-            TraceToleration(key=item.key, operator=item.operator, value=item.value, effect=item.effect)
-            for item in pod.spec.tolerations
-        ),
+        tolerations=tuple(pod.spec.tolerations),
     )
 
 
 def _whole(amount: float, unit: float) -> int:
-    """In units, rounded; what is more than nothing stays so."""
+    """In units, rounded; a positive amount remains positive."""
     return max(1, round(amount / unit)) if amount > 0 else 0
 
 
-def _called(pod: Pod) -> str:
+def _full_name(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
@@ -143,21 +141,21 @@ def _age(pod: Pod) -> tuple[float, str]:
     return (created.timestamp() if created else 0.0, pod.metadata.name)
 
 
-def _holds_place(pod: Pod) -> bool:
+def _occupies_node(pod: Pod) -> bool:
     return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None and bool(pod.spec.node_name)
 
 
 def _notes(nodes: Sequence[Node], pods: Sequence[Pod], placed: Sequence[Pod], newest: Mapping[Key, Pod]) -> list[str]:
-    """What the trace does not hold of the cluster."""
+    """What the trace omits."""
     notes = []
     amplified = sum(base_of(node, "allocatable") != node.status.allocatable for node in nodes)
     if amplified:
-        notes.append(f"{amplified} nodes have amplified allocatable; the trace has what they had before")
+        notes.append(f"{amplified} nodes have amplified allocatable; the trace contains the original values")
     if left := len(pods) - len(placed):
-        notes.append(f"left out: {left} pods that are finished, leaving, or without a node")
+        notes.append(f"omitted: {left} pods that are finished, terminating, or without a node")
     movable = [pod for (_, kind, _), pod in newest.items() if kind not in ("DaemonSet", "Node")]
-    if unheld := [f"{name} ({count})" for name, rule in _UNHELD.items() if (count := sum(map(rule, movable)))]:
-        notes.append(f"not in the trace, by workloads: {', '.join(unheld)}")
+    if omitted := [f"{name} ({count})" for name, rule in _OMITTED_RULES.items() if (count := sum(map(rule, movable)))]:
+        notes.append(f"omitted scheduling rules, by number of workloads: {', '.join(omitted)}")
     return notes
 
 
@@ -169,10 +167,10 @@ def _wider_anti_affinity(pod: Pod) -> bool:
     )
 
 
-_UNHELD: Mapping[str, Callable[[Pod], bool]] = {
+_OMITTED_RULES: Mapping[str, Callable[[Pod], bool]] = {
     "node selectors and node affinity": lambda pod: bool(fit_pod(pod).node_selector or fit_pod(pod).node_affinity),
     "affinity to pods": lambda pod: bool(fit_pod(pod).pod_affinity),
     "anti-affinity to other workloads or wider than a node": _wider_anti_affinity,
     "topology spread": lambda pod: bool(fit_pod(pod).spread),
 }
-"""What keeps pods where the trace would let them go elsewhere."""
+"""Scheduling rules of pods that a trace does not contain."""

@@ -1,4 +1,4 @@
-"""What a recording is asked for, and what it came to."""
+"""Options and summary of a recording."""
 
 from pathlib import Path
 
@@ -11,59 +11,61 @@ DAY = 86_400.0
 
 
 class RecordError(Exception):
-    """The recording cannot go on. Says why and what to do; what was read by then is kept."""
+    """The recording cannot continue: why, and what to do. Parts that were read are kept."""
 
 
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """From where, how much, and where to."""
+    """Source, extent and destination of a recording."""
 
     prometheus: PrometheusSettings
-    """As the collector's: `profile` and `node_labels` are not looked at, pods are known by namespace and name."""
+    """As for the collector. `profile` and `node_labels` are ignored: pods are identified by namespace and name."""
 
     kubernetes: Kubernetes = Kubernetes()
     out: Path
-    """A folder that is new, empty, or holds a recording that was cut off."""
+    """A folder that does not exist, is empty, or contains an interrupted recording."""
 
     name: str = ""
-    """Of the trace; empty: the folder's."""
+    """Name of the trace; empty: that of the folder."""
 
     days: float = 7.0
-    """How far back from now. A Prometheus that knows less is recorded from where it begins."""
+    """Days before now. If Prometheus has less data, all of it."""
 
     step: int = 900
-    """Seconds that each value is the mean of."""
+    """Seconds over which each value is averaged."""
 
     samples_per_query: int = 250_000
-    """What one answer is planned to hold: about 10 MB on the way and 50 MB here while it is read."""
+    """Planned size of one response: about 10 MB on the network, and 50 MB in memory while it is parsed."""
 
     def __post_init__(self) -> None:
         if self.step < 1 or self.days * DAY < self.step or self.samples_per_query < 1:
-            raise ValueError("give at least one second as the step, one step as the days, one sample per query")
+            raise ValueError(
+                "the step must be at least one second, days at least one step, and samples per query at least one"
+            )
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the folder holds."""
+    """Contents of the folder."""
 
     folder: Path
     nodes: int
     workloads: int
-    """Whose CPU and memory were read at least once. The others are in the folder too; replays leave them out."""
+    """Workloads with at least one value of CPU and memory. The folder contains the others too; replays omit them."""
 
     pods: int
-    """Of these workloads."""
+    """Pods of these workloads."""
 
     hours: float
     missing: float
-    """Share (0..1) of the curves' cells that are empty: nobody measured."""
+    """Share (0..1) of missing values in the curves."""
 
     stray_cpu: float
-    """Share (0..1) of the pods' CPU that was used by pods of no workload that runs now: it is not in the trace."""
+    """Share (0..1) of the CPU usage by pods whose workload no longer exists; it is not in the trace."""
 
     bytes: int
-    """Of the folder."""
+    """Size of the folder."""
 
     queries: int
-    """That Prometheus was asked by this run."""
+    """Number of Prometheus queries of this run."""
 
     notes: tuple[str, ...]
 

@@ -1,7 +1,7 @@
-"""Whose pod was it? Also of pods that are long gone, so that a workload keeps its history through its rollouts.
+"""Finds the workload of a pod, including deleted pods, so that a workload keeps its history across rollouts.
 
-Who knows best comes first: the API server for the pods that it still has, kube-state-metrics for those before, and
-where there is neither the name, as controllers make it from their own.
+The sources, in this order: the API server for existing pods, kube-state-metrics for deleted ones, and otherwise the
+name of the pod, which controllers derive from their own.
 """
 
 import re
@@ -14,10 +14,10 @@ Key = tuple[str, str, str]
 """Namespace, kind, name."""
 
 NO_WORKLOAD = -1
-"""Instead of a workload's place: none of the trace's."""
+"""Used instead of an index for pods without a workload in the trace."""
 
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-"""Kubernetes makes names from these only. Source: apimachinery/pkg/util/rand/rand.go."""
+"""Characters of generated names. Source: apimachinery/pkg/util/rand/rand.go."""
 
 _POD_NAMES: Sequence[tuple[re.Pattern[str], tuple[str, ...]]] = (
     (re.compile(rf"(.+)-{_RANDOM}{{1,10}}-{_RANDOM}{{5}}"), ("Deployment", "Rollout")),
@@ -25,40 +25,42 @@ _POD_NAMES: Sequence[tuple[re.Pattern[str], tuple[str, ...]]] = (
     (re.compile(rf"(.+)-{_RANDOM}{{5}}"), ("ReplicaSet", "DaemonSet", "ReplicationController", "Job", "CloneSet")),
     (re.compile(r"(.+)-\d+"), ("StatefulSet",)),
 )
-"""What a controller's name becomes in the names of its pods."""
+"""How pod names are derived from the names of their controllers."""
 
-_BETWEEN: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
+_INTERMEDIATE_NAMES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "ReplicaSet": (re.compile(rf"(.+)-{_RANDOM}{{1,10}}"), ("Deployment", "Rollout")),
     "Job": (re.compile(r"(.+)-\d+"), ("CronJob",)),
 }
-"""The same for what stands between a workload and its pods."""
+"""How names of intermediate owners are derived from the names of their workloads."""
 
 
 class WorkloadIndex:
-    """Finds a trace's workloads by name."""
+    """Finds workloads of a trace by name."""
 
     def __init__(self, workloads: Sequence[TraceWorkload]) -> None:
-        self._places = {(item.namespace, item.kind, item.name): place for place, item in enumerate(workloads)}
+        self._indexes = {(item.namespace, item.kind, item.name): place for place, item in enumerate(workloads)}
 
     def of(self, key: Key) -> int:
-        """NOBODY where there is none of this name."""
-        return self._places.get(key, NO_WORKLOAD)
+        """NO_WORKLOAD if there is none with this name."""
+        return self._indexes.get(key, NO_WORKLOAD)
 
     def by_pod_name(self, namespace: str, pod: str) -> int:
-        """The workload whose pods are called like this."""
+        """The workload whose pods have names like this."""
         for pattern, kinds in _POD_NAMES:
             if (place := self._matching(namespace, pod, pattern, kinds)) != NO_WORKLOAD:
                 return place
         return NO_WORKLOAD
 
     def above(self, key: Key, owners: Mapping[Key, Key]) -> int:
-        """The workload of what directly owns a pod. `owners`: of ReplicaSets and Jobs, as far as anybody told."""
+        """The workload of the direct owner of a pod. `owners`: known owners of ReplicaSets and Jobs."""
         namespace, kind, name = key
         if (place := self.of(key)) != NO_WORKLOAD:
             return place
         if key in owners:
             return self.of(owners[key])
-        return self._matching(namespace, name, *_BETWEEN[kind]) if kind in _BETWEEN else NO_WORKLOAD
+        return (
+            self._matching(namespace, name, *_INTERMEDIATE_NAMES[kind]) if kind in _INTERMEDIATE_NAMES else NO_WORKLOAD
+        )
 
     def _matching(self, namespace: str, name: str, pattern: re.Pattern[str], kinds: Iterable[str]) -> int:
         match = pattern.fullmatch(name)
@@ -67,30 +69,30 @@ class WorkloadIndex:
 
 
 class Owners:
-    """The workload of any pod that ever was."""
+    """The workload of any existing or deleted pod."""
 
-    def __init__(self, places: WorkloadIndex, known: Mapping[str, int]) -> None:
-        """`known`: by `namespace/pod`. Names are asked only where nobody knows."""
-        self._places = places
+    def __init__(self, index: WorkloadIndex, known: Mapping[str, int]) -> None:
+        """`known`: workload indexes by `namespace/pod`. Others are derived from names."""
+        self._index = index
         self._known = dict(known)
 
     def of(self, namespace: str, pod: str) -> int:
-        """The place of its workload, or NOBODY."""
+        """The index of its workload, or NO_WORKLOAD."""
         key = f"{namespace}/{pod}"
         if key not in self._known:
-            self._known[key] = self._places.by_pod_name(namespace, pod)
+            self._known[key] = self._index.by_pod_name(namespace, pod)
         return self._known[key]
 
 
-def told(answer: Iterable[Series], kind: str, label: str) -> dict[Key, Key]:
-    """Who owned what, as kube-state-metrics tells; what it calls `<none>` has no owner and is left out.
+def owners_of(response: Iterable[Series], kind: str, label: str) -> dict[Key, Key]:
+    """Owners by owned object, from kube-state-metrics; objects with the owner `<none>` are omitted.
 
-    `kind` of what `label` names. Of two owners one after the other the one told last counts.
+    `kind`: of the objects that `label` names. With two successive owners, the last one is used.
     """
     found: dict[Key, Key] = {}
-    for series in answer:
-        words = [series.labels.get(name, "") for name in ("namespace", label, "owner_kind", "owner_name")]
-        namespace, name, owner_kind, owner = words
+    for series in response:
+        labels = [series.labels.get(name, "") for name in ("namespace", label, "owner_kind", "owner_name")]
+        namespace, name, owner_kind, owner = labels
         if namespace and name and owner_kind.isalnum() and owner:
             found[namespace, kind, name] = (namespace, owner_kind, owner)
     return found

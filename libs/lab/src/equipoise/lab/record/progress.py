@@ -1,4 +1,4 @@
-"""What a recording shows meanwhile: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of a recording: a bar on a terminal, otherwise a plain line every 15 seconds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 PLAIN_SECONDS = 15.0
 
 
-class Shown:
-    """Where the work stands."""
+class RecordProgress:
+    """The progress of a recording."""
 
     def __init__(self, console: Console, bar: Progress | None) -> None:
         self._console = console
@@ -22,21 +22,21 @@ class Shown:
         self._total: int | None = None
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def doing(self, text: str) -> None:
-        """What is being read."""
+        """Set the current activity."""
         self._doing = text
         self._update()
 
     def parts(self, done: int, total: int) -> None:
-        """How many parts there are of those that will be."""
+        """Set the number of finished parts, and of all."""
         self._done, self._total = done, total
         self._update()
 
     def advance(self) -> None:
-        """One part more."""
+        """Count one more finished part."""
         self._done += 1
         self._update()
 
@@ -49,15 +49,15 @@ class Shown:
 
 
 @asynccontextmanager
-async def shown(console: Console, every: float = PLAIN_SECONDS) -> AsyncIterator[Shown]:
-    """Shows until it is left. `every`: seconds between plain lines."""
+async def shown(console: Console, every: float = PLAIN_SECONDS) -> AsyncIterator[RecordProgress]:
+    """Show progress inside the block. `every`: seconds between plain lines."""
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as bar:
-            yield Shown(console, bar)
+            yield RecordProgress(console, bar)
         return
-    plain = Shown(console, None)
-    # Not in a TaskGroup: it would wrap what goes wrong in the work into a group of errors.
+    plain = RecordProgress(console, None)
+    # Not a TaskGroup, which would wrap errors of the recording in an ExceptionGroup.
     task = asyncio.get_running_loop().create_task(_lines(plain, every))
     try:
         yield plain
@@ -66,7 +66,7 @@ async def shown(console: Console, every: float = PLAIN_SECONDS) -> AsyncIterator
         await asyncio.wait([task])
 
 
-async def _lines(plain: Shown, every: float) -> None:
+async def _lines(plain: RecordProgress, every: float) -> None:
     while True:
         await asyncio.sleep(every)
         plain.note(plain.line())

@@ -1,4 +1,4 @@
-"""HTTP to a Prometheus that is asked much: every answer bounded in bytes and time, refusals as sentences."""
+"""HTTP client for Prometheus with many queries: limits on size and time of responses, and readable errors."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -11,14 +11,14 @@ import msgspec
 
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.sources.samples import moment, result
+from equipoise.collector.sources.prometheus.samples import result_of, time_of
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.clock import Clock
 
 CONNECT_SECONDS = 5.0
 PAUSES = (1.0, 5.0, 15.0)
-"""Seconds before each new attempt: a Prometheus that restarts is away for about that long."""
+"""Seconds before each retry: about as long as Prometheus takes to restart."""
 
 T = TypeVar("T")
 
@@ -26,15 +26,15 @@ _BUSY = frozenset({429, 502, 503, 504})
 
 
 class TooLarge(RecordError):
-    """More than the server wants to compute, or than we want to hold, at once: ask for less."""
+    """The query is too large for the server, or its response for us: request less."""
 
 
-class _Again(Exception):
-    """It may go better in a while; the message says what did not."""
+class _Retryable(Exception):
+    """A failure that may be temporary."""
 
 
 class Prometheus:
-    """Made by `connect_prometheus`. Every method raises RecordError, or its kind TooLarge, and nothing else."""
+    """Created by `connect_prometheus`. Methods raise RecordError, or its subclass TooLarge, and nothing else."""
 
     def __init__(self, settings: PrometheusSettings, session: aiohttp.ClientSession, clock: Clock) -> None:
         self._settings = settings
@@ -43,22 +43,24 @@ class Prometheus:
         self.queries = 0
 
     async def time(self) -> float:
-        """Prometheus' own time, in Unix seconds. Asked once: who gave a wrong address wants to know it soon."""
+        """Prometheus' time, in Unix seconds. Without retries, so a wrong address is reported at once."""
         kinds = ("scalar", "vector")
-        return await self._ask("query", {"query": "time()"}, lambda document: moment(result(document, *kinds)), ())
+        return await self._request(
+            "query", {"query": "time()"}, lambda document: time_of(result_of(document, *kinds)), ()
+        )
 
     async def vector(self, text: str, at: float) -> list[Series]:
-        """What there is at an instant; the values are left out, as nobody here asks for them."""
+        """Result of an instant query, without values."""
         parameters = {"query": text, "time": f"{at:.3f}"}
-        return await self._ask("query", parameters, lambda document: _series(result(document, "vector")))
+        return await self._request("query", parameters, lambda document: _series(result_of(document, "vector")))
 
     async def matrix(self, text: str, start: float, end: float, step: float) -> list[Series]:
-        """What there is at each of some instants, `start` and `end` (if a step falls on it) among them."""
+        """Result of a range query, including `start` and, if a step falls on it, `end`."""
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         parameters = {"query": text, **times}
-        return await self._ask("query_range", parameters, lambda document: _series(result(document, "matrix")))
+        return await self._request("query_range", parameters, lambda document: _series(result_of(document, "matrix")))
 
-    async def _ask(
+    async def _request(
         self, path: str, parameters: Mapping[str, str], read: Callable[[Any], T], pauses: Sequence[float] = PAUSES
     ) -> T:
         for pause in (*pauses, None):
@@ -66,7 +68,7 @@ class Prometheus:
                 return read(await self._send(path, parameters))
             except SourceError as error:
                 raise RecordError(f"Prometheus at {self._settings.url}: {error}") from None
-            except _Again as error:
+            except _Retryable as error:
                 if pause is None:
                     raise RecordError(f"{error}. Is the address right, and reachable from here?") from None
                 await self._clock.sleep(pause)
@@ -76,52 +78,52 @@ class Prometheus:
         self.queries += 1
         url = f"{self._settings.url.rstrip('/')}/api/v1/{path}"
         try:
-            # A token must not follow a redirect.
+            # Do not send the token to a redirect.
             async with self._session.get(
                 url, params=parameters, headers=self._authorization(), allow_redirects=False
             ) as response:
-                return self._judged(response.status, await self._body(response))
+                return self._decode(response.status, await self._body(response))
         except aiohttp.ConnectionTimeoutError:
-            raise _Again(f"Prometheus at {self._settings.url} does not answer") from None
+            raise _Retryable(f"Prometheus at {self._settings.url} does not respond") from None
         except TimeoutError:
-            raise TooLarge(f"Prometheus gave no whole answer within {self._settings.timeout:g} s") from None
+            raise TooLarge(f"Prometheus sent no complete response within {self._settings.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Again(f"Prometheus at {self._settings.url} cannot be reached: {error}") from None
+            raise _Retryable(f"Prometheus at {self._settings.url} cannot be reached: {error}") from None
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         chunks, size = [], 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
-            if size > self._settings.body_limit:
-                raise TooLarge(f"Prometheus' answer is larger than {self._settings.body_limit} bytes")
+            if size > self._settings.max_body_bytes:
+                raise TooLarge(f"Prometheus' response is larger than {self._settings.max_body_bytes} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 
-    def _judged(self, status: int, body: bytes) -> Any:
-        """The document; or what is wrong, by the status and by what Prometheus says in its own words."""
+    def _decode(self, status: int, body: bytes) -> Any:
+        """The decoded body. Raises errors by status and by the error text of Prometheus."""
         if status == 200:
             try:
                 return msgspec.json.decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                raise SourceError("the answer is no JSON: is this the address of a Prometheus?") from None
-        said = _reason(body)
+                raise SourceError("the response is not JSON: is this the address of a Prometheus?") from None
+        reason = _reason(body)
         if status in (401, 403):
             given = self._settings.bearer_token_file or self._settings.basic_authentication
-            advice = "it does not take our credentials" if given else "it wants credentials: give a bearer token file"
-            raise SourceError(f"{status}, {advice}{said}")
+            advice = "the credentials are rejected" if given else "credentials are required: use a bearer token file"
+            raise SourceError(f"{status}, {advice}{reason}")
         if 300 <= status < 400:
-            raise SourceError(f"{status}, a redirect, which is not followed: give its final address")
+            raise SourceError(f"{status}, a redirect, which is not followed: use the final address")
         if status == 404:
-            raise SourceError("404, nothing is there: is this the address of a Prometheus, its path prefix included?")
-        # 422: too many samples, chunks, series. 503 with a timeout: it was Prometheus' own.
-        if status in (413, 422) or "timed out" in said or "timeout" in said:
-            raise TooLarge(f"Prometheus will not compute that much at once ({status}{said})")
+            raise SourceError("404: is this the address of Prometheus, including its path prefix?")
+        # 422: too many samples, chunks or series. 503 with a timeout: the query timeout of Prometheus.
+        if status in (413, 422) or "timed out" in reason or "timeout" in reason:
+            raise TooLarge(f"the query is too large for Prometheus ({status}{reason})")
         if status in _BUSY:
-            raise _Again(f"Prometheus at {self._settings.url} is away or busy ({status}{said})")
-        raise SourceError(f"{status}{said}")
+            raise _Retryable(f"Prometheus at {self._settings.url} is unavailable ({status}{reason})")
+        raise SourceError(f"{status}{reason}")
 
     def _authorization(self) -> dict[str, str]:
-        """Read for every request: tokens of ServiceAccounts change every hour, and a recording may last longer."""
+        """Read for every request: ServiceAccount tokens expire after an hour, and a recording may take longer."""
         if self._settings.bearer_token_file:
             return {"Authorization": f"Bearer {_secret(self._settings.bearer_token_file)}"}
         if basic := self._settings.basic_authentication:
@@ -131,11 +133,11 @@ class Prometheus:
 
 @asynccontextmanager
 async def connect_prometheus(settings: PrometheusSettings, clock: Clock) -> AsyncIterator[Prometheus]:
-    """No request is made yet. Raises RecordError for certificates that cannot be read."""
+    """Sends no request yet. Raises RecordError for invalid certificates."""
     timeout = aiohttp.ClientTimeout(total=settings.timeout, sock_connect=CONNECT_SECONDS)
     connector = aiohttp.TCPConnector(ssl=_trusted(settings), limit=settings.concurrency)
     headers = {"Accept": "application/json", "User-Agent": "equipoise-lab", **settings.headers}
-    # Nothing of the environment: a .netrc would replace our token.
+    # Ignore the environment: a .netrc would replace the token.
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers, trust_env=False) as session:
         yield Prometheus(settings, session, clock)
 
@@ -157,20 +159,20 @@ def _secret(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"cannot read {path}: {error.__class__.__name__}") from None
     if not text or not text.isprintable():
-        raise RecordError(f"{path} holds no secret on one line")
+        raise RecordError(f"{path} must contain one line with a secret")
     return text
 
 
-def _series(answer: Any) -> list[Series]:
-    """What is no series, or no pair of a time and a value, is passed over."""
-    if not isinstance(answer, list):
-        raise SourceError("the answer's result is no list")
+def _series(response: Any) -> list[Series]:
+    """Invalid series, and invalid pairs of time and value, are skipped."""
+    if not isinstance(response, list):
+        raise SourceError("the result is not a list")
     return [
         Series(
             labels={name: text for name, text in element["metric"].items() if isinstance(text, str)},
             values=[pair for pair in _listed(element.get("values")) if _is_pair(pair)],
         )
-        for element in answer
+        for element in response
         if isinstance(element, dict) and isinstance(element.get("metric"), dict)
     ]
 
@@ -184,10 +186,10 @@ def _is_pair(pair: Any) -> bool:
 
 
 def _reason(body: bytes) -> str:
-    """What Prometheus says, as the end of a sentence; empty when it says nothing that people can read."""
+    """The error text of Prometheus as the end of a sentence; empty without one."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    said = document.get("error") if isinstance(document, dict) else None
-    return f": {said[:200]}" if isinstance(said, str) and said else ""
+    text = document.get("error") if isinstance(document, dict) else None
+    return f": {text[:200]}" if isinstance(text, str) and text else ""

@@ -1,7 +1,7 @@
-"""What Prometheus is asked, as PromQL, and one element of what it answers.
+"""PromQL queries of a recording, and one element of their results.
 
-A step's mean counts only where the samples cover the step: rate() divides by the whole window however little of it
-has samples, so the first minutes of a pod would read as a pod that idles.
+The mean of a step counts only if samples cover the step: rate() divides by the whole window, so a new pod would
+appear idle in its first minutes.
 """
 
 import math
@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from equipoise.collector.sources.profiles.kubelet import POD_CPU, POD_MEMORY
-from equipoise.collector.sources.queries import milliseconds, selector
+from equipoise.collector.decisions.profiles.kubelet import POD_CPU, POD_MEMORY
+from equipoise.collector.decisions.profiles.promql import milliseconds, selector
 
 Resource = Literal["cpu", "memory"]
 
@@ -19,67 +19,67 @@ COVERED = 0.8
 """Share of a step that its samples must cover (design, law 1)."""
 
 _INSTANCE = "id, image, name"
-"""Labels that change when a container of cAdvisor starts anew."""
+"""Labels of cAdvisor that change when a container restarts."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One element of an answer."""
+    """One element of a result."""
 
     labels: Mapping[str, str]
     values: Sequence[tuple[float, Any]] = ()
-    """Unix seconds, and what was said as the value: judged by who reads it."""
+    """Unix seconds and the raw value, which the reader validates."""
 
 
 class PodMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics that hold the usage of pods: cpu as a counter of seconds, memory as a gauge of bytes."""
+    """Usage metrics of pods: CPU as a counter of seconds, memory as a gauge of bytes."""
 
     source: str
-    """Where they come from, as people know it."""
+    """Origin, for messages."""
 
     names: Mapping[Resource, str]
     of_containers: bool = False
 
     def raw(self, resource: Resource, matchers: Mapping[str, str]) -> str:
-        """The selector of the samples as they were scraped."""
+        """Selector of the raw samples."""
         text = selector(self.names[resource], matchers)
         if not self.of_containers:
             return text
-        # The cgroups above containers and the sandbox of a pod are no containers: their usage would count twice.
+        # The cgroups above the containers and the sandbox of a pod would count usage twice.
         conditions = 'container!="",container!="POD"'
         return f"{text[:-1]},{conditions}}}" if text.endswith("}") else f"{text}{{{conditions}}}"
 
     def samples(self, resource: Resource, matchers: Mapping[str, str], step: float) -> str:
-        """How many samples each pod has in the step; of its containers the one with the fewest counts."""
+        """Number of samples of each pod in the step, as the minimum over its containers."""
         counts = f"count_over_time({self.raw(resource, matchers)}[{milliseconds(step)}])"
         return f"min without (container) (sum without ({_INSTANCE}) ({counts}))" if self.of_containers else counts
 
     def usage(self, resource: Resource, matchers: Mapping[str, str], step: float, least: int) -> str:
-        """The mean of each pod over the step, in cores or bytes, where there are at least so many samples."""
+        """Mean of each pod over the step, in cores or bytes, with at least `least` samples."""
         raw = f"{self.raw(resource, matchers)}[{milliseconds(step)}]"
         mean = f"rate({raw})" if resource == "cpu" else f"avg_over_time({raw})"
         if self.of_containers and resource == "cpu":
             mean = f"sum without (container, {_INSTANCE}) ({mean})"
         elif self.of_containers:
-            # A container that started anew is two series for a while: their means must not add up.
+            # A restarted container has two series for a while: their means must not be added.
             total, counts = (f"sum without ({_INSTANCE}) ({part}_over_time({raw}))" for part in ("sum", "count"))
             mean = f"sum without (container) ({total} / {counts})"
         return f"{mean} and {self.samples(resource, matchers, step)} >= {least}"
 
     def pods(self, resource: Resource, matchers: Mapping[str, str]) -> str:
-        """How many pods are measured."""
+        """Number of measured pods."""
         return f"count(group by (namespace, pod) ({self.raw(resource, matchers)}))"
 
     def usual_samples(self, matchers: Mapping[str, str], step: float) -> str:
-        """How many samples a step of a pod has that was there all the time.
+        """Number of samples per step of a pod that runs all the time.
 
-        A low quantile, not the median: where some kubelets are scraped less often, their pods count too.
+        A low quantile instead of the median, so that pods of less frequently scraped kubelets are included.
         """
         raw = self.raw("cpu", matchers)
         here, before = f"and on (namespace, pod) {raw}", f"and on (namespace, pod) ({raw} offset {milliseconds(step)})"
         return f"quantile(0.1, {self.samples('cpu', matchers, step)} {here} {before})"
 
     def namespaces(self, resource: Resource, matchers: Mapping[str, str], step: float) -> str:
-        """The namespaces in which pods were measured in the step."""
+        """Namespaces with measured pods in the step."""
         return f"group by (namespace) (count_over_time({self.raw(resource, matchers)}[{milliseconds(step)}]))"
 
 
@@ -94,15 +94,15 @@ METRICS: Mapping[str, PodMetrics] = {
         of_containers=True,
     ),
 }
-"""In the order in which they are looked for."""
+"""In the order in which they are tried."""
 
 
 def least_samples(usual: float) -> int:
-    """How many samples cover a step that usually has so many. One may fall on the other side of a step's end."""
+    """Number of samples that cover a step with usually `usual` samples. One may fall into the next step."""
     return max(2, math.ceil(COVERED * (usual - 0.5)))
 
 
 def owners(metric: str, label: str, matchers: Mapping[str, str], length: float) -> str:
-    """Who owned what `label` names, of all that there were in the time: metrics of kube-state-metrics."""
+    """Owners of the objects that `label` names, over a time span, from kube-state-metrics."""
     window = f"last_over_time({selector(metric, matchers)}[{milliseconds(length)}])"
     return f"max by (namespace, {label}, owner_kind, owner_name) ({window})"

@@ -1,15 +1,15 @@
-"""How a recording begins: looks how far back Prometheus goes and what runs where, and lays down what is read."""
+"""Plans a recording: how far back Prometheus has data, which pods run where, and what is read."""
 
 import math
 from statistics import median
 
-from equipoise.collector.sources.samples import number
+from equipoise.collector.sources.prometheus.samples import number
 from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions
-from equipoise.lab.record.owners import Key, WorkloadIndex, told
-from equipoise.lab.record.progress import Shown
+from equipoise.lab.record.owners import Key, WorkloadIndex, owners_of
+from equipoise.lab.record.progress import RecordProgress
 from equipoise.lab.record.prometheus import Prometheus, TooLarge
 from equipoise.lab.record.queries import METRICS, PodMetrics, Series, least_samples, owners
 from equipoise.lab.record.writer import moment
@@ -25,14 +25,14 @@ from equipoise.runtime.kubernetes.client import (
 )
 from equipoise.runtime.process.clock import Clock
 
-LOOKS = 168
-"""Instants at which it is looked whether there are samples, before it is looked closer: the hours of a week."""
+PROBES = 168
+"""Number of times at which samples are searched first, before the search is refined: the hours of a week."""
 
 
-class Look:
-    """Asks everything that is asked once. Every method raises RecordError when there is nothing to record."""
+class Survey:
+    """Runs all queries that are needed once. Methods raise RecordError when there is nothing to record."""
 
-    def __init__(self, options: RecordOptions, prometheus: Prometheus, progress: Shown, clock: Clock) -> None:
+    def __init__(self, options: RecordOptions, prometheus: Prometheus, progress: RecordProgress, clock: Clock) -> None:
         self._options = options
         self._step = options.step
         self._matchers = options.prometheus.matchers
@@ -40,16 +40,16 @@ class Look:
         self._progress = progress
         self._clock = clock
 
-    async def beginning(self) -> RecordingPlan:
-        """Whole steps only, and up to now."""
-        self._progress.doing("looking how far back Prometheus goes")
+    async def plan(self) -> RecordingPlan:
+        """The plan of the recording, in whole steps up to now."""
+        self._progress.doing("finding the oldest samples in Prometheus")
         end = await self._prometheus.time() // self._step * self._step
         wanted = end - round(self._options.days * DAY / self._step) * self._step
         name, start, pods = await self._measured(wanted, end)
         least = least_samples(await self._usual_samples(METRICS[name], start, end))
-        self._progress.doing("reading what runs where")
+        self._progress.doing("reading nodes and pods from the API server")
         found, known, controllers = await self._cluster()
-        self._progress.doing("reading whose the pods of the past were")
+        self._progress.doing("reading the owners of past pods")
         past = await self._past_owners(found, controllers, start, end)
         steps = round((end - start) / self._step)
         return RecordingPlan(
@@ -59,7 +59,7 @@ class Look:
             metrics=name,
             starts_at=start,
             steps=steps,
-            # A day at most: what is kept is not asked for again.
+            # At most one day: parts that were stored are not queried again.
             steps_per_part=max(1, min(self._options.samples_per_query // max(1, pods), int(DAY // self._step), steps)),
             least_samples=least,
             inventory=found,
@@ -70,20 +70,22 @@ class Look:
     def _young(self, wanted: float, start: float, end: float) -> list[str]:
         if start == wanted:
             return []
-        said = f"{(end - start) / DAY:.3g} of the {self._options.days:g} days asked for"
-        note = f"Prometheus knows pods from {moment(start)} on, {said}"
+        recorded = f"{(end - start) / DAY:.3g} of the {self._options.days:g} requested days"
+        note = f"Prometheus has data of pods since {moment(start)}: {recorded}"
         self._progress.note(note)
         return [note]
 
     async def _measured(self, start: float, end: float) -> tuple[str, float, int]:
-        """Which of METRICS there are, since when, and of how many pods at most."""
+        """The first of METRICS that has data, the time of the oldest sample, and the maximum number of pods."""
         for name, metrics in METRICS.items():
             cpu = await self._since(metrics.pods("cpu", self._matchers), start, end)
             memory = await self._since(metrics.pods("memory", self._matchers), start, end) if cpu else None
             if cpu and memory:
                 first = max(cpu[0], memory[0])
                 if first >= end:
-                    raise RecordError(f"Prometheus knows pods for less than a step of {self._step} s: wait for one")
+                    raise RecordError(
+                        f"Prometheus has data of pods for less than one step of {self._step} s: retry later"
+                    )
                 return name, first, cpu[1]
         tried = "; ".join(
             f"{' with '.join(metrics.names.values())} of {metrics.source}" for metrics in METRICS.values()
@@ -95,12 +97,12 @@ class Look:
         )
 
     async def _since(self, text: str, start: float, end: float) -> tuple[float, int] | None:
-        """The first instant of the steps' grid at which a count is there, and the most it was; None: it never is."""
+        """The first step at which the count exists, and its maximum; None if it never exists."""
         first, reach, most = end, end - start, 0.0
         while True:
             span = min(reach, first - start)
-            apart = max(1, math.ceil(span / LOOKS / self._step)) * self._step
-            # Counted back from the end: the newest samples may be all there are.
+            apart = max(1, math.ceil(span / PROBES / self._step)) * self._step
+            # Backwards from the end: there may be only recent samples.
             points = await self._points(text, first - span // apart * apart, first, apart)
             if not points:
                 return None
@@ -115,18 +117,18 @@ class Look:
         usual = median(counts) if counts else 2.0
         if usual < 2:
             raise RecordError(
-                f"a step of {self._step} s holds {usual:g} samples of a pod, and a rate needs two: ask for longer steps"
+                f"a step of {self._step} s has {usual:g} samples per pod, and a rate needs two: use longer steps"
             )
         return usual
 
     async def _points(self, text: str, start: float, end: float, apart: float) -> list[tuple[float, float]]:
-        """Of a query that has one series: times and values, the oldest first; what is no number is left out."""
-        answer = await self._prometheus.matrix(text, start, end, apart)
-        pairs = answer[0].values if answer else ()
-        return [(float(at), value) for at, said in pairs if math.isfinite(value := number(said))]
+        """Times and values of a query with one series, oldest first, without values that are not numbers."""
+        series = await self._prometheus.matrix(text, start, end, apart)
+        pairs = series[0].values if series else ()
+        return [(float(at), value) for at, text in pairs if math.isfinite(value := number(text))]
 
     async def _cluster(self) -> tuple[Inventory, dict[str, int], dict[Key, Key]]:
-        """What runs where, whose the pods are that the API server still has, and what owns ReplicaSets and Jobs."""
+        """The inventory, the workloads of existing pods, and the owners of ReplicaSets and Jobs."""
         controllers: dict[Key, OwnerReference | None] = {}
         try:
             async with connect_kube(self._options.kubernetes, "lab", self._clock) as kube:
@@ -137,38 +139,40 @@ class Look:
                             meta = item.metadata
                             controllers[meta.namespace, resource.kind, meta.name] = meta.controller
                     except (Forbidden, NotFound):
-                        # The labels of pods tell their Deployment too; Jobs then stay Jobs.
-                        self._progress.note(f"{resource.plural} cannot be listed: owners are told by labels and names")
+                        # Labels of pods contain their Deployment too; Jobs are then workloads themselves.
+                        self._progress.note(
+                            f"{resource.plural} cannot be listed: owners are derived from labels and names"
+                        )
         except KubeError as error:
             raise RecordError(
-                f"the API server: {error}. To record, one has to be able to list nodes and pods"
+                f"the API server: {error}. Recording requires permission to list nodes and pods"
             ) from error
         keys = owner_keys(pods, controllers)
         found = inventory(nodes, pods, keys)
-        places = WorkloadIndex(found.workloads)
+        index = WorkloadIndex(found.workloads)
         above = {key: (key[0], owner.kind, owner.name) for key, owner in controllers.items() if owner is not None}
-        return found, {pod: places.of(key) for pod, key in keys.items()}, above
+        return found, {pod: index.of(key) for pod, key in keys.items()}, above
 
     async def _past_owners(self, found: Inventory, above: dict[Key, Key], start: float, end: float) -> dict[str, int]:
-        """By `namespace/pod`, as kube-state-metrics told it day by day; nothing where there is none of it."""
+        """Workload indexes by `namespace/pod`, from kube-state-metrics day by day; empty without it."""
         pods: dict[Key, Key] = {}
         at = end
         while at > start:
             length = min(DAY, at - start)
             try:
-                owned = told(await self._owned("kube_pod_owner", "pod", at, length), "Pod", "pod")
-                sets = told(
+                owned = owners_of(await self._owned("kube_pod_owner", "pod", at, length), "Pod", "pod")
+                sets = owners_of(
                     await self._owned("kube_replicaset_owner", "replicaset", at, length), "ReplicaSet", "replicaset"
                 )
             except TooLarge as error:
-                self._progress.note(f"earlier pods are known by their names only: {error}")
+                self._progress.note(f"owners of earlier pods are derived from their names: {error}")
                 break
             if not owned:
                 break
             pods, above = owned | pods, sets | above
             at -= length
-        places = WorkloadIndex(found.workloads)
-        return {f"{namespace}/{name}": places.above(owner, above) for (namespace, _, name), owner in pods.items()}
+        index = WorkloadIndex(found.workloads)
+        return {f"{namespace}/{name}": index.above(owner, above) for (namespace, _, name), owner in pods.items()}
 
     async def _owned(self, metric: str, label: str, at: float, length: float) -> list[Series]:
         return await self._prometheus.vector(owners(metric, label, self._matchers, length), at)

@@ -1,4 +1,4 @@
-"""What a comparison came to: a table, pictures, and a page that holds both."""
+"""The report of a comparison: a table, charts, and a page with both."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +9,11 @@ from equipoise.lab.results import Run
 
 
 def write_report(runs: Sequence[Run], notes: Sequence[str], *, title: str, command: str, folder: Path) -> Path:
-    """Write index.html, the PNGs and figures.json there; the page's path. Raises OSError.
+    """Write index.html, the PNGs and figures.json; returns the path of the page. Raises OSError.
 
-    `notes`: the trace's. `command`: what a reader types to get the same.
+    `notes`: of the trace. `command`: the command that reproduces the report.
     """
-    # matplotlib takes half a second that a table does not need.
+    # Importing matplotlib takes half a second, which a table does not need.
     from equipoise.lab.report.charts import charts
     from equipoise.lab.report.page import page
 

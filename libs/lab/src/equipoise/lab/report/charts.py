@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from equipoise.lab.report.comparison import Case, Comparison
-from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Look, settings
+from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Theme, settings
 from equipoise.lab.results import Figures, Run
 
 _SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
@@ -48,10 +48,10 @@ def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
     """All pictures of a scenario. `runs`: at least those of its cases."""
     shown = next(run for run in runs if run.figures is comparison.shown.median)
     hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
-    drawn: dict[str, Callable[[Look], tuple[Figure, str]]] = {
-        "heat": lambda look: _heat_map(comparison, shown, runs, look),
-        "spread": lambda look: _by_hour(comparison, hourly, look),
-        "policies": lambda look: _by_policy(comparison, look),
+    drawn: dict[str, Callable[[Theme], tuple[Figure, str]]] = {
+        "heat": lambda theme: _heat_map(comparison, shown, runs, theme),
+        "spread": lambda theme: _by_hour(comparison, hourly, theme),
+        "policies": lambda theme: _by_policy(comparison, theme),
     }
     found = []
     for name, draw in drawn.items():
@@ -60,9 +60,9 @@ def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
     return found
 
 
-def _drawn(draw: Callable[[Look], tuple[Figure, str]], look: Look) -> tuple[bytes, str]:
-    with matplotlib.rc_context(settings(look)):
-        figure, title = draw(look)
+def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme) -> tuple[bytes, str]:
+    with matplotlib.rc_context(settings(theme)):
+        figure, title = draw(theme)
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=_DPI)
     return file.getvalue(), title
@@ -70,18 +70,18 @@ def _drawn(draw: Callable[[Look], tuple[Figure, str]], look: Look) -> tuple[byte
 
 def _about(comparison: Comparison) -> str:
     best = "best" if comparison.best is not None else "no case is sound; shown"
-    return f"{comparison.scenario}, {best}: {_short(comparison.told.label)}"
+    return f"{comparison.scenario}, {best}: {_short(comparison.headline_case.label)}"
 
 
-def _figure(title: str, about: str, look: Look) -> Figure:
+def _figure(title: str, about: str, theme: Theme) -> Figure:
     """With what it says above it, and what it shows."""
     figure = Figure(figsize=_SIZE, layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.98, 0.82), w_pad=0.1))
     figure.text(0.025, 0.915, title, fontsize=20, fontweight="bold")
-    figure.text(0.025, 0.862, about, fontsize=min(12.0, 12.0 * _WIDEST / len(about)), color=look.soft)
+    figure.text(0.025, 0.862, about, fontsize=min(12.0, 12.0 * _WIDEST / len(about)), color=theme.soft)
     return figure
 
 
-def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], look: Look) -> tuple[Figure, str]:
+def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Theme) -> tuple[Figure, str]:
     """Nodes in the same order on both sides, so that a row is a node's before and after."""
     case, figures = comparison.shown, run.figures
     hourly = run.before.max(axis=0) - run.before.min(axis=0)
@@ -93,7 +93,7 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], look: Look)
     about = f"{comparison.scenario}, {_short(case.label)}: {figures.nodes:,} nodes with {figures.pods:,} pods"
     if len(case.runs) > 1:
         about += f", arrival order {figures.arrival_seed}, the median of {len(case.runs)}"
-    figure = _figure(title, about, look)
+    figure = _figure(title, about, theme)
     order = np.argsort(run.before.mean(axis=1), kind="stable")
     sides = (
         ("Before", run.before, before, None if stock is None else stock.peak_spread),
@@ -123,13 +123,13 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], look: Look)
     return figure, title
 
 
-def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], look: Look) -> tuple[Figure, str]:
+def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: Theme) -> tuple[Figure, str]:
     """Without the descheduler on the left, with it on the right; a policy looks the same on both sides."""
-    ends = [run.spread for end in (comparison.stock, comparison.told) for case, run in hourly if case is end]
+    ends = [run.spread for end in (comparison.stock, comparison.headline_case) for case, run in hourly if case is end]
     ranges = dict.fromkeys(f"{min(spread):.0f}–{max(spread):.0f}" for spread in ends)
     title = f"Hour by hour: {' → '.join(ranges)} points"
-    figure = _figure(title, _about(comparison), look)
-    styles = _styles(comparison, look)
+    figure = _figure(title, _about(comparison), theme)
+    styles = _styles(comparison, theme)
     sides = {
         descheduler: [(case, run.spread) for case, run in hourly if case.median.descheduler == descheduler]
         for descheduler in sorted({case.median.descheduler for case, _ in hourly})
@@ -139,7 +139,7 @@ def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], look: L
         for case, spread in lines:
             first = case is comparison.best or case.stock
             weight = {"linewidth": 3.5, "zorder": 3} if first else {"linewidth": 1.5, "zorder": 2}
-            style = styles[case.policy] | weight | ({"color": look.stock} if case.stock else {})
+            style = styles[case.policy] | weight | ({"color": theme.stock} if case.stock else {})
             axis.plot(np.arange(len(spread)) + 0.5, spread, label=case.policy, **style)
         _hours(axis, max(len(spread) for _, spread in lines))
         axis.grid(axis="y")
@@ -157,22 +157,22 @@ def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], look: L
     return figure, title
 
 
-def _by_policy(comparison: Comparison, look: Look) -> tuple[Figure, str]:
+def _by_policy(comparison: Comparison, theme: Theme) -> tuple[Figure, str]:
     title = f"Spread at the peak hour: {comparison.change(lambda run: run.peak_spread)} points"
     about = _about(comparison)
     if len({case.median.descheduler for case in comparison.cases}) > 1:
         about += "   ○ without   ● with the descheduler"
     if any(len(case.runs) > 1 for case in comparison.cases):
         about += "   ▬ all arrival orders"
-    figure = _figure(title, about, look)
+    figure = _figure(title, about, theme)
     policies = list(dict.fromkeys(case.policy for case in comparison.cases))[::-1]
     axes = figure.subplots(1, len(_SPREADS), sharey=True, sharex=True)
     for axis, (name, value) in zip(axes, _SPREADS, strict=True):
         if comparison.stock is not None:
-            axis.axvline(value(comparison.stock.median), color=look.stock, linewidth=1, linestyle=(0, (3, 3)))
+            axis.axvline(value(comparison.stock.median), color=theme.stock, linewidth=1, linestyle=(0, (3, 3)))
         for row, policy in enumerate(policies):
             cases = [case for case in comparison.cases if case.policy == policy]
-            _dots(axis, row, [_dot(case, value, comparison, look) for case in cases], look)
+            _dots(axis, row, [_dot(case, value, comparison, theme) for case in cases], theme)
         axis.set_title(name, loc="left", fontsize=13)
         axis.set_xlabel(_SPREAD)
         axis.set_ylim(-0.6, len(policies) - 0.4)
@@ -184,7 +184,7 @@ def _by_policy(comparison: Comparison, look: Look) -> tuple[Figure, str]:
     axes[0].set_yticks(range(len(policies)), [_short(policy) for policy in policies])
     for policy, label in zip(policies, axes[0].get_yticklabels(), strict=True):
         if comparison.best is not None and policy == comparison.best.policy:
-            label.set(color=look.best, fontweight="bold")
+            label.set(color=theme.best, fontweight="bold")
     return figure, title
 
 
@@ -196,22 +196,22 @@ class _Dot(msgspec.Struct, frozen=True, kw_only=True):
     colour: str
 
 
-def _dot(case: Case, value: Callable[[Figures], float], comparison: Comparison, look: Look) -> _Dot:
+def _dot(case: Case, value: Callable[[Figures], float], comparison: Comparison, theme: Theme) -> _Dot:
     low, high = case.range(value)
-    colour = look.best if case is comparison.best else look.stock if case.stock else look.soft
+    colour = theme.best if case is comparison.best else theme.stock if case.stock else theme.soft
     return _Dot(at=value(case.median), low=low, high=high, filled=case.median.descheduler, colour=colour)
 
 
-def _dots(axis: Axes, row: int, dots: Sequence[_Dot], look: Look) -> None:
+def _dots(axis: Axes, row: int, dots: Sequence[_Dot], theme: Theme) -> None:
     """Of one policy: one or two, whose numbers stand on the outer sides."""
     lower = min(dots, key=lambda dot: dot.at)
-    axis.plot([dot.at for dot in dots], [row] * len(dots), color=look.line, linewidth=2, zorder=2)
+    axis.plot([dot.at for dot in dots], [row] * len(dots), color=theme.line, linewidth=2, zorder=2)
     for dot in dots:
         axis.plot([dot.low, dot.high], [row, row], color=dot.colour, alpha=0.3, linewidth=6, solid_capstyle="round")
-        inside = dot.colour if dot.filled else look.paper
+        inside = dot.colour if dot.filled else theme.paper
         axis.plot(dot.at, row, "o", color=dot.colour, markerfacecolor=inside, ms=9, markeredgewidth=1.8, zorder=3)
         left = len(dots) > 1 and dot is lower
-        best = dot.colour == look.best
+        best = dot.colour == theme.best
         axis.annotate(
             f"{dot.at:.0f}",
             (dot.low if left else dot.high, row),
@@ -220,23 +220,23 @@ def _dots(axis: Axes, row: int, dots: Sequence[_Dot], look: Look) -> None:
             ha="right" if left else "left",
             va="center",
             fontsize=11,
-            color=look.best if best else look.soft,
+            color=theme.best if best else theme.soft,
             fontweight="bold" if best else "normal",
-            bbox={"facecolor": look.paper, "edgecolor": "none", "pad": 0.5},
+            bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.5},
         )
 
 
-def _styles(comparison: Comparison, look: Look) -> dict[str, dict[str, Any]]:
+def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
     """How each policy's line looks, in the order of the table."""
     styles: dict[str, dict[str, Any]] = {}
-    others = ({"color": colour, "linestyle": dash} for dash in itertools.cycle(DASHES) for colour in look.others)
+    others = ({"color": colour, "linestyle": dash} for dash in itertools.cycle(DASHES) for colour in theme.others)
     for case in comparison.cases:
         if comparison.best is not None and case.policy == comparison.best.policy:
-            styles[case.policy] = {"color": look.best}
+            styles[case.policy] = {"color": theme.best}
         elif case.stock:
-            styles[case.policy] = {"color": look.stock}
+            styles[case.policy] = {"color": theme.stock}
         elif case.reference:
-            styles[case.policy] = {"color": look.ink, "linestyle": (0, (6, 2, 1, 2))}
+            styles[case.policy] = {"color": theme.ink, "linestyle": (0, (6, 2, 1, 2))}
         elif case.policy not in styles:
             styles[case.policy] = next(others)
     return styles

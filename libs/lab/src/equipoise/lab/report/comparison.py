@@ -1,4 +1,4 @@
-"""Runs of the same case over several arrival orders, and which case of a scenario levels best."""
+"""Groups runs that differ in their order of arrivals, and finds the best case of each scenario."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -8,27 +8,28 @@ import msgspec
 from equipoise.lab.results import Figures, Scenario
 
 SCENARIOS: dict[Scenario, str] = {
-    "given": "starts from the placement of the trace",
+    "given": "starts with the placement of the trace",
     "churn": "workloads are rolled out and scaled through the day",
-    "fresh": "every pod is placed anew, in the order of arrival",
+    "fresh": "every pod is placed from scratch, in the order of arrival",
 }
 
 _SAMPLES = {"in": "in sample", "out": "out of sample"}
 
 STOCK = "stock"
 REFERENCES = frozenset({"greedy"})
-"""Policies that no cluster can have: compared with, never the best."""
+"""Unattainable references: compared with, never the best."""
 
 BEST = (
-    "Best is the lowest sum of the spread at the peak hour and the median spread, with no rule broken in any order of "
-    "arrivals, and no more pods left unplaced than by the stock scheduler, give or take one in 500."
+    "Best is the lowest sum of the spread at the peak hour and the median spread, without violations in any order of "
+    "arrivals, and with no more unplaced pods than the stock scheduler, within one in 500."
 )
-_PODS_PER_LUCK = 500
-"""Where memory is nearly full, whether the last large pod still fits is luck: of so many pods one does not count."""
+_PODS_PER_TOLERATED = 500
+"""One more unplaced pod in so many is tolerated: where memory is nearly full, it is random whether the last one
+fits."""
 
 MEDIAN_RUN = (
-    "Of several arrival orders the median run by that sum is shown (of an even number the worse of the middle two), "
-    "with the lowest and the highest of all in brackets."
+    "Of several orders of arrivals, the median run by that sum is shown (of an even number, the worse of the middle "
+    "two), with the lowest and highest of all in brackets."
 )
 
 
@@ -36,14 +37,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one policy, with or without the descheduler, in one scenario."""
 
     policy: str
-    """As shown: a reference is called one, and the sample is named where the scenario has both."""
+    """As displayed, including `reference` and, where the scenario has both, the sample."""
 
     runs: tuple[Figures, ...]
-    """At least one; one for each arrival order, the most level first."""
+    """At least one; one for each order of arrivals, the most level first."""
 
     @property
     def median(self) -> Figures:
-        """Of an even number the worse of the middle two: no luck is claimed."""
+        """Of an even number, the worse of the middle two."""
         return self.runs[len(self.runs) // 2]
 
     @property
@@ -75,7 +76,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """At least one. The stock scheduler first, then the most level; references last."""
 
     best: Case | None
-    """None when every case broke a rule or left more pods unplaced than the stock scheduler."""
+    """None when every case has violations or more unplaced pods than the stock scheduler."""
 
     @property
     def stock(self) -> Case | None:
@@ -83,41 +84,41 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> Case:
-        """The case whose heat map is worth a look: the best, but rather another than the stock scheduler itself."""
+        """The case whose heat map is drawn: the best, or the most level one other than the stock scheduler."""
         others = [case for case in self.cases if not case.stock and not case.reference]
         if self.best is not None and not self.best.stock:
             return self.best
         return others[0] if others else self.cases[0]
 
     @property
-    def told(self) -> Case:
-        """The best; without one the case that is shown."""
+    def headline_case(self) -> Case:
+        """The best case; without one, the shown case."""
         return self.best or self.shown
 
     def change(self, value: Callable[[Figures], float]) -> str:
-        """From the stock scheduler to the best, rounded: "78 → 26", or "26" when there are not both."""
-        ends = [case for case in (self.stock, self.told) if case is not None]
+        """From the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""
+        ends = [case for case in (self.stock, self.headline_case) if case is not None]
         return " → ".join(dict.fromkeys(f"{value(case.median):.0f}" for case in ends))
 
     @property
     def finding(self) -> str:
-        """One sentence."""
+        """A summary in one sentence."""
         if self.best is None:
-            return "No case kept every rule and placed as many pods as the stock scheduler."
+            return "No case is without violations and places as many pods as the stock scheduler."
         peak, day = self.change(lambda run: run.peak_spread), self.change(lambda run: run.median_spread)
         if not self.best.stock:
             return f"{self.best.label} levels best: spread {peak} points at the peak hour, {day} over all hours."
-        rest = "" if len(self.cases) == 1 else "; nothing that was compared levels better"
-        return f"The stock scheduler: spread {peak} points at the peak hour, {day} over all hours{rest}."
+        suffix = "" if len(self.cases) == 1 else "; no compared case levels better"
+        return f"The stock scheduler: spread {peak} points at the peak hour, {day} over all hours{suffix}."
 
 
 def level(figures: Figures) -> float:
-    """What cases are ranked by, in points; lower is better. See `BEST`."""
+    """The sum that cases are ranked by, in points; lower is better. See `BEST`."""
     return figures.peak_spread + figures.median_spread
 
 
 def compared(figures: Sequence[Figures]) -> list[Comparison]:
-    """Scenario by scenario."""
+    """One comparison per scenario."""
     return [
         _comparison(scenario, runs)
         for scenario in SCENARIOS
@@ -144,11 +145,11 @@ def _named(policy: str, sample: str) -> str:
 
 
 def _best(cases: Sequence[Case]) -> Case | None:
-    left = max((case.median.unplaced for case in cases if case.stock), default=0)
-    most = left + cases[0].median.pods // _PODS_PER_LUCK
-    sound = [
+    baseline = max((case.median.unplaced for case in cases if case.stock), default=0)
+    most = baseline + cases[0].median.pods // _PODS_PER_TOLERATED
+    valid = [
         case
         for case in cases
         if not case.reference and all(run.violations == 0 for run in case.runs) and case.median.unplaced <= most
     ]
-    return min(sound, key=lambda case: (level(case.median), case.median.moved_share), default=None)
+    return min(valid, key=lambda case: (level(case.median), case.median.moved_share), default=None)

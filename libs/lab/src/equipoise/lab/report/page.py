@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no script, no font, no network."""
+"""A report as one HTML file without scripts, fonts or network access."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +38,8 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem;
 """
 
 _SAMPLES = {
-    "in": "In sample: the profiles were learned from the days that are judged.",
-    "out": "Out of sample: the profiles were learned from days before those that are judged.",
+    "in": "In sample: the profiles were learned from the measured days.",
+    "out": "Out of sample: the profiles were learned from days before the measured ones.",
 }
 
 _MORE: tuple[tuple[str, Callable[[Figures], str]], ...] = (
@@ -51,7 +51,7 @@ _MORE: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("memory std, peak", lambda run: f"{run.memory_peak_std:.1f}"),
     ("work lost", lambda run: f"{run.work_lost:.2%}"),
     ("moved", lambda run: f"{run.moved:,}"),
-    ("moves that could be made", lambda run: f"{run.moves_executable:.0%}"),
+    ("executable moves", lambda run: f"{run.moves_executable:.0%}"),
     ("refused", lambda run: ", ".join(f"{why} {count:,}" for why, count in run.refused.items()) or "none"),
     ("replayed in", lambda run: f"{run.seconds:.1f} s"),
 )
@@ -91,7 +91,7 @@ def page(
 
 
 def _headline(comparisons: Sequence[Comparison]) -> str:
-    """Of every scenario, not of the one that looks best."""
+    """The headline, about every scenario."""
     if not comparisons:
         return "No runs: nothing to compare"
     changes = [(comparison.change(lambda run: run.median_spread), comparison.scenario) for comparison in comparisons]
@@ -104,7 +104,7 @@ def _headline(comparisons: Sequence[Comparison]) -> str:
 
 
 def _card(comparison: Comparison) -> str:
-    by = comparison.told.label
+    by = comparison.headline_case.label
     peak = comparison.change(lambda run: run.peak_spread)
     return (
         f'<div class="card"><b>{escape(comparison.change(lambda run: run.median_spread))}</b>'

@@ -1,4 +1,4 @@
-"""The figures of all runs as one table, for a terminal, a page and programs."""
+"""The figures of all runs as a table, for terminals, pages and programs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     value: Callable[[Figures], float]
     form: str = ".1f"
     ranged: bool = False
-    """Whether the lowest and the highest of several arrival orders are shown too."""
+    """Whether the range over several orders of arrivals is shown."""
 
     def cell(self, case: Case) -> str:
-        """The median run's, and the range where there is one: "78.3 (75–81)"."""
+        """The value of the median run with its range: "78.3 (75–81)"."""
         text = format(self.value(case.median), self.form)
         low, high = case.range(self.value)
         return f"{text} ({math.floor(low):,}–{math.ceil(high):,})" if self.ranged and low < high else text
@@ -31,7 +31,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 COLUMNS = (
     Column(
         name="peak spread",
-        about="highest − lowest node's CPU load at the hour in which the fleet uses most, in points",
+        about="CPU load of the most loaded minus the least loaded node, at the hour with the highest usage, in points",
         value=lambda run: run.peak_spread,
         ranged=True,
     ),
@@ -62,14 +62,14 @@ COLUMNS = (
     Column(name="moves /h", about="moves per hour", value=lambda run: run.moves_per_hour),
     Column(
         name="unplaced",
-        about="pods that found no node",
+        about="pods without a node",
         value=lambda run: run.unplaced,
         form=",.0f",
         ranged=True,
     ),
     Column(
         name="violations",
-        about="anti-affinity rules and eviction limits broken: must be 0",
+        about="violated anti-affinity rules and exceeded eviction limits: must be 0",
         value=lambda run: run.violations,
         form=",.0f",
         ranged=True,
@@ -78,7 +78,7 @@ COLUMNS = (
 
 
 def table(figures: Sequence[Figures]) -> Table:
-    """For people: a row per case, the stock scheduler first in each scenario, the best marked."""
+    """A table with one row per case, the stock scheduler first in each scenario, the best highlighted."""
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "scenario", "policy", "de-\nscheduler"):
         shown.add_column(name, no_wrap=True)
@@ -103,7 +103,7 @@ def table(figures: Sequence[Figures]) -> Table:
 
 
 def encoded(figures: Sequence[Figures]) -> str:
-    """For programs: a JSON list, one run a line."""
+    """A JSON list with one run per line."""
     rows = ",\n".join(msgspec.json.encode(run).decode() for run in figures)
     return f"[\n{rows}\n]\n" if rows else "[]\n"
 

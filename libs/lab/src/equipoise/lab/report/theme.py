@@ -1,12 +1,12 @@
-"""How the pictures look on light and on dark paper: the colours of the page around them."""
+"""Colors of the charts on a light and on a dark background."""
 
 from typing import Any
 
 import msgspec
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """Colours. Every one has a contrast of at least 3 to the paper; neighbours differ to colour-blind eyes too."""
+class Theme(msgspec.Struct, frozen=True, kw_only=True):
+    """Colors with a contrast of at least 3 to the background. Neighbors are distinguishable with color blindness."""
 
     paper: str
     ink: str
@@ -15,10 +15,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     stock: str
     best: str
     others: tuple[str, ...]
-    """Each comes in three dashes: hardly anyone tells nine colours apart."""
+    """Each is used with three dash patterns: nine colors are hard to distinguish."""
 
 
-LIGHT = Look(
+LIGHT = Theme(
     paper="#ffffff",
     ink="#1c2430",
     soft="#5d6877",
@@ -27,7 +27,7 @@ LIGHT = Look(
     best="#0b67b2",
     others=("#d5520a", "#009973", "#7a1f6b"),
 )
-DARK = Look(
+DARK = Theme(
     paper="#12171e",
     ink="#e6eaf0",
     soft="#97a3b3",
@@ -39,23 +39,23 @@ DARK = Look(
 DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
 
 
-def settings(look: Look) -> dict[Any, Any]:
-    """For matplotlib."""
+def settings(theme: Theme) -> dict[Any, Any]:
+    """Settings of matplotlib."""
     return {
-        "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
+        "font.family": "DejaVu Sans",  # included in matplotlib
         "font.size": 12,
-        "text.parse_math": False,  # names are text, whatever they hold
-        "text.color": look.ink,
-        "axes.labelcolor": look.soft,
-        "axes.edgecolor": look.line,
-        "axes.facecolor": look.paper,
+        "text.parse_math": False,  # names are plain text
+        "text.color": theme.ink,
+        "axes.labelcolor": theme.soft,
+        "axes.edgecolor": theme.line,
+        "axes.facecolor": theme.paper,
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "grid.color": look.line,
-        "xtick.color": look.line,
-        "ytick.color": look.line,
-        "xtick.labelcolor": look.soft,
-        "ytick.labelcolor": look.soft,
-        "figure.facecolor": look.paper,
+        "grid.color": theme.line,
+        "xtick.color": theme.line,
+        "ytick.color": theme.line,
+        "xtick.labelcolor": theme.soft,
+        "ytick.labelcolor": theme.soft,
+        "figure.facecolor": theme.paper,
     }

@@ -10,20 +10,20 @@ import msgspec
 
 from equipoise.contracts.bus.subjects import STREAMS, Stream, matches
 from equipoise.runtime.bus import (
-    Answer,
     BusError,
     BusUnavailable,
     Endpoint,
     Handler,
-    NoAnswer,
+    NoResponders,
     Receipt,
+    Response,
     Stop,
     T,
     Worker,
 )
-from equipoise.runtime.bus.codec import Reader, Unreadable, answer, encode, read_answer
-from equipoise.runtime.bus.errors import Troubles
-from equipoise.runtime.bus.headers import Envelope, Headers, in_hand
+from equipoise.runtime.bus.codec import MessageReader, UnreadableRequest, answer, encode, read_answer
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.headers import Envelope, Headers, continuing_trace
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.clock import settle
 from equipoise.testbed.memory.streams import Kept, MemoryStream
@@ -92,7 +92,7 @@ class MemoryBus:
         self._work_arrived = asyncio.Event()
         self._wakers: set[asyncio.Task[None]] = set()
         self._connected = True
-        self.troubles = Troubles(clock)
+        self.errors = BusErrors(clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,7 +109,7 @@ class MemoryBus:
 
     @property
     def problems(self) -> Sequence[str]:
-        return self.troubles.problems
+        return self.errors.problems
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = encode(subject, message)
@@ -129,36 +129,38 @@ class MemoryBus:
             raise failure
         return kept
 
-    async def listen(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+    async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         self._subscribe(pattern, kind, handler, None)
 
-    async def follow(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
+    async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         subscription = self._subscribe(pattern, kind, handler, self._stream(pattern))
         self._replay(subscription)
         await subscription.handled()
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in self._streams if stream.stream.work_queue)
-        reader = Reader(kind, self.troubles)
+        reader = MessageReader(kind, self.errors)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(concurrency):
                 tasks.create_task(self._work(queue, reader, worker))
 
-    async def request(self, subject: str, question: msgspec.Struct, answer: type[Answer], *, timeout: float) -> Answer:
+    async def request(
+        self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
+    ) -> Response:
         payload = encode(subject, question)
         self._check_connected(subject)
         if (endpoint := self._endpoints.get(subject)) is None:
-            raise NoAnswer(f"nobody answers {subject}")
+            raise NoResponders(f"nobody answers {subject}")
         asked = asyncio.create_task(self._ask(endpoint, payload, self._envelope.around(question)))
-        too_late = asyncio.create_task(self._clock.sleep(timeout))
+        expired = asyncio.create_task(self._clock.sleep(timeout))
         try:
-            await asyncio.wait([asked, too_late], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([asked, expired], return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():
                 raise BusUnavailable(f"{subject} was not answered within {timeout:g} s")
             return read_answer(subject, asked.result(), answer)
         finally:
             asked.cancel()
-            too_late.cancel()
+            expired.cancel()
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
         served = {endpoint.subject: endpoint for endpoint in endpoints}
@@ -171,7 +173,7 @@ class MemoryBus:
 
         return stop
 
-    def said(self, kind: type[T], pattern: str = ">") -> list[T]:
+    def published(self, kind: type[T], pattern: str = ">") -> list[T]:
         """What was said on the matching subjects, oldest first (of the last 10,000 messages)."""
         return [
             msgspec.json.decode(payload, type=kind)
@@ -190,12 +192,12 @@ class MemoryBus:
     def disconnect(self) -> None:
         """Lose the connection: nothing can be said and nothing is heard until `reconnect`."""
         self._connected = False
-        self.troubles.problem("connection", "not connected to the bus")
+        self.errors.set_problem("connection", "not connected to the bus")
 
     async def reconnect(self) -> None:
         """Be connected again; followers hear the last values anew."""
         self._connected = True
-        self.troubles.problem("connection", None)
+        self.errors.set_problem("connection", None)
         self._work_arrived.set()
         for subscription in self._subscriptions:
             self._replay(subscription)
@@ -229,13 +231,13 @@ class MemoryBus:
     def _stream(self, pattern: str) -> MemoryStream:
         stream = next((stream for stream in self._streams if _keeps(stream, pattern)), None)
         if stream is None or stream.stream.work_queue:
-            raise ValueError(f"no stream keeps last values of {pattern}: listen to it")
+            raise ValueError(f"no stream keeps last values of {pattern}: subscribe to it")
         return stream
 
     def _subscribe(
         self, pattern: str, kind: type[T], handler: Handler[T], follows: MemoryStream | None
     ) -> _Subscription:
-        reader = Reader(kind, self.troubles)
+        reader = MessageReader(kind, self.errors)
 
         async def hand_over(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
             await reader.hand_over(handler, subject, payload, headers=headers, replayed=replayed)
@@ -249,7 +251,7 @@ class MemoryBus:
             for kept in subscription.follows.last(subscription.pattern, self._clock.now()):
                 subscription.put(kept.subject, kept.payload, kept.headers, replayed=True)
 
-    async def _work(self, queue: MemoryStream, reader: Reader[T], worker: Worker[T]) -> None:
+    async def _work(self, queue: MemoryStream, reader: MessageReader[T], worker: Worker[T]) -> None:
         while True:
             kept = queue.take(self._clock.now()) if self._connected else None
             if kept is None:
@@ -270,18 +272,18 @@ class MemoryBus:
 
     async def _ask(self, endpoint: Endpoint[Any, Any], payload: bytes, headers: Headers) -> bytes:
         try:
-            with in_hand(headers):
+            with continuing_trace(headers):
                 return encode(endpoint.subject, await answer(endpoint, payload))
-        except Unreadable as error:
-            self.troubles.count("unreadable", endpoint.subject, error)
+        except UnreadableRequest as error:
+            self.errors.count("unreadable", endpoint.subject, error)
             raise BusError(f"{endpoint.subject}: {error}") from error
         except Exception as error:
-            self.troubles.count("endpoint", endpoint.subject, error)
+            self.errors.count("endpoint", endpoint.subject, error)
             raise BusError(f"{endpoint.subject}: {type(error).__name__}: {error}") from error
 
     def _offer_again(self, queue: MemoryStream, kept: Kept, after: float) -> None:
         if not queue.again(kept, self._clock.now() + after):
-            self.troubles.count("delivered_too_often", kept.subject, "removed from the queue")
+            self.errors.count("delivered_too_often", kept.subject, "removed from the queue")
             return
         waker = asyncio.create_task(self._wake_after(after))
         self._wakers.add(waker)

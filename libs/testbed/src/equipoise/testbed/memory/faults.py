@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.runtime.kubernetes.client import KubeError, error_of
+from equipoise.runtime.kubernetes.client import KubeError, error_for_status
 
 Verb = Literal["discover", "get", "list", "watch", "create", "replace", "annotate", "evict"]
 
@@ -62,7 +62,7 @@ class Faults:
 
         With `committed` a write is carried out first and only its answer is lost.
         """
-        error = error_of(status, reason, message, retry_after)
+        error = error_for_status(status, reason, message, retry_after)
         self._faults.append(
             _Fault(verb=verb, resource=resource, name=name, error=error, committed=committed, times=times)
         )

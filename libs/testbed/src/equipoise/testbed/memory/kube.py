@@ -18,11 +18,11 @@ from equipoise.runtime.kubernetes.client import (
     EVENTS,
     PODS,
     Change,
-    EvictionAnswer,
+    EvictionResult,
     Expired,
     KubeError,
     Resource,
-    error_of,
+    error_for_status,
 )
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.faults import Call, Faults, Verb
@@ -33,7 +33,7 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
-class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedEviction(msgspec.Struct, frozen=True, kw_only=True):
     """One POST of pods/eviction and what became of it here, even if the answer was lost."""
 
     namespace: str
@@ -73,7 +73,7 @@ class MemoryKube:
         self.calls: list[Call] = []
         """Every request, oldest first."""
 
-        self.evictions: list[Eviction] = []
+        self.evictions: list[RecordedEviction] = []
         """Every eviction asked for, refused ones and dry runs included."""
 
         self.on_call: Callable[[Call], Awaitable[None]] | None = None
@@ -213,7 +213,7 @@ class MemoryKube:
             status = objects.AccessReviewStatus(allowed=self.allows(value.spec))
             return cast("T", msgspec.structs.replace(value, status=status))
         if _key(value) in self._store(resource):
-            raise error_of(409, "AlreadyExists", f'{resource.plural} "{value.metadata.name}" already exists')
+            raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{value.metadata.name}" already exists')
         uid = self._new_uid(resource, _key(value))
         value = self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
         if lost is not None:
@@ -224,7 +224,7 @@ class MemoryKube:
         lost = await self._receive("replace", resource, *_key(value))
         before = self._find(resource, *_key(value)).metadata
         if value.metadata.resource_version != before.resource_version:
-            raise error_of(409, "Conflict", f'{resource.plural} "{before.name}": the object has been modified')
+            raise error_for_status(409, "Conflict", f'{resource.plural} "{before.name}": the object has been modified')
         value = _with_metadata(value, uid=before.uid, creation_timestamp=before.creation_timestamp)
         value = self._write(resource, value)
         if lost is not None:
@@ -240,16 +240,16 @@ class MemoryKube:
         namespace: str = "",
         uid: str = "",
         version: str = "",
-        standing: Mapping[str, str] | None = None,
+        expected: Mapping[str, str] | None = None,
     ) -> None:
         lost = await self._receive("annotate", resource, namespace, name)
         value = self._find(resource, namespace, name)
         if uid and uid != value.metadata.uid:
-            raise error_of(409, "Conflict", f'{resource.plural} "{name}": UID in precondition: {uid}')
+            raise error_for_status(409, "Conflict", f'{resource.plural} "{name}": UID in precondition: {uid}')
         if version and version != value.metadata.resource_version:
-            raise error_of(409, "Conflict", f'{resource.plural} "{name}": the object has been modified')
-        if standing and not standing.items() <= value.metadata.annotations.items():
-            raise error_of(409, "Conflict", f'{resource.plural} "{name}": an annotation says something else')
+            raise error_for_status(409, "Conflict", f'{resource.plural} "{name}": the object has been modified')
+        if expected and not expected.items() <= value.metadata.annotations.items():
+            raise error_for_status(409, "Conflict", f'{resource.plural} "{name}": an annotation says something else')
         merged = {key: text for key, text in {**value.metadata.annotations, **annotations}.items() if text is not None}
         if merged != value.metadata.annotations:
             self._write(resource, _with_metadata(value, annotations=merged))
@@ -258,7 +258,7 @@ class MemoryKube:
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
-    ) -> EvictionAnswer:
+    ) -> EvictionResult:
         lost: KubeError | None = None
         try:
             lost = await self._receive("evict", PODS, namespace, name)
@@ -266,7 +266,7 @@ class MemoryKube:
         except KubeError as error:
             answer = _as_answer(error)
         self.evictions.append(
-            Eviction(
+            RecordedEviction(
                 namespace=namespace, name=name, uid=uid, dry_run=dry_run, at=self._clock.now(), status=answer.status
             )
         )
@@ -289,11 +289,11 @@ class MemoryKube:
             await self.on_call(call)
         return self.faults.meet(call)
 
-    def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionAnswer:
+    def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResult:
         pod = self._find(PODS, namespace, name)
         if uid != pod.metadata.uid:
             message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
-            raise error_of(409, "Conflict", message)
+            raise error_for_status(409, "Conflict", message)
         if pod.status.phase not in ("Pending", "Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
             budgets = [
                 budget
@@ -301,7 +301,7 @@ class MemoryKube:
                 if budget.metadata.namespace == namespace and selects(budget.spec.selector, pod.metadata.labels)
             ]
             if len(budgets) > 1:
-                raise error_of(500, "", "This pod has more than one PodDisruptionBudget")
+                raise error_for_status(500, "", "This pod has more than one PodDisruptionBudget")
             if budgets and (refused := self._spend(budgets[0], dry_run)):
                 return refused
         if not dry_run:
@@ -309,12 +309,12 @@ class MemoryKube:
                 self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
             else:
                 self.remove(PODS, name, namespace)
-        return EvictionAnswer(status=201)
+        return EvictionResult(status=201)
 
-    def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionAnswer | None:
+    def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
         allowed = budget.status.disruptions_allowed
         if allowed <= 0:
-            return EvictionAnswer(
+            return EvictionResult(
                 status=429,
                 reason="TooManyRequests",
                 message=f"Cannot evict pod as it would violate the pod's disruption budget {budget.metadata.name}",
@@ -333,7 +333,7 @@ class MemoryKube:
         try:
             return self._store(resource)[(namespace, name)]
         except KeyError:
-            raise error_of(404, "NotFound", f'{resource.plural} "{name}" not found') from None
+            raise error_for_status(404, "NotFound", f'{resource.plural} "{name}" not found') from None
 
     def _write(self, resource: Resource[T], value: T) -> T:
         self._version += 1
@@ -373,8 +373,8 @@ def _with_metadata(value: T, **fields: Any) -> T:
     return msgspec.structs.replace(value, metadata=msgspec.structs.replace(value.metadata, **fields))
 
 
-def _as_answer(error: KubeError) -> EvictionAnswer:
-    return EvictionAnswer(
+def _as_answer(error: KubeError) -> EvictionResult:
+    return EvictionResult(
         status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.client import error_of
+from equipoise.runtime.kubernetes.client import error_for_status
 
 FIELDS: Mapping[str, Callable[[objects.Object], str]] = {
     "metadata.name": lambda value: value.metadata.name,
@@ -17,7 +17,7 @@ def matches_field(value: objects.Object, selector: str) -> bool:
     for term in filter(None, selector.split(",")):
         field, wanted, positive = _split(term)
         if field not in FIELDS:
-            raise error_of(400, "BadRequest", f"field label not supported: {field}")
+            raise error_for_status(400, "BadRequest", f"field label not supported: {field}")
         if (FIELDS[field](value) == wanted) is not positive:
             return False
     return True

@@ -3,7 +3,7 @@
 import msgspec
 
 from equipoise.contracts.bus.subjects import Stream, matches
-from equipoise.runtime.bus import Receipt, Refused
+from equipoise.runtime.bus import AlreadyQueued, Receipt
 from equipoise.runtime.bus.codec import MAX_DELIVERIES
 from equipoise.runtime.bus.headers import MESSAGE_ID, Headers
 
@@ -40,7 +40,7 @@ class MemoryStream:
         if message_id in self._ids:
             return Receipt(sequence=self._ids[message_id][0], duplicate=True)
         if self.stream.work_queue and subject in self._kept:
-            raise Refused(f"{self.stream.name} still holds a message of {subject}")
+            raise AlreadyQueued(f"{self.stream.name} still holds a message of {subject}")
         self._sequence += 1
         self._kept.pop(subject, None)
         self._kept[subject] = Kept(

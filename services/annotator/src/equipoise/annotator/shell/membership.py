@@ -7,7 +7,7 @@ import structlog
 from equipoise.annotator.decisions.replicas import SELECTOR, live, released, seat_for
 from equipoise.annotator.settings import SeatSettings
 from equipoise.contracts.kubernetes.objects import Lease
-from equipoise.runtime.async_tools.cancel import guarded, too_late
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
 
@@ -34,7 +34,9 @@ class Membership:
     async def renew(self) -> str | None:
         """Renew the seat and look who else is there; returns what keeps us from it, or None."""
         try:
-            joined, members = await guarded(self._round(), too_late(self._clock, self._settings.renew_period))
+            joined, members = await run_with_guard(
+                self._round(), timeout_after(self._clock, self._settings.renew_period)
+            )
         except (KubeError, TimeoutError) as error:
             # By the time the Lease runs out the others have our objects.
             left = self._settings.lease_duration - (self._clock.monotonic() - self._renewed_at)
@@ -54,7 +56,7 @@ class Membership:
             return
         try:
             giving = self._kube.replace(LEASES, released(self._seat))
-            await guarded(giving, too_late(self._clock, _RELEASE_SECONDS))
+            await run_with_guard(giving, timeout_after(self._clock, _RELEASE_SECONDS))
         except (KubeError, TimeoutError) as error:
             log.warning("seat not given back", error=str(error))
 

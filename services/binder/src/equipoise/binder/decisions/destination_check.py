@@ -13,8 +13,8 @@ from equipoise.contracts.fit import FitPod, node_refusal
 from equipoise.contracts.kubernetes.autoscaler_taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
-    Stay,
-    compensated,
+    PodLifetime,
+    corrected,
     is_fresh,
     known,
     load_of,
@@ -29,7 +29,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization
 def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
     """ "" when pods may leave or come to the node, else why neither."""
     placement = node.placement
-    period = load.coverage.node_settling
+    period = load.coverage.node_settling_period
     if not placement.ready or placement.ready_since is None:
         return "it is not Ready"
     if now - placement.ready_since < period:
@@ -60,21 +60,21 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
         value = usable_window(utilization, window, load, now, skew=skew)
         if value is not None:
             stays = _stays(node.placement, utilization)
-            usage = compensated(
+            usage = corrected(
                 value.mean,
                 stays,
                 sampled_at=value.sampled_at,
                 length=window.length,
                 mode=load.compensation,
-                start_limit=load.start_limit,
+                pod_start_timeout=load.pod_start_timeout,
             )
             return load_of(plus(usage, added), utilization.base)
     return None
 
 
-def _stays(placement: NodePlacement, utilization: NodeUtilization) -> list[Stay]:
+def _stays(placement: NodePlacement, utilization: NodeUtilization) -> list[PodLifetime]:
     present = [
-        Stay(
+        PodLifetime(
             placed_at=pod.placed_at,
             running_since=pod.running_since,
             gone_at=math.inf if pod.terminating else None,
@@ -83,7 +83,7 @@ def _stays(placement: NodePlacement, utilization: NodeUtilization) -> list[Stay]
         for pod in placement.pods
     ]
     left = [
-        Stay(placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage)
+        PodLifetime(placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage)
         for pod in placement.gone
     ]
     return present + left

@@ -10,8 +10,8 @@ from equipoise.binder.shell.live_reads import has_left, read_pod
 from equipoise.binder.state.backoff import Backoff, BudgetBackoff
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.runtime.async_tools.cancel import guarded, too_late
-from equipoise.runtime.kubernetes.client import EvictionAnswer, Kube
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.kubernetes.client import EvictionResult, Kube
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
@@ -39,13 +39,13 @@ class EvictionClient:
     def throttle(self, seconds: float) -> float:
         """The API server throttles: this process works on no intent for a while. Returns the seconds."""
         waiting = self._throttling.refused(_API_SERVER, self._clock.monotonic(), seconds)
-        self._health.problem("throttled", f"the API server throttles requests: the next one in {waiting:.0f} s")
+        self._health.set_problem("throttled", f"the API server throttles requests: the next one in {waiting:.0f} s")
         return waiting
 
     def end_throttling(self) -> None:
         """The API server responds normally."""
         self._throttling.reset(_API_SERVER)
-        self._health.problem("throttled", None)
+        self._health.set_problem("throttled", None)
 
     def check_budget(self, intent: EvictionIntent, workload: Workload | None) -> Proceed[None] | Finish | Retry:
         """Does not proceed while the workload's disruption budget is in backoff."""
@@ -64,7 +64,7 @@ class EvictionClient:
         `taken_over`: another binder may have sent a POST for this reservation, so no response to ours returns it.
         """
         response = await self._post(intent, timeout, dry_run=dry_run)
-        self._health.problem("eviction_refused", response.operator_action or None)
+        self._health.set_problem("eviction_refused", response.operator_action or None)
         refused: Reservation = "kept" if taken_over else "returned"
         if response.meaning == "blocked":
             waiting = self._budgets.refused(workload, intent.namespace, response.budget, self._clock.monotonic())
@@ -103,9 +103,9 @@ class EvictionClient:
         """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
         request = self._kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
         try:
-            answer = await guarded(request, too_late(self._clock, timeout))
+            answer = await run_with_guard(request, timeout_after(self._clock, timeout))
         except TimeoutError as error:
-            answer = EvictionAnswer(status=0, reason="Timeout", message=str(error))
+            answer = EvictionResult(status=0, reason="Timeout", message=str(error))
         return read_response(
             answer.status,
             answer.message,

@@ -45,13 +45,13 @@ class LedgerWatch:
             problem = f"paused: {ledger.pause_reason or 'no reason given'}"
         else:
             problem = ""
-        self._health.problem("ledger", problem or None)
+        self._health.set_problem("ledger", problem or None)
         self._health.evictions = problem or self._evictions
 
     async def _update(self) -> None:
         try:
             ledger = await self._ledger.update()
         except KubeError as error:
-            self._health.problem("ledger", f"the ledger cannot be read: {error}")
+            self._health.set_problem("ledger", f"the ledger cannot be read: {error}")
         else:
             self.report(ledger)

@@ -87,7 +87,7 @@ class Validation:
         return msgspec.structs.replace(
             candidate,
             pods_now=self._cluster.pods_of(workload),
-            pods_before=self._cluster.pods_before(workload, now - self._rules.protection.replicas_settling),
+            pods_before=self._cluster.pods_before(workload, now - self._rules.protection.replicas_settling_period),
         )
 
     async def _lease(self) -> Lease | None:

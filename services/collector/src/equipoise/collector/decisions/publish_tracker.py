@@ -1,47 +1,45 @@
-"""What readers were told of each node, and what they may have missed: that is said again, less and less often."""
+"""Tracks which placements the bus has, and when to publish the others again, with exponential backoff."""
 
 from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.messages.placement import NodePlacement
 
-FIRST_PAUSE = 1.0
-"""Seconds after which what may be missing is said again; twice as long each time."""
+INITIAL_BACKOFF = 1.0
+"""Seconds until the first retry; doubles with each one."""
 
 
-class Announced:
-    """Placements, by the name of the node. Times are monotonic seconds."""
+class PublishTracker:
+    """Published placements by node name. Times are monotonic seconds."""
 
-    def __init__(self, longest_pause: float) -> None:
-        self._longest_pause = longest_pause
-        self._told: dict[str, NodePlacement] = {}
-        self._doubtful: dict[str, tuple[float, float]] = {}
-        """When to say it again, and the pause after that."""
+    def __init__(self, max_backoff: float) -> None:
+        self._max_backoff = max_backoff
+        self._published: dict[str, NodePlacement] = {}
+        self._retries: dict[str, tuple[float, float]] = {}
+        """By node: when to publish again, and the backoff after that."""
 
-    def forget(self) -> None:
-        """Nothing counts as told."""
-        self._told.clear()
+    def reset(self) -> None:
+        """Treat every placement as not published."""
+        self._published.clear()
 
-    def is_news(self, name: str, placement: NodePlacement) -> bool:
-        """Has anything else been told, or nothing?"""
-        return placement != self._told.get(name)
+    def differs(self, name: str, placement: NodePlacement) -> bool:
+        """True when this placement was not the last one published."""
+        return placement != self._published.get(name)
 
-    def was_kept(self, placements: Mapping[str, NodePlacement]) -> None:
-        """The bus has these."""
-        self._told.update(placements)
-        self.is_settled(placements)
+    def on_published(self, placements: Mapping[str, NodePlacement]) -> None:
+        self._published.update(placements)
+        self.cancel_retries(placements)
 
-    def is_settled(self, names: Iterable[str]) -> None:
-        """Of these nothing needs to be said again."""
+    def cancel_retries(self, names: Iterable[str]) -> None:
         for name in names:
-            self._doubtful.pop(name, None)
+            self._retries.pop(name, None)
 
-    def may_be_lost(self, names: Iterable[str], now: float) -> None:
-        """The bus did not keep all of these; which ones it did is not known, and one of them it may never keep."""
+    def on_failed(self, names: Iterable[str], now: float) -> None:
+        """The bus did not keep all of a batch. It is not known which ones, so all are retried, each on its own."""
         for name in names:
-            _, pause = self._doubtful.get(name, (now, FIRST_PAUSE))
-            self._doubtful[name] = now + pause, min(2 * pause, self._longest_pause)
-            self._told.pop(name, None)
+            _, backoff = self._retries.get(name, (now, INITIAL_BACKOFF))
+            self._retries[name] = now + backoff, min(2 * backoff, self._max_backoff)
+            self._published.pop(name, None)
 
     def due(self, now: float) -> list[str]:
-        """What is to be said again by now."""
-        return [name for name, (at, _) in self._doubtful.items() if at <= now]
+        """Nodes to publish again by now."""
+        return [name for name, (at, _) in self._retries.items() if at <= now]

@@ -1,31 +1,31 @@
-"""What a source of metrics is asked, and what it answers."""
+"""Queries to a metric source, and the samples that it returns."""
 
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-Resource = Literal["cpu", "memory"]
+ResourceName = Literal["cpu", "memory"]
 Statistic = Literal["p95", "max", "deviation"]
 Subject = Literal["node", "pod"]
-What = Literal["mean", "count", "newest", "last", "spacing"] | Statistic
+Aggregate = Literal["mean", "count", "newest", "last", "spacing"] | Statistic
 
 
 class SourceError(Exception):
-    """A question has no answer that may be used; says why, as people read it, and holds no secret."""
+    """A query has no usable result. The text gives the reason for people and holds no secret."""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One question: about all nodes or all pods, one resource, one window, one moment.
+class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """One query about all nodes or all pods: one resource, one window, one point in time.
 
-    what: `mean`, `p95`, `max`, `deviation` of the usage over the window (cores, bytes); `count` of its raw samples;
-    `newest`: time of the newest raw sample of series that are alive; `last`: the same of series that ended within
-    the window; `spacing`: median seconds between raw samples.
+    aggregate: `mean`, `p95`, `max`, `deviation` of the usage over the window (cores, bytes); `count` of its raw
+    samples; `newest`: time of the newest raw sample of series that are alive; `last`: the same of series that ended
+    within the window; `spacing`: median seconds between raw samples.
     """
 
     subject: Subject
-    resource: Resource
-    what: What
+    resource: ResourceName
+    aggregate: Aggregate
     length: float
     """Seconds: the window is (at − length, at]."""
 
@@ -35,28 +35,28 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     step: float = 0.0
     """Seconds between inner evaluations, for `last` and for statistics of cpu."""
 
-    least: float = 0.0
-    """Of a `mean`: series with fewer raw samples in the window are left out. Half of what a source would tell of many
-    pods are counts, and nearly all of them say that none is missing."""
+    min_samples: float = 0.0
+    """Of a `mean`: series with fewer raw samples in the window are left out. The source checks it, because the counts
+    of many pods would double the size of the response and nearly all are complete."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The answer for one series. Its value is as it came: NaN, infinite or negative are judged later."""
+    """The value of one series, as it came: it may be NaN, infinite or negative. `sample_validation` checks it."""
 
     node: str
-    """Name of its node; empty when no label tells."""
+    """Name of its node; empty when no label names it."""
 
     namespace: str = ""
     pod: str = ""
     series: str
-    """All labels, as `series_of` writes them: which series this is, across questions."""
+    """All labels, as `series_name` writes them: identifies the series across queries."""
 
     value: float
 
-    of_capacity: bool = False
-    """Is the value a share (0..1) of what its machine has, instead of cores or bytes?"""
+    share_of_capacity: bool = False
+    """True: the value is a share (0..1) of the machine's capacity. False: it is cores or bytes."""
 
 
-def series_of(labels: Mapping[str, str]) -> str:
-    """A series by its labels, as people read it: `node="a", pod="web-1"`."""
+def series_name(labels: Mapping[str, str]) -> str:
+    """A readable name of a series: `node="a", pod="web-1"`."""
     return ", ".join(f"{name}={msgspec.json.encode(text).decode()}" for name, text in sorted(labels.items()))

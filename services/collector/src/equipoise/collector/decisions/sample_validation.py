@@ -1,141 +1,162 @@
-"""Which of the answers are measurements. What is not is unknown, with a reason, and never 0.
+"""Decides which samples are measurements. Everything else is unknown, with a reason, and never 0.
 
-Unknown are: NaN, infinite and negative values; more than a machine has; two series that claim to be one node;
-windows whose samples cover too little of them; samples from the future or too old; series of a namesake that was
-there before.
+A single value is unknown when it is NaN, infinite, negative or above the capacity; when two series claim to be the
+same node; when its samples cover too little of the window, are stale, lie in the future, or belong to an earlier object
+of the same name. Two more checks compare values with one another (`check_plausibility`).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from statistics import median
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from equipoise.collector.decisions.query import Resource, Sample, Statistic, What
+from equipoise.collector.decisions.query import Aggregate, ResourceName, Sample, Statistic
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.messages.resources import Resources
 
-Answers = Mapping[What, list[Sample]]
-"""What was answered about one resource in one window."""
+Samples = Mapping[Aggregate, list[Sample]]
+"""The samples of one resource and window, by the aggregate that was queried."""
 
-EXCESS = 1.05
-"""A measured usage may exceed what the machine has by rounding (it is capped then), not by more than this factor."""
+MAX_EXCESS = 1.05
+"""A usage above the capacity by at most this factor is a rounding error and capped; a larger one is unknown."""
+
+MIN_ZEROS = 2
+MAX_ZERO_SHARE = 0.5
+"""Exactly 0 on that many nodes with pods, and on that share of them, is a fault of the metrics path."""
 
 Reason = Literal[
-    "no sample", "duplicate", "future", "stale", "gap", "young", "namesake", "invalid", "excess", "frozen", "zeros",
-    "no interval", "not answered", "not measured", "no capacity",
+    "no sample", "duplicate", "future", "stale", "gap", "young", "previous object", "invalid", "excess", "frozen",
+    "zeros", "no interval", "no result", "unsupported", "no capacity",
 ]  # fmt: skip
-"""Kinds of reasons why a usage is unknown: what metrics count, and what there is to do for each."""
-
-Doubt = tuple[Reason, str]
-"""A kind of reason, and the reason as people read it."""
+"""Kinds of reasons why a usage is unknown: the label of a metric, and the key of `doctor`'s advice."""
 
 _ROUNDING = 1e-9
 
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the cluster says of a node or a pod that is to be measured."""
+class UnknownUsage(NamedTuple):
+    """Why a usage is unknown."""
+
+    reason: Reason
+    text: str
+    """For people."""
+
+
+class MeasurementTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A node or pod to be measured, as the API server has it."""
 
     since: float
-    """When it came to be: earlier samples under its name are those of a namesake."""
+    """When it was created or began to run: earlier samples under its name belong to another object."""
 
-    ceiling: Resources
-    """What its machine has."""
+    capacity: Resources
+    """Of its machine."""
 
     node: str = ""
     """For a pod: where it runs."""
 
-    busy: bool = False
-    """For a node: has it had running pods all through the window?"""
+    has_pods: bool = False
+    """For a node: pods ran on it throughout the window."""
 
 
-class Criteria(msgspec.Struct, frozen=True, kw_only=True):
-    """By what a window's samples are judged."""
+class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
+    """What the samples of a window must meet. Seconds, except for `coverage`."""
 
     at: float
     length: float
-    """The window is (at − length, at]; seconds."""
+    """The window is (at − length, at]."""
 
     coverage: float
-    """0..1: less covered windows are unknown."""
+    """0..1: a window with fewer samples is unknown."""
 
-    life: float
-    """Seconds: an older newest sample says nothing of now."""
+    max_age: float
+    """Of the newest sample."""
 
-    reach: float
-    """Seconds back within which the last sample of a series that ended is looked for."""
+    lookback: float
+    """How far back the last sample of an ended series is searched for."""
 
 
-class Intervals(msgspec.Struct, frozen=True, kw_only=True):
+class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between raw samples, per node."""
 
     by_node: Mapping[str, float] = {}
-    usual: float | None = None
-    """Of nodes that are not in `by_node`; None: not known either."""
+    default: float | None = None
+    """Of nodes that are not in `by_node`; None: unknown."""
 
     def of(self, node: str) -> float | None:
-        return self.by_node.get(node, self.usual)
+        return self.by_node.get(node, self.default)
 
     @property
     def all(self) -> set[float]:
-        """All that are known."""
-        return {*self.by_node.values()} | ({self.usual} if self.usual is not None else set())
+        """Every known interval."""
+        return {*self.by_node.values()} | ({self.default} if self.default is not None else set())
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of one node in one window."""
+class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The usage of one resource of one node in one window."""
 
     mean: float | None = None
     statistics: Mapping[Statistic, float] = {}
     sampled_at: float | None = None
-    """Newest raw sample; None when there is none at all."""
+    """Time of the newest raw sample; None when there is none at all."""
 
-    why: str = ""
-    """Why the mean is unknown, as people read it."""
+    unknown: UnknownUsage | None = None
+    """Why the mean is unknown; None when it is known."""
 
-    reason: Reason | None = None
-    """What kind of reason that is; None when the mean is known."""
+    @property
+    def why(self) -> str:
+        """Why the mean is unknown, for people; empty when it is known."""
+        return self.unknown.text if self.unknown else ""
 
 
-def intervals_from(samples: Iterable[Sample]) -> Intervals:
-    """Scrape intervals from measured spacings; the largest one of a node counts, so that none looks covered twice."""
+Readings = Mapping[ResourceName, Mapping[str, NodeReading]]
+"""By resource and node."""
+
+
+def scrape_intervals(samples: Iterable[Sample]) -> ScrapeIntervals:
+    """Intervals from measured spacings. The largest one of a node counts, so that coverage is never overestimated."""
     by_node: dict[str, float] = {}
     for sample in samples:
         if math.isfinite(sample.value) and sample.value > 0:
             by_node[sample.node] = max(sample.value, by_node.get(sample.node, 0.0))
-    return Intervals(by_node=by_node, usual=median(by_node.values()) if by_node else None)
+    return ScrapeIntervals(by_node=by_node, default=median(by_node.values()) if by_node else None)
 
 
 def coverage(count: float, length: float, interval: float) -> float:
     """Share (0..1) of a window that `count` samples cover.
 
-    A window holds length ÷ interval samples, one fewer where its ends fall between two: that one is not held against
-    it. A single sample covers nothing, as no rate can be had from it.
+    A window holds length ÷ interval samples, or one fewer when its ends fall between two samples. A single sample
+    covers nothing, as no rate can be computed from it.
     """
-    return min(1.0, count / _whole(length, interval))
+    return min(1.0, count / _full_count(length, interval))
 
 
-def least_samples(criteria: Criteria, interval: float) -> int:
-    """How many samples speak for a window, where they come at this interval."""
-    return max(2, math.ceil(criteria.coverage * _whole(criteria.length, interval) - _ROUNDING))
+def min_samples(criteria: WindowCriteria, interval: float) -> int:
+    """How many samples at this interval cover enough of the window."""
+    return max(2, math.ceil(criteria.coverage * _full_count(criteria.length, interval) - _ROUNDING))
 
 
-def _whole(length: float, interval: float) -> float:
+def _full_count(length: float, interval: float) -> float:
     return max(2.0, math.floor(length / interval - 0.5))
 
 
-def read_nodes(
-    known: Mapping[str, Known], resource: Resource, answers: Answers, intervals: Intervals, criteria: Criteria
-) -> dict[str, Reading]:
-    """A reading for every known node; samples of other nodes are passed over."""
-    by_node = {what: _by_node(samples) for what, samples in answers.items()}
+def validate_nodes(
+    targets: Mapping[str, MeasurementTarget],
+    resource: ResourceName,
+    samples: Samples,
+    intervals: ScrapeIntervals,
+    criteria: WindowCriteria,
+) -> dict[str, NodeReading]:
+    """A reading for every target; samples of other nodes are ignored."""
+    by_node = {aggregate: _by_node(found) for aggregate, found in samples.items()}
     return {
-        node: _read_node(node, known[node], resource, {what: found.get(node, []) for what, found in by_node.items()},
-                         intervals.of(node), criteria)
-        for node in known
+        node: _node_reading(
+            target, resource, {aggregate: found.get(node, []) for aggregate, found in by_node.items()},
+            intervals.of(node), criteria,
+        )
+        for node, target in targets.items()
     }  # fmt: skip
 
 
@@ -146,114 +167,160 @@ def _by_node(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     return found
 
 
-def _read_node(
-    node: str, known: Known, resource: Resource, answers: Answers, interval: float | None, criteria: Criteria
-) -> Reading:
-    def unknown(reason: Reason, why: str, sampled_at: float | None = None) -> Reading:
-        return Reading(sampled_at=sampled_at, why=f"{resource}: {why}", reason=reason)
+def _node_reading(
+    target: MeasurementTarget,
+    resource: ResourceName,
+    samples: Samples,
+    interval: float | None,
+    criteria: WindowCriteria,
+) -> NodeReading:
+    def unknown(reason: Reason, text: str, sampled_at: float | None = None) -> NodeReading:
+        return NodeReading(sampled_at=sampled_at, unknown=UnknownUsage(reason, f"{resource}: {text}"))
 
-    alive = answers.get("newest", [])
+    alive = samples.get("newest", [])
     if len(alive) > 1:
         return unknown("duplicate", f"{len(alive)} series claim to be this node")
-    # No live series: it ended, or its target failed the last scrape. The newest sample before that tells the age.
-    newest = alive[0] if alive else _latest(answers.get("last", []))
+    # Without a live series (it ended, or its last scrape failed) the last sample before that gives the age.
+    newest = alive[0] if alive else _latest(samples.get("last", []))
     if newest is None or not math.isfinite(newest.value):
         return unknown("no sample", "no sample")
     sampled_at = newest.value
     if sampled_at > criteria.at + FUTURE_TOLERANCE:
         return unknown("future", f"newest sample lies {sampled_at - criteria.at:.0f} s in the future")
-    if sampled_at < known.since:
-        return unknown("namesake", "newest sample is older than the node")
-    mine = {what: [sample for sample in found if sample.series == newest.series] for what, found in answers.items()}
-    counts = mine.get("count", [])
+    if sampled_at < target.since:
+        return unknown("previous object", "newest sample is older than the node")
+    own = {
+        aggregate: [sample for sample in found if sample.series == newest.series]
+        for aggregate, found in samples.items()
+    }
+    counts = own.get("count", [])
     count = counts[0].value if len(counts) == 1 else math.nan
-    doubt = _stale(sampled_at, criteria) or _doubt(known, count, interval, criteria)
-    ceiling = getattr(known.ceiling, resource)
-    mean, fault = _only(mine.get("mean", []), ceiling)
-    if doubt or fault:
-        return unknown(*(doubt or fault or ("no sample", "no value")), sampled_at)
-    statistics = {what: _only(mine.get(what, []), ceiling)[0] for what in STATISTICS}
-    measured = {what: value for what, value in statistics.items() if value is not None}
-    return Reading(mean=mean, statistics=measured, sampled_at=sampled_at)
+    capacity = getattr(target.capacity, resource)
+    mean, invalid = _single_value(own.get("mean", []), capacity)
+    if problem := _stale(sampled_at, criteria) or _not_covered(target, count, interval, criteria) or invalid:
+        return unknown(*problem, sampled_at)
+    statistics = {name: _single_value(own.get(name, []), capacity)[0] for name in STATISTICS}
+    measured = {name: value for name, value in statistics.items() if value is not None}
+    return NodeReading(mean=mean, statistics=measured, sampled_at=sampled_at)
 
 
 def _latest(samples: list[Sample]) -> Sample | None:
     return max((sample for sample in samples if math.isfinite(sample.value)), key=lambda s: s.value, default=None)
 
 
-def _stale(sampled_at: float, criteria: Criteria) -> Doubt | None:
+def _stale(sampled_at: float, criteria: WindowCriteria) -> UnknownUsage | None:
     age = criteria.at - sampled_at
-    return ("stale", f"newest sample is {age:.0f} s old") if age > criteria.life else None
+    return UnknownUsage("stale", f"newest sample is {age:.0f} s old") if age > criteria.max_age else None
 
 
-def _doubt(known: Known, count: float, interval: float | None, criteria: Criteria) -> Doubt | None:
-    """Why so many samples (NaN: not known) do not speak for the whole window; None when they do."""
+def _not_covered(
+    target: MeasurementTarget, count: float, interval: float | None, criteria: WindowCriteria
+) -> UnknownUsage | None:
+    """Why `count` samples (NaN: unknown) do not cover the window; None when they do."""
     length = criteria.length
     if interval is None:
-        return "no interval", "scrape interval not known yet (fewer than two samples of a series)"
-    lived = criteria.at - known.since
-    if lived < criteria.coverage * length:
-        return "young", f"has been there for {lived:.0f} s of a window of {length:g} s"
+        return UnknownUsage("no interval", "scrape interval not known yet (fewer than two samples of a series)")
+    lifetime = criteria.at - target.since
+    if lifetime < criteria.coverage * length:
+        return UnknownUsage("young", f"has existed for {lifetime:.0f} s of a window of {length:g} s")
     count = count if math.isfinite(count) else 0.0
-    if count < least_samples(criteria, interval):
+    if count < min_samples(criteria, interval):
         share = coverage(count, length, interval)
-        return "gap", f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s"
+        return UnknownUsage("gap", f"samples cover {share:.0%} of a window of {length:g} s at one per {interval:g} s")
     return None
 
 
-def _only(samples: list[Sample], ceiling: float | None) -> tuple[float | None, Doubt | None]:
-    """The one measured amount, or None and why."""
-    if len(samples) != 1:
-        return None, ("no sample", "no value") if not samples else ("duplicate", f"{len(samples)} values")
-    return _amount(samples[0], ceiling)
+def _single_value(samples: list[Sample], capacity: float | None) -> tuple[float | None, UnknownUsage | None]:
+    """The value of the only sample, or None and why."""
+    if not samples:
+        return None, UnknownUsage("no sample", "no value")
+    if len(samples) > 1:
+        return None, UnknownUsage("duplicate", f"{len(samples)} values")
+    return _usage(samples[0], capacity)
 
 
-def _amount(sample: Sample, ceiling: float | None) -> tuple[float | None, Doubt | None]:
-    """The measured amount, capped at what there is; or None and why."""
+def _usage(sample: Sample, capacity: float | None) -> tuple[float | None, UnknownUsage | None]:
+    """The usage in cores or bytes, capped at the capacity; or None and why."""
     value = sample.value
-    if sample.of_capacity:
-        if ceiling is None:
-            return None, ("no capacity", "value is a share of a machine whose size is not known")
-        value *= ceiling
+    if sample.share_of_capacity:
+        if capacity is None:
+            return None, UnknownUsage("no capacity", "value is a share of a machine whose size is not known")
+        value *= capacity
     if not math.isfinite(value) or value < 0:
-        return None, ("invalid", f"value is {value:g}")
-    if ceiling is not None and value > ceiling * EXCESS:
-        return None, ("excess", f"value is {value:g} where the machine has {ceiling:g}")
+        return None, UnknownUsage("invalid", f"value is {value:g}")
+    if capacity is not None and value > capacity * MAX_EXCESS:
+        return None, UnknownUsage("excess", f"value is {value:g} where the machine has {capacity:g}")
     # + 0.0 turns a negative zero into a plain one.
-    return (value if ceiling is None else min(value, ceiling)) + 0.0, None
+    return (value if capacity is None else min(value, capacity)) + 0.0, None
 
 
-def read_pods(
-    known: Mapping[tuple[str, str], Known],
-    resource: Resource,
-    answers: Answers,
-    intervals: Intervals,
-    criteria: Criteria,
+def validate_pods(
+    targets: Mapping[tuple[str, str], MeasurementTarget],
+    resource: ResourceName,
+    samples: Samples,
+    intervals: ScrapeIntervals,
+    criteria: WindowCriteria,
 ) -> dict[tuple[str, str], float]:
-    """Mean usage by (namespace, name) of the known pods that were measured; the others are absent.
+    """Mean usage by (namespace, name) of the targets that were measured; the others are left out.
 
-    Without an answer about counts the source has left out the series that have too few samples.
-    A pod that returned under its old name on another node has a series on either: only the one of its node counts.
+    Without samples of `count`, the source has already left out the series with too few samples.
+    A pod that was created again under its name on another node has a series on both: the one of its node counts.
     """
-    counted = "count" in answers
+    counted = "count" in samples
     counts: dict[str, float] = {}
-    for sample in answers.get("count", ()):
+    for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
-    begun = criteria.at - criteria.coverage * criteria.length
-    least = {interval: least_samples(criteria, interval) for interval in intervals.all}
+    begin = criteria.at - criteria.coverage * criteria.length
+    required = {interval: min_samples(criteria, interval) for interval in intervals.all}
     measured: dict[tuple[str, str], float | None] = {}
-    for sample in answers.get("mean", ()):
+    for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
-        pod = known.get(name)
-        # A node label that is no node's name (an address and port) tells nothing against the sample.
+        pod = targets.get(name)
+        # A node label that is no node's name (an address and port) does not rule the sample out.
         if pod is None or (sample.node and sample.node != pod.node):
             continue
         if name in measured:
             measured[name] = None
             continue
         interval = intervals.of(pod.node)
-        covered = interval is not None and pod.since <= begun
+        covered = interval is not None and pod.since <= begin
         if interval is not None and counted:
-            covered = covered and least[interval] <= counts.get(sample.series, 0.0) < math.inf
-        measured[name] = _amount(sample, getattr(pod.ceiling, resource))[0] if covered else None
-    return {name: amount for name, amount in measured.items() if amount is not None}
+            covered = covered and required[interval] <= counts.get(sample.series, 0.0) < math.inf
+        measured[name] = _usage(sample, getattr(pod.capacity, resource))[0] if covered else None
+    return {name: usage for name, usage in measured.items() if usage is not None}
+
+
+def check_plausibility(readings: Readings, with_pods: Collection[str]) -> dict[ResourceName, dict[str, NodeReading]]:
+    """The same readings, with implausible ones made unknown. `with_pods`: nodes that ran pods throughout the window.
+
+    - `frozen`: cpu of exactly 0 while memory is in use. The exporter repeats an old page, which rate() reads as idle.
+    - `zeros`: half of the nodes with pods at exactly 0. The metrics path is broken, and not known for which nodes.
+    """
+    checked = {resource: dict(found) for resource, found in readings.items()}
+    cpu, memory = checked.get("cpu", {}), checked.get("memory", {})
+    for node, reading in cpu.items():
+        other = memory.get(node)
+        if reading.mean == 0.0 and other is not None and other.mean:
+            text = "its cpu counter does not change while memory is in use"
+            cpu[node] = _made_unknown(reading, "frozen", f"cpu: {text}")
+            memory[node] = _made_unknown(other, "frozen", f"memory: {text}")
+    return {resource: _without_zeros(resource, found, with_pods) for resource, found in checked.items()}
+
+
+def _without_zeros(
+    resource: ResourceName, readings: dict[str, NodeReading], with_pods: Collection[str]
+) -> dict[str, NodeReading]:
+    measured = [node for node, reading in readings.items() if reading.mean is not None and node in with_pods]
+    zeros = [node for node in measured if readings[node].mean == 0.0]
+    if len(zeros) < MIN_ZEROS or len(zeros) < MAX_ZERO_SHARE * len(measured):
+        return readings
+    text = f"{resource}: {len(zeros)} of {len(measured)} nodes with pods read exactly 0"
+    # An empty node may really use nothing, but its 0 comes through the same path.
+    return {
+        node: _made_unknown(reading, "zeros", text) if reading.mean == 0.0 else reading
+        for node, reading in readings.items()
+    }
+
+
+def _made_unknown(reading: NodeReading, reason: Reason, text: str) -> NodeReading:
+    return msgspec.structs.replace(reading, mean=None, statistics={}, unknown=UnknownUsage(reason, text))

@@ -1,6 +1,6 @@
-"""What is known of every node's usage: the readings of each window, kept until they are renewed or too old.
+"""The usage of every node: the readings of each window, kept until they are replaced or too old.
 
-A question that failed leaves the reading of before in place: older, and its age says so.
+When a query fails, the previous reading stays: it is older, and its age shows it.
 """
 
 from collections import Counter
@@ -10,24 +10,24 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.collector.decisions.query import Resource
-from equipoise.collector.decisions.sample_validation import STATISTICS, Doubt, Reading, Reason
+from equipoise.collector.decisions.query import ResourceName
+from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, UnknownUsage
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 
-MISSING_LIMIT = 20
-"""Nodes without data that a cycle names at most."""
+MAX_MISSING = 20
+"""How many nodes without data a cycle names at most."""
 
-NAMED = 3
-"""Nodes that a summary names for each reason."""
+MAX_NAMES = 3
+"""How many nodes a summary names for each reason."""
 
-NOT_MEASURED: Doubt = ("not answered", "not measured yet")
+NOT_MEASURED = UnknownUsage("no result", "not measured yet")
 
 
 class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as the cluster knows it at the moment of telling."""
+    """A node as the API server has it when its message is made."""
 
     name: str
     uid: str
@@ -36,24 +36,24 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of the pods on it."""
 
     settled_pods: frozenset[str] = frozenset()
-    """Those that ran through the shortest window: without their usage the rest of the node's is unknown."""
+    """Those that ran throughout the shortest window: system usage is unknown while one of them is not measured."""
 
 
-class Utilization:
+class UtilizationStore:
     """Readings by node UID, window and resource; usage by pod UID."""
 
     def __init__(self, load: LoadSettings) -> None:
         self._load = load
-        self._lives = [(window.name, load.life(window)) for window in load.windows]
-        self._readings: dict[str, dict[tuple[str, Resource], Reading]] = {}
+        self._max_ages = [(window.name, load.lifetime(window)) for window in load.windows]
+        self._readings: dict[str, dict[tuple[str, ResourceName], NodeReading]] = {}
         self._pods: Mapping[str, Resources] = {}
         self._pods_at = dict.fromkeys(RESOURCES, 0.0)
-        self._systems: dict[str, tuple[float, Resources]] = {}
+        self._system: dict[str, tuple[float, Resources]] = {}
         self.queried_at = 0.0
-        """When was last asked, on the source's clock."""
+        """Time of the last query, on the source's clock."""
 
-    def record(self, window: Window, resource: Resource, readings: Mapping[str, Reading], at: float) -> None:
-        """Readings by node UID from a query at `at`. One without a sample keeps the time of the last one."""
+    def record(self, window: Window, resource: ResourceName, readings: Mapping[str, NodeReading], at: float) -> None:
+        """Readings by node UID from a query at `at`. A reading without a sample keeps the time of the previous one."""
         self.queried_at = max(self.queried_at, at)
         for uid, reading in readings.items():
             known = self._readings.setdefault(uid, {})
@@ -63,9 +63,9 @@ class Utilization:
             known[(window.name, resource)] = reading
 
     def record_pods(
-        self, usage: Mapping[str, Resources], at: float, failed: Collection[Resource] = ()
+        self, usage: Mapping[str, Resources], at: float, failed: Collection[ResourceName] = ()
     ) -> Mapping[str, Resources]:
-        """By pod UID what it used in the shortest window; of what could not be asked the older value stays.
+        """Usage by pod UID in the shortest window. A resource whose query failed keeps its previous value.
 
         Returns what is known now.
         """
@@ -78,35 +78,34 @@ class Utilization:
         self._pods = usage
         return usage
 
-    def keep(self, uids: Iterable[str]) -> None:
-        """Forget every node but these."""
+    def retain(self, uids: Iterable[str]) -> None:
+        """Delete every node but these."""
         kept = set(uids)
         self._readings = {uid: value for uid, value in self._readings.items() if uid in kept}
-        self._systems = {uid: value for uid, value in self._systems.items() if uid in kept}
+        self._system = {uid: value for uid, value in self._system.items() if uid in kept}
 
     def windows(self, uid: str, now: float) -> dict[str, WindowUsage]:
         """The windows of a node that are known at `now` (source's clock)."""
-        return {name: _window_usage(known) for name, known in self._living(uid, now)}
+        return {name: _window_usage(known) for name, known in self._current(uid, now)}
 
-    def _living(self, uid: str, now: float) -> Iterator[tuple[str, dict[Resource, Reading]]]:
-        """The windows of a node with what is known of each."""
+    def _current(self, uid: str, now: float) -> Iterator[tuple[str, dict[ResourceName, NodeReading]]]:
         readings = self._readings.get(uid, {})
-        for window, life in self._lives:
-            known: dict[Resource, Reading] = {}
+        for window, max_age in self._max_ages:
+            known: dict[ResourceName, NodeReading] = {}
             for resource in RESOURCES:
                 reading = readings.get((window, resource))
-                if reading and reading.mean is not None and now - (reading.sampled_at or 0.0) <= life:
+                if reading and reading.mean is not None and now - (reading.sampled_at or 0.0) <= max_age:
                     known[resource] = reading
             if known:
                 yield window, known
 
     def sampled_at(self, uid: str) -> float | None:
-        """The newest raw sample of a node; None when it never had one."""
+        """Time of the newest raw sample of a node; None when it never had one."""
         times = [reading.sampled_at for reading in self._readings.get(uid, {}).values() if reading.sampled_at]
         return max(times, default=None)
 
     def message(self, node: MeasuredNode, now: float, *, epoch: int, sequence: int) -> NodeUtilization | None:
-        """What is to be told of a node; None when no sample of it was ever seen."""
+        """The message of a node; None when it never had a sample."""
         sampled_at = self.sampled_at(node.uid)
         if sampled_at is None:
             return None
@@ -120,48 +119,52 @@ class Utilization:
             sampled_at=sampled_at,
             queried_at=self.queried_at,
             windows=windows,
-            system=self._system(node, windows.get(self._load.shortest.name), pods),
+            system=self._system_usage(node, windows.get(self._load.shortest.name), pods),
             pods=pods,
             epoch=epoch,
             sequence=sequence,
         )
 
     def _fresh_pods(self, node: MeasuredNode, now: float) -> dict[str, Resources]:
-        life = self._load.life(self._load.shortest)
-        old = {resource: None for resource, at in self._pods_at.items() if now - at > life}
+        max_age = self._load.lifetime(self._load.shortest)
+        old = {resource: None for resource, at in self._pods_at.items() if now - at > max_age}
         if len(old) == len(RESOURCES):
             return {}
         pods = {uid: used for uid in node.pods if (used := self._pods.get(uid)) is not None}
         return {uid: msgspec.structs.replace(used, **old) for uid, used in pods.items()} if old else pods
 
-    def _system(self, node: MeasuredNode, shortest: WindowUsage | None, pods: Mapping[str, Resources]) -> Resources:
-        """Node − Σ pods; the last known one while a pod that ran through the window is not measured."""
+    def _system_usage(
+        self, node: MeasuredNode, shortest: WindowUsage | None, pods: Mapping[str, Resources]
+    ) -> Resources:
+        """Node − Σ pods; the last known value while a settled pod is not measured."""
         if shortest is not None and node.settled_pods <= pods.keys():
-            rest = {
-                resource: _rest(getattr(shortest.mean, resource), [getattr(used, resource) for used in pods.values()])
+            usage = {
+                resource: _difference(
+                    getattr(shortest.mean, resource), [getattr(used, resource) for used in pods.values()]
+                )
                 for resource in RESOURCES
             }
-            self._systems[node.uid] = (shortest.sampled_at, Resources(**rest))
-        at, system = self._systems.get(node.uid, (0.0, Resources()))
-        return system if self.queried_at - at <= self._load.life(self._load.longest) else Resources()
+            self._system[node.uid] = (shortest.sampled_at, Resources(**usage))
+        at, system = self._system.get(node.uid, (0.0, Resources()))
+        return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
-    def doubt(self, uid: str, now: float) -> Doubt | None:
-        """Why a node has no fresh load, as its shortest window says it; None when it has."""
+    def why_unknown(self, uid: str, now: float) -> UnknownUsage | None:
+        """Why a node has no fresh load; None when it has. The shortest window's reason comes first."""
         limit = self._load.freshness.score
-        if any(now - _oldest(known) <= limit for _, known in self._living(uid, now)):
+        if any(now - _oldest(known) <= limit for _, known in self._current(uid, now)):
             return None
         sampled_at = self.sampled_at(uid)
         if sampled_at is not None and now - sampled_at > limit:
-            return "stale", f"newest sample is {now - sampled_at:.0f} s old"
+            return UnknownUsage("stale", f"newest sample is {now - sampled_at:.0f} s old")
         readings = self._readings.get(uid, {})
         keys = ((window.name, resource) for window in self._load.windows for resource in RESOURCES)
-        found = (reading for key in keys if (reading := readings.get(key)) is not None and reading.reason is not None)
-        return next(((reading.reason, reading.why) for reading in found if reading.reason), NOT_MEASURED)
+        found = (reading.unknown for key in keys if (reading := readings.get(key)) is not None)
+        return next((unknown for unknown in found if unknown is not None), NOT_MEASURED)
 
     def cycle(
-        self, expected: int, unknown: Mapping[str, Doubt], *, shard: str, cycle: int, skew: float, problem: str
+        self, expected: int, unknown: Mapping[str, UnknownUsage], *, shard: str, cycle: int, skew: float, problem: str
     ) -> UtilizationCycle:
-        """The end of a round: how many nodes should have data, and which of them have none."""
+        """The end of a round: how many nodes are expected to have data, and which of them have none."""
         too_skewed = abs(skew) > self._load.freshness.skew_unknown
         return UtilizationCycle(
             shard=shard,
@@ -170,44 +173,42 @@ class Utilization:
             fresh=0 if too_skewed else expected - len(unknown),
             queried_at=self.queried_at,
             skew=skew,
-            missing={name: why for name, (_, why) in islice(unknown.items(), MISSING_LIMIT)},
-            reasons=dict(Counter(reason for reason, _ in unknown.values())),
+            missing={name: why.text for name, why in islice(unknown.items(), MAX_MISSING)},
+            reasons=dict(Counter(why.reason for why in unknown.values())),
             problem=problem,
         )
 
 
-def summed_up(unknown: Mapping[str, Doubt]) -> str:
+def unknown_summary(unknown: Mapping[str, UnknownUsage]) -> str:
     """`unknown load: no sample (12 nodes: a, b, c, …), stale (1 node: d)`; empty when there is none."""
     by_reason: dict[Reason, list[str]] = {}
-    for name, (reason, _) in unknown.items():
-        by_reason.setdefault(reason, []).append(name)
+    for name, why in unknown.items():
+        by_reason.setdefault(why.reason, []).append(name)
     parts = []
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         nodes = "1 node" if len(names) == 1 else f"{len(names)} nodes"
-        parts.append(f"{reason} ({nodes}: {', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''})")
+        parts.append(f"{reason} ({nodes}: {', '.join(names[:MAX_NAMES])}{', …' if len(names) > MAX_NAMES else ''})")
     return f"unknown load: {', '.join(parts)}" if parts else ""
 
 
-def _oldest(known: Mapping[Resource, Reading]) -> float:
-    """The older sample stands for both resources."""
+def _oldest(known: Mapping[ResourceName, NodeReading]) -> float:
+    """A window has one time for both resources: that of the older sample."""
     return min(reading.sampled_at or 0.0 for reading in known.values())
 
 
-def _window_usage(known: Mapping[Resource, Reading]) -> WindowUsage:
-    """The readings of one window."""
-
-    def each(what: Literal["p95", "max", "deviation"]) -> Resources:
-        return Resources(**{resource: reading.statistics.get(what) for resource, reading in known.items()})
+def _window_usage(known: Mapping[ResourceName, NodeReading]) -> WindowUsage:
+    def each(statistic: Literal["p95", "max", "deviation"]) -> Resources:
+        return Resources(**{resource: reading.statistics.get(statistic) for resource, reading in known.items()})
 
     return WindowUsage(
         sampled_at=_oldest(known),
         mean=Resources(**{resource: reading.mean for resource, reading in known.items()}),
-        **{what: each(what) for what in STATISTICS},
+        **{statistic: each(statistic) for statistic in STATISTICS},
     )
 
 
-def _rest(whole: float | None, parts: Iterable[float | None]) -> float | None:
+def _difference(total: float | None, parts: Iterable[float | None]) -> float | None:
     values = list(parts)
-    if whole is None or any(part is None for part in values):
+    if total is None or any(part is None for part in values):
         return None
-    return max(0.0, whole - sum(part for part in values if part is not None))
+    return max(0.0, total - sum(part for part in values if part is not None))

@@ -1,15 +1,14 @@
-"""Usage per replica of every workload: pods folded by workload, and the typical day in 24 slots.
+"""Usage per replica of every workload: windows, and the 24-hour profile.
 
-Each slot is asked for when it has ended, with a window of exactly its length; over days it is smoothed. Windows that
-are longer than what is remembered of the shortest one are means over the slots of the past.
+Each slot of the profile is queried when it has ended, with a window of exactly its length, and smoothed over days.
+Windows up to `podWindowLimit` are made of recent means (`workload_means`), longer ones of the slots.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.collector.decisions.recent import Recent
-from equipoise.collector.decisions.workload_means import Fold, mean_of
+from equipoise.collector.decisions.workload_means import RecentMeans, ReplicaMean, ReplicaMeans, mean_usage
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
@@ -20,56 +19,53 @@ SLOTS = 24
 
 
 def slot_of(ended_at: float, length: float) -> int:
-    """Which slot of the day (UTC) ended at this moment."""
+    """The slot (UTC) that ended at this time."""
     return (round(ended_at / length) - 1) % SLOTS
 
 
-class Profile:
-    """A workload's day."""
+class LearnedProfile:
+    """A workload's 24-hour profile, and the measured slots of the past day that it was learned from."""
 
     def __init__(self) -> None:
         self._slots: list[Resources] = [Resources()] * SLOTS
-        self._past: dict[int, Resources] = {}
+        self._measured: dict[int, Resources] = {}
 
     def add(self, ended_at: float, length: float, usage: Resources, weight: float) -> None:
-        """The mean of the slot that ended then; `weight` is the share of the new day in the smoothed one."""
+        """The mean of the slot that ended then; `weight` is the share of the new day in the smoothed slot."""
         slot = slot_of(ended_at, length)
         self._slots[slot] = _smoothed(self._slots[slot], usage, weight)
         number = round(ended_at / length)
-        self._past[number] = usage
-        newest = max(self._past)
-        self._past = {at: value for at, value in self._past.items() if at > newest - SLOTS}
+        self._measured[number] = usage
+        newest = max(self._measured)
+        self._measured = {at: value for at, value in self._measured.items() if at > newest - SLOTS}
 
-    def restore(self, day: Sequence[Resources]) -> None:
-        """A remembered day, for slots that nothing was measured in. It is no measurement: no window is made of it."""
-        self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, day, strict=True)]
+    def restore(self, profile: Sequence[Resources]) -> None:
+        """Fill the slots that were not measured. It is no measurement: no window is made of it."""
+        self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, profile, strict=True)]
 
     def has(self, ended_at: float, length: float) -> bool:
-        return round(ended_at / length) in self._past
+        return round(ended_at / length) in self._measured
 
     def window(self, length: float, slot: float, now: float, coverage: float) -> WindowUsage | None:
         """The mean over a window that ends with the newest full slot.
 
-        A resource that is known in too few of its slots is unknown; None when both are, and for a window that holds
-        more slots than are remembered.
+        A resource that is known in too few of its slots is unknown. None when both are, and for a window of more slots
+        than are kept.
         """
         count, last = round(length / slot), int(now // slot)
-        past = {number: value for number, value in self._past.items() if last - count < number <= last}
-        if not 1 <= count <= SLOTS or not past:
+        slots = {number: value for number, value in self._measured.items() if last - count < number <= last}
+        if not 1 <= count <= SLOTS or not slots:
             return None
-        mean = mean_of([*past.values()])
+        mean = mean_usage([*slots.values()])
         for resource in RESOURCES:
-            if sum(getattr(value, resource) is not None for value in past.values()) < coverage * count:
+            if sum(getattr(value, resource) is not None for value in slots.values()) < coverage * count:
                 mean = msgspec.structs.replace(mean, **{resource: None})
-        return None if mean == Resources() else WindowUsage(sampled_at=max(past) * slot, mean=mean)
+        return None if mean == Resources() else WindowUsage(sampled_at=max(slots) * slot, mean=mean)
 
-    def told(self) -> dict[str, list[float | None]]:
-        """By resource, as messages tell it; empty when no slot is known."""
-        told = {
-            "cpu": [slot.cpu for slot in self._slots],
-            "memory": [slot.memory for slot in self._slots],
-        }
-        return {resource: slots for resource, slots in told.items() if any(slot is not None for slot in slots)}
+    def by_resource(self) -> dict[str, list[float | None]]:
+        """As messages carry it: a resource without any known slot is left out."""
+        slots = {"cpu": [slot.cpu for slot in self._slots], "memory": [slot.memory for slot in self._slots]}
+        return {resource: values for resource, values in slots.items() if any(value is not None for value in values)}
 
 
 def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
@@ -79,97 +75,96 @@ def _smoothed(before: Resources, usage: Resources, weight: float) -> Resources:
     return Resources(cpu=each(before.cpu, usage.cpu), memory=each(before.memory, usage.memory))
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rounds of the shortest window have told."""
+class WorkloadRound(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known after a round of the shortest window."""
 
-    recent: Recent
+    recent: RecentMeans
     means: Mapping[str, Mapping[Workload, Resources]]
-    """By window, of those that are remembered."""
+    """By window, up to `podWindowLimit`."""
 
 
-class Workloads:
-    """What is known of every workload; one without pods for a day is forgotten."""
+class WorkloadStore:
+    """The usage of every workload. One without pods for a day is deleted."""
 
-    def __init__(self, *, load: LoadSettings, slot: float, weight: float, remembered: float) -> None:
-        """`slot` is the length of a slot; longer windows than `remembered` are made of slots. Seconds."""
+    def __init__(self, *, load: LoadSettings, slot: float, weight: float, recent_limit: float) -> None:
+        """`slot` is the length of a slot; windows longer than `recent_limit` are made of slots. Seconds."""
         self._load = load
         self._slot = slot
         self._weight = weight
-        self._remembered = remembered
-        self._heard = Heard(recent=Recent(length=load.shortest.length, horizon=remembered), means={})
-        self._profiles: dict[Workload, Profile] = {}
+        self._recent_limit = recent_limit
+        self._round = WorkloadRound(recent=RecentMeans(length=load.shortest.length, horizon=recent_limit), means={})
+        self._profiles: dict[Workload, LearnedProfile] = {}
 
-    def heard(self, folds: Mapping[Workload, Fold], at: float) -> "Heard":
-        """What is known with the shortest window of a query at `at`. It is told of once it is recorded."""
-        recent, coverage = self._heard.recent.after(at, folds), self._load.coverage.window
-        shortest = {workload: folded.usage for workload, folded in folds.items()}
+    def with_means(self, means: ReplicaMeans, at: float) -> WorkloadRound:
+        """The round that follows from these means of the shortest window at `at`. Changes nothing: see `record`."""
+        recent, coverage = self._round.recent.add(at, means), self._load.coverage.window
+        shortest = {workload: mean.usage for workload, mean in means.items()}
         longer = {
             window.name: recent.means(window.length, coverage)
             for window in self._load.windows[1:]
-            if window.length <= self._remembered
+            if window.length <= self._recent_limit
         }
-        return Heard(recent=recent, means={self._load.shortest.name: shortest} | longer)
+        return WorkloadRound(recent=recent, means={self._load.shortest.name: shortest} | longer)
 
-    def record(self, heard: "Heard") -> None:
-        """A round has ended."""
-        self._heard = heard
+    def record(self, finished: WorkloadRound) -> None:
+        self._round = finished
 
     def record_slot(self, ended_at: float, usage: Mapping[Workload, Resources]) -> None:
-        """What a replica used over the slot that ended then."""
+        """Usage per replica over the slot that ended then."""
         for workload, used in usage.items():
-            profile = self._profiles.setdefault(workload, Profile())
+            profile = self._profiles.setdefault(workload, LearnedProfile())
             if not profile.has(ended_at, self._slot):
                 profile.add(ended_at, self._slot, used, self._weight)
 
-    def restore(self, workload: Workload, day: Sequence[Resources]) -> None:
-        """What is remembered of a workload's day, slot by slot."""
-        self._profiles.setdefault(workload, Profile()).restore(day)
+    def restore(self, workload: Workload, profile: Sequence[Resources]) -> None:
+        """Fill the slots of a workload that were not measured."""
+        self._profiles.setdefault(workload, LearnedProfile()).restore(profile)
 
-    def forget(self, present: Iterable[Workload]) -> None:
-        """Keep the profiles of these workloads only."""
+    def retain(self, present: Iterable[Workload]) -> None:
+        """Delete the profiles of all other workloads."""
         kept = set(present)
         self._profiles = {workload: profile for workload, profile in self._profiles.items() if workload in kept}
 
     @property
-    def seen(self) -> Collection[Workload]:
-        """Those that were measured in the last round."""
-        return self._heard.recent.newest.folds.keys()
+    def measured(self) -> Collection[Workload]:
+        """The workloads of the last round."""
+        return self._round.recent.newest.means.keys()
 
     def messages(
         self, workloads: Iterable[Workload], now: float, *, epoch: int, sequence: int
     ) -> list[WorkloadUtilization]:
-        """A message for each of these that is known now."""
-        newest = self._heard.recent.newest
-        lives = {window.name: self._load.life(window) for window in self._load.windows}
-        told = []
+        """A message for each of these with a known window."""
+        newest = self._round.recent.newest
+        max_ages = {window.name: self._load.lifetime(window) for window in self._load.windows}
+        messages = []
         for workload in workloads:
-            folded = newest.folds.get(workload)
-            usages = {} if folded is None else dict(self._usages(workload, folded, lives, now))
-            if folded is not None and usages:
+            mean = newest.means.get(workload)
+            windows = {} if mean is None else dict(self._windows(workload, mean, max_ages, now))
+            if mean is not None and windows:
                 profile = self._profiles.get(workload)
-                told.append(
+                messages.append(
                     WorkloadUtilization(
                         workload=workload,
-                        replicas=folded.replicas,
-                        sampled_at=max(usage.sampled_at for usage in usages.values()),
+                        replicas=mean.replicas,
+                        sampled_at=max(usage.sampled_at for usage in windows.values()),
                         queried_at=newest.at,
-                        windows=usages,
-                        profile=profile.told() if profile else {},
+                        windows=windows,
+                        profile=profile.by_resource() if profile else {},
                         epoch=epoch,
                         sequence=sequence,
                     )
                 )
-        return told
+        return messages
 
-    def _usages(
-        self, workload: Workload, folded: Fold, lives: Mapping[str, float], now: float
+    def _windows(
+        self, workload: Workload, newest: ReplicaMean, max_ages: Mapping[str, float], now: float
     ) -> Iterable[tuple[str, WindowUsage]]:
         for window in self._load.windows:
             usage: WindowUsage | None = None
-            if window.name in self._heard.means:
-                if (mean := self._heard.means[window.name].get(workload)) is not None:
-                    usage = WindowUsage(sampled_at=folded.sampled_at, mean=mean)
+            if window.name in self._round.means:
+                if (mean := self._round.means[window.name].get(workload)) is not None:
+                    usage = WindowUsage(sampled_at=newest.sampled_at, mean=mean)
             elif workload in self._profiles:
                 usage = self._profiles[workload].window(window.length, self._slot, now, self._load.coverage.window)
-            if usage is not None and now - usage.sampled_at <= lives[window.name]:
+            if usage is not None and now - usage.sampled_at <= max_ages[window.name]:
                 yield window.name, usage

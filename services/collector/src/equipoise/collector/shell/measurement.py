@@ -1,84 +1,95 @@
-"""Carries out rounds: asks the source about the nodes and pods of this moment and keeps what it says."""
+"""Runs rounds: queries the source about the current nodes and pods, keeps the readings, and makes messages of them."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import SourceError
-from equipoise.collector.decisions.sample_validation import Criteria, Doubt, Intervals, Known
-from equipoise.collector.decisions.utilization import MeasuredNode, Utilization
-from equipoise.collector.decisions.workload_means import MeasuredPod, fold
-from equipoise.collector.decisions.workloads import SLOTS, Heard, Workloads
+from equipoise.collector.decisions.sample_validation import (
+    MeasurementTarget,
+    ScrapeIntervals,
+    UnknownUsage,
+    WindowCriteria,
+)
+from equipoise.collector.decisions.utilization import MeasuredNode, UtilizationStore
+from equipoise.collector.decisions.workload_means import MeasuredPod, replica_means
+from equipoise.collector.decisions.workloads import SLOTS, WorkloadRound, WorkloadStore
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.batching import NODES_AT_ONCE, aside, emptied
-from equipoise.collector.shell.profile_learning import Days
+from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.state.placement import Fleet, PodName, Tracked, amounts
-from equipoise.collector.state.pod_times import seconds
+from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
+from equipoise.collector.state.pod_times import unix_seconds
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_batches, in_thread_if_many
 from equipoise.runtime.process.clock import Clock
 
 
-class Measuring:
-    """What the source has said so far, and what is to be told of it."""
+class Measurement:
+    """What has been measured so far, and the messages about it."""
 
     def __init__(
-        self, *, settings: CollectorSettings, load: LoadSettings, source: MetricSource, fleet: Fleet, clock: Clock
+        self,
+        *,
+        settings: CollectorSettings,
+        load: LoadSettings,
+        source: MetricSource,
+        placement: ClusterPlacement,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._load = load
         self._source = source
-        self._fleet = fleet
+        self._placement = placement
         self._clock = clock
-        self._utilization = Utilization(load)
-        self._workloads = Workloads(
+        self._utilization = UtilizationStore(load)
+        self._workloads = WorkloadStore(
             load=load,
             slot=settings.profile.day / SLOTS,
             weight=settings.profile.weight,
-            remembered=settings.pods_limit,
+            recent_limit=settings.pod_window_limit,
         )
-        self._intervals = Intervals(usual=settings.scrape_interval)
+        self._intervals = ScrapeIntervals(default=settings.scrape_interval)
         self._pod_intervals = self._intervals
         self._intervals_at: float | None = None
-        self.days = Days(
+        self.profiles = ProfileLearning(
             settings=settings,
             coverage=load.coverage.window,
             source=source,
-            fleet=fleet,
+            placement=placement,
             workloads=self._workloads,
-            now=self.source_now,
+            clock=clock,
+            source_now=self.source_now,
             intervals=lambda: self._pod_intervals,
         )
         self._problems: dict[str, str] = {}
-        self._blind = ""
-        self.no_pods = ""
-        """Why nothing is known of any pod though there are answers; empty when something is."""
+        self._outage = ""
+        self.pods_problem = ""
+        """Why no pod is measured though the source responds; empty when one is."""
 
         self.skew = 0.0
         """The source's clock minus ours, in seconds."""
 
     @property
     def problem(self) -> str:
-        """What went wrong in the last round of each window, as people read it; empty when nothing did."""
+        """What went wrong in the last round of each window; empty when nothing did."""
         return "; ".join(dict.fromkeys(self._problems.values()))
 
     @property
-    def blindness(self) -> str:
-        """What keeps us from measuring at all; empty while something is measured. Readers hold still for it."""
+    def outage(self) -> str:
+        """Why nothing can be measured at all; empty when something is. Subscribers then neither score nor evict."""
         if abs(self.skew) > self._load.freshness.skew_unknown:
             return f"{self._settings.source}: its clock differs by {self.skew:+.1f} s from ours: every value is unknown"
-        return self._blind
+        return self._outage
 
     @property
     def clock_warning(self) -> str | None:
-        """Said while ages are noticeably wrong."""
+        """Set while the ages of samples are noticeably wrong."""
         if abs(self.skew) <= self._load.freshness.skew_warning:
             return None
         return (
@@ -86,34 +97,34 @@ class Measuring:
         )
 
     async def round(self, window: Window) -> bool:
-        """Measure one window. False: not everything was answered; older values stay, and `problem` says why."""
-        blind, failures = "", list[str]()
+        """Measure one window. False: a query failed; its older values stay, and `problem` says why."""
+        outage, failures = "", list[str]()
         try:
             at = await self._source_time()
             await self._find_intervals(at)
-            blind, failures = await self._measure_nodes(window, at)
+            outage, failures = await self._measure_nodes(window, at)
             if window == self._load.shortest:
                 failures += await self._measure_pods(at)
         except SourceError as error:
-            blind = str(error)
-        failure = blind or next(iter(failures), "")
+            outage = str(error)
+        failure = outage or next(iter(failures), "")
         if failure:
             self._problems[window.name] = f"{self._settings.source}: {failure}"
         else:
             self._problems.pop(window.name, None)
         if window.name == self._load.shortest.name:
-            self._blind = blind and f"{self._settings.source}: {blind}"
+            self._outage = outage and f"{self._settings.source}: {outage}"
         return not failure
 
     async def _source_time(self) -> float:
         """Now on the source's clock.
 
-        It said its time at some moment between our asking and its answer, so the skew lies between the two; a slow
-        answer tells little and moves what is known of the skew no further than it must.
+        The response's time is of some point between our request and its arrival, so the skew lies between the two
+        differences. A slow response gives wide bounds: the known skew changes no further than they require.
         """
-        asked = self._clock.now()
-        told = await self._source.time()
-        self.skew = max(told - self._clock.now(), min(self.skew, told - asked))
+        requested_at = self._clock.now()
+        reported = await self._source.time()
+        self.skew = max(reported - self._clock.now(), min(self.skew, reported - requested_at))
         return self.source_now()
 
     def source_now(self) -> float:
@@ -121,170 +132,171 @@ class Measuring:
 
     async def _find_intervals(self, at: float) -> None:
         due = self._intervals_at is None or at - self._intervals_at >= self._load.longest.refresh_period
-        if self._settings.scrape_interval is None and (due or self._intervals.usual is None):
+        if self._settings.scrape_interval is None and (due or self._intervals.default is None):
             try:
                 found = await find_intervals(self._source, self._load.shortest.length, at)
             except SourceError:
-                if self._intervals.usual is None:
+                if self._intervals.default is None:
                     raise
-                self._intervals_at = at  # the ones of before still hold, of nodes and of pods
+                self._intervals_at = at  # the previous intervals of nodes and pods stay valid
                 return
-            # Right after the source's restart there may be none to be seen: the ones of before still hold.
-            if found.usual is not None:
+            # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
+            if found.default is not None:
                 self._intervals, self._intervals_at = found, at
                 self._pod_intervals = await self._find_pod_intervals(at) or found
 
-    async def _find_pod_intervals(self, at: float) -> Intervals | None:
-        """None: they are not known apart from those of the nodes."""
+    async def _find_pod_intervals(self, at: float) -> ScrapeIntervals | None:
+        """None: use those of the nodes."""
         try:
             found = await find_intervals(self._source, self._load.shortest.length, at, "pod")
         except SourceError:
             found = self._pod_intervals
-        return found if found.usual is not None else None
+        return found if found.default is not None else None
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
-        """Why nothing was measured, if nothing was, and which questions failed."""
-        nodes = dict(self._fleet.nodes)
-        begun = at - window.length
-        known: dict[str, Known] = {}
-        async for some in in_turns(nodes.items(), NODES_AT_ONCE):
-            known |= {name: known_node(node, busy=self._busy(name, begun)) for name, node in some}
-        statistics = self._settings.statistics if window.length <= self._settings.statistics_limit else ()
+        """Why nothing was measured, if nothing was, and which queries failed."""
+        nodes = dict(self._placement.nodes)
+        begin = at - window.length
+        targets: dict[str, MeasurementTarget] = {}
+        async for batch in in_batches(nodes.items(), NODES_PER_BATCH):
+            targets |= {name: node_target(node, has_pods=self._had_pods(name, begin)) for name, node in batch}
+        statistics = self._settings.statistics if window.length <= self._settings.statistics_window_limit else ()
         found = await measure_nodes(
-            self._source, known, criteria_of(self._load, window, at), self._intervals, statistics
+            self._source, targets, criteria_of(self._load, window, at), self._intervals, statistics
         )
         for resource, readings in found.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
             self._utilization.record(window, resource, by_uid, at)
-        self._utilization.keep(node.metadata.uid for node in self._fleet.nodes.values())
+        self._utilization.retain(node.metadata.uid for node in self._placement.nodes.values())
         failures = [f"{resource} of nodes: {why}" for resource, why in found.failed.items()]
-        if found.strangers:
-            return f"no series names a node of this cluster; one has {found.strangers}", failures
+        if found.unknown_node:
+            return f"no series names a node of this cluster; one has {found.unknown_node}", failures
         return ("" if found.readings else next(iter(failures), "")), failures
 
     async def _measure_pods(self, at: float) -> list[str]:
-        """Which questions failed."""
-        ceilings = self._fleet.capacities()
-        known: dict[PodName, Known] = {}
-        tracked: dict[PodName, Tracked] = {}
-        async for nodes in in_turns(ceilings, NODES_AT_ONCE):
+        """Which queries failed."""
+        capacities = self._placement.capacities()
+        targets: dict[PodName, MeasurementTarget] = {}
+        tracked: dict[PodName, TrackedPod] = {}
+        async for nodes in in_batches(capacities, NODES_PER_BATCH):
             for node in nodes:
-                for pod in self._fleet.tracked(node):
+                for pod in self._placement.tracked(node):
                     if (since := pod.placed.running_since) is not None:
                         name = (pod.placed.namespace, pod.placed.name)
-                        known[name] = Known(since=since, ceiling=ceilings[node], node=node)
+                        targets[name] = MeasurementTarget(since=since, capacity=capacities[node], node=node)
                         tracked[name] = pod
         criteria = criteria_of(self._load, self._load.shortest, at)
-        found = await measure_pods(self._source, known, criteria, self._pod_intervals)
+        found = await measure_pods(self._source, targets, criteria, self._pod_intervals)
         if found.usage or not found.failed:
-            by_uid, heard = await aside(len(known), self._heard, found.usage, tracked, known, self._sampled(), at)
-            self._fleet.measured(self._utilization.record_pods(by_uid, at, found.failed.keys()))
-            if not found.failed:  # half a mean would be remembered as a whole one
-                self._workloads.record(heard)
-        settled = sum(each.since <= at - criteria.length for each in known.values())
-        self.no_pods = (
-            f"of {settled} pods none has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
-            "often as collector.scrapeInterval says, and long enough?"
-            if found.asked and settled and not found.usage and not found.failed
+            by_uid, finished = await in_thread_if_many(
+                len(targets), self._evaluate_pods, found.usage, tracked, targets, self._sample_times(), at
+            )
+            self._placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
+            if not found.failed:  # a mean without one resource would be kept as a whole one
+                self._workloads.record(finished)
+        settled = sum(target.since <= at - criteria.length for target in targets.values())
+        self.pods_problem = (
+            f"none of {settled} pods has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
+            "often as collector.scrapeInterval says, and for long enough?"
+            if found.supported and settled and not found.usage and not found.failed
             else ""
         )
-        await aside(len(known), emptied, known, tracked)
+        await in_thread_if_many(len(targets), drain, targets, tracked)
         return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
 
-    def _busy(self, node: str, since: float) -> bool:
-        """Have pods run there all the time?"""
-        return any((each.placed.running_since or math.inf) <= since for each in self._fleet.tracked(node))
+    def _had_pods(self, node: str, since: float) -> bool:
+        """True when a pod has run there since then."""
+        return any((pod.placed.running_since or math.inf) <= since for pod in self._placement.tracked(node))
 
-    def _heard(
+    def _evaluate_pods(
         self,
         usage: Mapping[PodName, Resources],
-        tracked: Mapping[PodName, Tracked],
-        known: Mapping[PodName, Known],
-        sampled: Mapping[str, float | None],
+        tracked: Mapping[PodName, TrackedPod],
+        targets: Mapping[PodName, MeasurementTarget],
+        sample_times: Mapping[str, float | None],
         at: float,
-    ) -> tuple[dict[str, Resources], Heard]:
-        """Usage by UID, and what is known of workloads with it. Changes nothing: others go on meanwhile."""
-        workload_of = self._fleet.workloads_now()
+    ) -> tuple[dict[str, Resources], WorkloadRound]:
+        """Usage by UID, and the workloads' round. Changes nothing, because other tasks run meanwhile."""
+        workload_of = self._placement.workload_lookup()
         by_uid: dict[str, Resources] = {}
         owned: list[MeasuredPod] = []
         for name, used in usage.items():
             pod = tracked[name]
             by_uid[pod.placed.uid] = used
-            # The age of a pod's usage is that of its node's newest sample; without one it is not known.
-            sampled_at, workload = sampled.get(known[name].node), workload_of(pod.pod)
+            # The age of a pod's usage is that of its node's newest sample; without one it is unknown.
+            sampled_at, workload = sample_times.get(targets[name].node), workload_of(pod.pod)
             if workload is not None and sampled_at is not None:
                 owned.append(MeasuredPod(workload=workload, usage=used, sampled_at=sampled_at))
-        return by_uid, self._workloads.heard(fold(owned), at)
+        return by_uid, self._workloads.with_means(replica_means(owned), at)
 
-    def _sampled(self) -> dict[str, float | None]:
+    def _sample_times(self) -> dict[str, float | None]:
         """By node the time of its newest raw sample."""
-        return {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self._fleet.nodes.items()}
+        return {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self._placement.nodes.items()}
 
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
-        """What is known of each of these nodes at this moment."""
+        """The current messages of these nodes; none for a node without any sample."""
         now = self.source_now()
-        told = [
+        messages = [
             self._utilization.message(self._measured_node(name, node, now), now, epoch=epoch, sequence=sequence)
             for name in names
-            if (node := self._fleet.nodes.get(name)) is not None
+            if (node := self._placement.nodes.get(name)) is not None
         ]
-        return [message for message in told if message is not None]
+        return [message for message in messages if message is not None]
 
     def _measured_node(self, name: str, node: Node, now: float) -> MeasuredNode:
-        begun = now - self._load.shortest.length
-        pods = [tracked.placed for tracked in self._fleet.tracked(name)]
+        begin = now - self._load.shortest.length
+        pods = [tracked.placed for tracked in self._placement.tracked(name)]
         return MeasuredNode(
             name=name,
             uid=node.metadata.uid,
             base=amounts(base_of(node, self._load.base)),
             pods=tuple(pod.uid for pod in pods),
-            settled_pods=frozenset(pod.uid for pod in pods if pod.running_since and pod.running_since <= begun),
+            settled_pods=frozenset(pod.uid for pod in pods if pod.running_since and pod.running_since <= begin),
         )
 
     @property
     def workloads(self) -> Collection[Workload]:
-        """Those that the last round of pods saw."""
-        return self._workloads.seen
+        """Those of the last round of pods."""
+        return self._workloads.measured
 
     def workload_messages(
         self, workloads: Iterable[Workload], *, epoch: int, sequence: int
     ) -> list[WorkloadUtilization]:
-        """What is known of each of these workloads at this moment."""
+        """The current messages of these workloads; none for a workload without a known window."""
         return self._workloads.messages(workloads, self.source_now(), epoch=epoch, sequence=sequence)
 
     async def cycle(
         self, names: Iterable[str], *, shard: str, number: int
-    ) -> tuple[UtilizationCycle, dict[str, Doubt]]:
-        """The end of a round: how many of these nodes should have data, and why which of them have none."""
+    ) -> tuple[UtilizationCycle, dict[str, UnknownUsage]]:
+        """The end of a round: how many of these nodes are expected to have data, and why some have none."""
         now, expected = self.source_now(), 0
-        unknown: dict[str, Doubt] = {}
-        async for some in in_turns(sorted(names), NODES_AT_ONCE):
-            for name in some:
-                node = self._fleet.nodes.get(name)
-                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling):
+        unknown: dict[str, UnknownUsage] = {}
+        async for batch in in_batches(sorted(names), NODES_PER_BATCH):
+            for name in batch:
+                node = self._placement.nodes.get(name)
+                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling_period):
                     continue
-                doubt = self._utilization.doubt(node.metadata.uid, now)
-                if doubt is None or not unmeasurable(node):
+                why = self._utilization.why_unknown(node.metadata.uid, now)
+                if why is None or not unmeasurable(node):
                     expected += 1
-                    unknown |= {} if doubt is None else {name: doubt}
+                    unknown |= {} if why is None else {name: why}
         cycle = self._utilization.cycle(
-            expected, unknown, shard=shard, cycle=number, skew=self.skew, problem=self.blindness
+            expected, unknown, shard=shard, cycle=number, skew=self.skew, problem=self.outage
         )
         return cycle, unknown
 
 
-def criteria_of(load: LoadSettings, window: Window, at: float) -> Criteria:
-    """By what the samples of a window are judged at `at`."""
-    return Criteria(
+def criteria_of(load: LoadSettings, window: Window, at: float) -> WindowCriteria:
+    """The criteria for the samples of a window that ends at `at`."""
+    return WindowCriteria(
         at=at,
         length=window.length,
         coverage=load.coverage.window,
-        life=load.life(window),
-        reach=max(load.freshness.score, load.shortest.length),
+        max_age=load.lifetime(window),
+        lookback=max(load.freshness.score, load.shortest.length),
     )
 
 
-def known_node(node: Node, *, busy: bool = False) -> Known:
-    """What the cluster says of a node that is to be measured."""
-    since = seconds(node.metadata.creation_timestamp) or 0.0
-    return Known(since=since, ceiling=amounts(node.status.capacity), busy=busy)
+def node_target(node: Node, *, has_pods: bool = False) -> MeasurementTarget:
+    since = unix_seconds(node.metadata.creation_timestamp) or 0.0
+    return MeasurementTarget(since=since, capacity=amounts(node.status.capacity), has_pods=has_pods)

@@ -1,4 +1,4 @@
-"""The collector's own figures on /metrics."""
+"""The collector's own metrics."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -10,36 +10,35 @@ from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
-class Telemetry:
-    """Counts what the collector does. No label holds a node or a pod: there may be very many."""
+class CollectorMetrics:
+    """No label holds a node or a pod: there may be very many."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.rounds = Counter(
-            "equipoise_collector_rounds", "Rounds of questions to the metric source.", ["window", "result"],
+            "equipoise_collector_rounds", "Rounds of queries to the metric source.", ["window", "result"],
             registry=registry,
         )  # fmt: skip
-        self.round_seconds = Histogram(
-            "equipoise_collector_round_seconds", "How long a round took.", ["window"], registry=registry
+        self.round_duration = Histogram(
+            "equipoise_collector_round_duration_seconds", "Duration of a round.", ["window"], registry=registry
         )
-        self.placements = Counter(
-            "equipoise_collector_placements", "Placements said, one per changed node.", registry=registry
-        )
+        self.placements_published = Counter(
+            "equipoise_collector_placements_published", "Placements published, one per changed node.",
+            registry=registry,
+        )  # fmt: skip
         self._expected = Gauge(
             "equipoise_collector_nodes_expected", "Ready nodes that should have data.", registry=registry
         )
         self._fresh = Gauge("equipoise_collector_nodes_fresh", "Expected nodes of known load.", registry=registry)
         self._unknown = Gauge(
-            "equipoise_collector_nodes_unknown",
-            "Expected nodes of unknown load, by reason.",
-            ["reason"],
+            "equipoise_collector_nodes_unknown", "Expected nodes of unknown load, by reason.", ["reason"],
             registry=registry,
-        )
+        )  # fmt: skip
         self._skew = Gauge(
             "equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.", registry=registry
         )
 
     def on_cycle(self, cycles: Sequence[UtilizationCycle]) -> None:
-        """A round of this replica's shards has ended; none: it has none any more."""
+        """A round of this replica's shards has ended; empty when it holds none any more."""
         self._expected.set(sum(cycle.expected for cycle in cycles))
         self._fresh.set(sum(cycle.fresh for cycle in cycles))
         self._skew.set(skew_of(cycles))

@@ -1,29 +1,41 @@
-"""Learns the day of workloads: asks for one slot after the other, and takes back what annotations remember."""
+"""Learns the 24-hour profiles of workloads: queries one slot after the other, and restores slots from annotations."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 import structlog
 
-from equipoise.collector.decisions.restored_profile import largest, remembered_day
-from equipoise.collector.decisions.sample_validation import Criteria, Intervals, Known
-from equipoise.collector.decisions.workload_means import Fold, MeasuredPod, fold
-from equipoise.collector.decisions.workloads import SLOTS, Workloads
+from equipoise.collector.decisions.restored_profile import largest_capacity, restored_profile
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, ScrapeIntervals, WindowCriteria
+from equipoise.collector.decisions.workload_means import MeasuredPod, ReplicaMean, replica_means
+from equipoise.collector.decisions.workloads import SLOTS, WorkloadStore
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.batching import NODES_AT_ONCE, PROFILES_AT_ONCE, WORKLOADS_AT_ONCE, aside, emptied
+from equipoise.collector.shell.health import CollectorHealth
 from equipoise.collector.shell.rounds import measure_pods
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.state.placement import Fleet, PodName
+from equipoise.collector.state.placement import ClusterPlacement, PodName
 from equipoise.contracts.kubernetes.annotations import USAGE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.async_tools.batching import in_turns
+from equipoise.runtime.async_tools.batching import (
+    NODES_PER_BATCH,
+    PROFILES_PER_BATCH,
+    WORKLOADS_PER_BATCH,
+    drain,
+    in_batches,
+    in_thread_if_many,
+)
+from equipoise.runtime.process.clock import Clock
+
+SLOT_MARGIN = 0.02
+"""Share of a slot to wait after its end, so that its last samples have arrived."""
 
 log = structlog.get_logger()
 
 
-class Days:
-    """Which slots of the past day are known, and how the others come to be."""
+class ProfileLearning:
+    """Knows which slots of the past day were measured, and measures the others."""
 
     def __init__(
         self,
@@ -31,93 +43,109 @@ class Days:
         settings: CollectorSettings,
         coverage: float,
         source: MetricSource,
-        fleet: Fleet,
-        workloads: Workloads,
-        now: Callable[[], float],
-        intervals: Callable[[], Intervals],
+        placement: ClusterPlacement,
+        workloads: WorkloadStore,
+        clock: Clock,
+        source_now: Callable[[], float],
+        intervals: Callable[[], ScrapeIntervals],
     ) -> None:
-        """`coverage`: 0..1, how much of a slot must be measured. `now` tells the time on the source's clock,
-        `intervals` how far apart samples of pods lie."""
+        """`coverage` (0..1): how much of a slot must be measured. `source_now`: the time on the source's clock."""
         self._source_name = settings.source
+        self._backfill_interval = float(settings.profile.backfill_interval)
         self._slot = settings.profile.day / SLOTS
         self._coverage = coverage
         self._source = source
-        self._fleet = fleet
+        self._placement = placement
         self._workloads = workloads
-        self._now = now
+        self._clock = clock
+        self._source_now = source_now
         self._intervals = intervals
         self._done: set[int] = set()
-        self._failed: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
+
+    async def run(self, health: CollectorHealth) -> NoReturn:
+        """Measure the slots of the past day first, newest first, then each slot as it ends."""
+        interval = self._backfill_interval
+        while True:
+            slot = self.next_slot()
+            if slot is not None:
+                problem = await self.measure(slot)
+                health.set_problem("profile", problem or None)
+                interval = min(2 * interval, self._slot) if problem else self._backfill_interval
+                await self._clock.sleep(interval)
+                continue
+            now = self._source_now()
+            await self._clock.sleep(self._slot * (now // self._slot + 1 + SLOT_MARGIN) - now)
 
     def next_slot(self) -> float | None:
-        """End of the newest slot of the past day that is not known yet; None: all are.
+        """End of the newest slot of the past day that was not measured; None: all were.
 
-        One that failed waits for the others: what is too much for the source would keep it from all older ones.
+        A slot that failed comes after the others, so that one query that is too large does not block all older slots.
         """
-        last = int(self._now() // self._slot)
+        last = int(self._source_now() // self._slot)
         self._done = {number for number in self._done if number > last - SLOTS}
-        open_slots = [number for number in range(last, last - SLOTS, -1) if number not in self._done]
-        self._failed = Counter({number: self._failed[number] for number in open_slots})
-        return min(open_slots, key=self._failed.__getitem__) * self._slot if open_slots else None
-
-    @property
-    def slot_length(self) -> float:
-        """Seconds."""
-        return self._slot
+        missing = [number for number in range(last, last - SLOTS, -1) if number not in self._done]
+        self._failures = Counter({number: self._failures[number] for number in missing})
+        return min(missing, key=self._failures.__getitem__) * self._slot if missing else None
 
     async def measure(self, ended_at: float) -> str:
-        """Every pod's mean over a slot of the day, folded by workload. Why it is not known yet: ask again later."""
-        if (intervals := self._intervals()).usual is None:
-            return ""  # the rounds of the windows say what keeps them from it
-        places = {
-            name: Known(since=0.0, ceiling=ceiling, node=name) for name, ceiling in self._fleet.capacities().items()
+        """Record every workload's mean over the slot that ended then. Returns why it failed; empty when it did not."""
+        if (intervals := self._intervals()).default is None:
+            return ""  # the rounds of the windows report why there are none
+        on_node = {
+            name: MeasurementTarget(since=0.0, capacity=capacity, node=name)
+            for name, capacity in self._placement.capacities().items()
         }
-        workload_of = self._fleet.workloads_now()
-        known: dict[PodName, Known] = {}
+        workload_of = self._placement.workload_lookup()
+        targets: dict[PodName, MeasurementTarget] = {}
         owners: dict[PodName, Workload | None] = {}
-        for name, (workload, node) in self._fleet.left.items():
-            known[name] = places.get(node) or Known(since=0.0, ceiling=Resources(), node=node)
+        for name, (workload, node) in self._placement.departed.items():
+            targets[name] = on_node.get(node) or MeasurementTarget(since=0.0, capacity=Resources(), node=node)
             owners[name] = workload
-        async for nodes in in_turns(places, NODES_AT_ONCE):
+        async for nodes in in_batches(on_node, NODES_PER_BATCH):
             for node in nodes:
-                for pod in self._fleet.tracked(node):
+                for pod in self._placement.tracked(node):
                     name = (pod.placed.namespace, pod.placed.name)
-                    known[name], owners[name] = places[node], workload_of(pod.pod)
-        criteria = Criteria(at=ended_at, length=self._slot, coverage=self._coverage, life=self._slot, reach=self._slot)
-        found = await measure_pods(self._source, known, criteria, intervals)
+                    targets[name], owners[name] = on_node[node], workload_of(pod.pod)
+        criteria = WindowCriteria(
+            at=ended_at, length=self._slot, coverage=self._coverage, max_age=self._slot, lookback=self._slot
+        )
+        found = await measure_pods(self._source, targets, criteria, intervals)
+        number = round(ended_at / self._slot)
         if found.failed:
-            self._failed[round(ended_at / self._slot)] += 1
+            self._failures[number] += 1
             resource, why = next(iter(found.failed.items()))
-            return f"{self._source_name}: {resource} of pods in a slot of the day: {why}"
-        folds, present = await aside(len(owners), _folded, found.usage, owners, ended_at)
-        await aside(len(known), emptied, known, owners)
-        async for workloads in in_turns(folds, WORKLOADS_AT_ONCE):
-            self._workloads.record_slot(ended_at, {workload: folds[workload].usage for workload in workloads})
-        self._workloads.forget(present)
-        self._done.add(round(ended_at / self._slot))
+            return f"{self._source_name}: {resource} of pods in a slot of the 24-hour profile: {why}"
+        means, present = await in_thread_if_many(len(owners), _workload_means, found.usage, owners, ended_at)
+        await in_thread_if_many(len(targets), drain, targets, owners)
+        async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
+            self._workloads.record_slot(ended_at, {workload: means[workload].usage for workload in workloads})
+        self._workloads.retain(present)
+        self._done.add(number)
         return ""
 
-    async def remember(self, standing: Mapping[Workload, Mapping[str, str]]) -> int:
-        """The annotations of workloads: their days stand in where nothing was measured. How many had one?"""
-        now, ceiling, remembered = self._now(), largest(self._fleet.capacities().values()), 0
-        async for workloads in in_turns(standing, PROFILES_AT_ONCE):
+    async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int:
+        """Fill slots that were not measured from the annotations of workloads. Returns how many had a profile."""
+        now, max_usage = self._source_now(), largest_capacity(self._placement.capacities().values())
+        restored = 0
+        async for workloads in in_batches(annotations, PROFILES_PER_BATCH):
             for workload in workloads:
-                day, why = remembered_day(standing[workload], now, ceiling)
-                if day is not None:
-                    self._workloads.restore(workload, day)
-                    remembered += 1
-                elif USAGE in standing[workload]:
-                    log.debug("profile of an annotation left", workload=str(workload), reason=why)
-        return remembered
+                profile, why = restored_profile(annotations[workload], now, max_usage)
+                if profile is not None:
+                    self._workloads.restore(workload, profile)
+                    restored += 1
+                elif USAGE in annotations[workload]:
+                    log.debug("annotation has no valid profile", workload=str(workload), reason=why)
+        return restored
 
 
-def _folded(
+def _workload_means(
     usage: Mapping[PodName, Resources], owners: Mapping[PodName, Workload | None], at: float
-) -> tuple[dict[Workload, Fold], set[Workload]]:
-    """Usage by workload, and all workloads that there are."""
+) -> tuple[dict[Workload, ReplicaMean], set[Workload]]:
+    """Mean usage by workload, and every workload that has pods."""
     owned = (
         MeasuredPod(workload=workload, usage=used, sampled_at=at)
         for name, used in usage.items()
         if (workload := owners[name]) is not None
     )
-    return fold(owned), {workload for workload in owners.values() if workload is not None}
+    return replica_means(owned), {workload for workload in owners.values() if workload is not None}

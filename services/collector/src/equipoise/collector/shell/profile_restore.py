@@ -1,11 +1,12 @@
-"""Reads once what stands on workloads, beside everything else; where it was refused, again after a while."""
+"""Reads the annotations of workloads once after a start, and retries kinds that could not be listed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
 
-from equipoise.collector.decisions.restored_profile import unread
+from equipoise.collector.decisions.restored_profile import restore_problem
+from equipoise.collector.shell.health import ProblemReport
 from equipoise.contracts.kubernetes.objects import Object
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.runtime.kubernetes.client import (
@@ -24,57 +25,51 @@ from equipoise.runtime.kubernetes.client import (
 from equipoise.runtime.process.clock import Clock
 
 KINDS: Sequence[Resource[Any]] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CLONE_SETS, ROLLOUTS)
-"""Whose annotations are read: those that live for longer than a day."""
+"""The kinds that usually exist for longer than a day."""
 
-AGAIN_PERIOD = 300.0
-"""Seconds until what was refused is asked for again."""
+RETRY_PERIOD = 300.0
+"""Seconds until a kind that could not be listed is listed again."""
 
-PROBLEM = "profiles on workloads"
+PROBLEM = "profile annotations"
 
 log = structlog.get_logger()
 
 
-class Memory(Protocol):
-    """Who takes in what is read."""
+class ProfileReceiver(Protocol):
+    """Takes the annotations and returns how many had a profile."""
 
-    async def remember(self, standing: Mapping[Workload, Mapping[str, str]]) -> int: ...
-
-
-class Health(Protocol):
-    """Where it is told what was not read."""
-
-    def problem(self, key: str, text: str | None) -> None: ...
+    async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int: ...
 
 
-async def recollect(kube: Kube, clock: Clock, memory: Memory, health: Health) -> None:
-    """Until each kind was read. One that this cluster does not have is none that is missing."""
-    waiting = list(KINDS)
+async def restore_profiles(kube: Kube, clock: Clock, receiver: ProfileReceiver, health: ProblemReport) -> None:
+    """Returns when each kind was read. A kind that this cluster does not have is skipped."""
+    remaining = list(KINDS)
     try:
-        while waiting:
+        while remaining:
             forbidden, failed = list[Resource[Any]](), dict[Resource[Any], str]()
-            for resource in waiting:
+            for resource in remaining:
                 try:
-                    await _read(kube, resource, memory)
+                    await _restore_kind(kube, resource, receiver)
                 except NotFound:
-                    log.debug("no such workloads", kind=resource.kind, group=resource.group)
+                    log.debug("kind of workload not in this cluster", kind=resource.kind, group=resource.group)
                 except Forbidden:
                     forbidden.append(resource)
                 except KubeError as error:
                     failed[resource] = str(error)
             names = [f"{resource.plural}.{resource.group}" for resource in forbidden]
-            health.problem(PROBLEM, unread(names, list(dict.fromkeys(failed.values()))))
-            waiting = [*forbidden, *failed]
-            if waiting:
-                await clock.sleep(AGAIN_PERIOD)
+            health.set_problem(PROBLEM, restore_problem(names, list(dict.fromkeys(failed.values()))))
+            remaining = [*forbidden, *failed]
+            if remaining:
+                await clock.sleep(RETRY_PERIOD)
     finally:
-        health.problem(PROBLEM, None)
+        health.set_problem(PROBLEM, None)
 
 
-async def _read(kube: Kube, resource: Resource[Any], memory: Memory) -> None:
-    profiles = 0
+async def _restore_kind(kube: Kube, resource: Resource[Any], receiver: ProfileReceiver) -> None:
+    restored = 0
     async for page in kube.pages(metadata_of(resource)):
-        profiles += await memory.remember({_workload(resource, found): found.metadata.annotations for found in page})
-    log.info("profiles taken back from annotations", kind=resource.kind, profiles=profiles)
+        restored += await receiver.restore({_workload(resource, found): found.metadata.annotations for found in page})
+    log.info("profiles restored from annotations", kind=resource.kind, profiles=restored)
 
 
 def _workload(resource: Resource[Any], found: Object) -> Workload:

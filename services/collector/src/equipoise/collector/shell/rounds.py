@@ -1,116 +1,130 @@
-"""One round: every question about one window, asked at one shared moment, and what came of them.
-
-Each window has rounds of its own, one after the other: a slow source makes values older, never rounds more.
-"""
+"""One round: every query about one window, all at the same time, and the validated readings."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.collector.decisions.plausibility import plausible
-from equipoise.collector.decisions.query import Ask, Resource, Sample, SourceError, Statistic, Subject, What
-from equipoise.collector.decisions.sample_validation import (
-    Criteria,
-    Intervals,
-    Known,
-    Reading,
-    intervals_from,
-    least_samples,
-    read_nodes,
-    read_pods,
+from equipoise.collector.decisions.query import (
+    Aggregate,
+    MetricQuery,
+    ResourceName,
+    Sample,
+    SourceError,
+    Statistic,
+    Subject,
 )
-from equipoise.collector.shell.batching import aside
+from equipoise.collector.decisions.sample_validation import (
+    MeasurementTarget,
+    NodeReading,
+    ScrapeIntervals,
+    UnknownUsage,
+    WindowCriteria,
+    check_plausibility,
+    min_samples,
+    scrape_intervals,
+    validate_nodes,
+    validate_pods,
+)
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.async_tools.batching import in_thread_if_many
 
 LAST_STEPS = 20
-"""Into how many steps the past is cut to find the last sample of a series that ended."""
+"""Number of steps over the lookback in which the last sample of an ended series is searched for."""
 
 STATISTIC_STEPS = 60
 SAMPLES_PER_STEP = 4
 """An inner rate of cpu needs some raw samples, or it shows the scrapes instead of the usage."""
 
 SPACING_FACTORS = (1.0, 4.0)
-"""Over how many times the shortest window two raw samples of a series are looked for."""
+"""Over how many times the shortest window two raw samples of a series are searched for."""
+
+Results = dict[ResourceName, dict[Aggregate, list[Sample]]]
 
 
-class NodesRound(msgspec.Struct, frozen=True, kw_only=True):
-    """Readings by resource and node. A resource with a failed question is in `failed` only."""
+class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Readings by resource and node. A resource with a failed query is in `failed` only."""
 
-    readings: Mapping[Resource, Mapping[str, Reading]]
-    failed: Mapping[Resource, str]
-    strangers: str = ""
-    """Set when samples came, but none of a known node: the labels of one."""
+    readings: Mapping[ResourceName, Mapping[str, NodeReading]]
+    failed: Mapping[ResourceName, str]
+    unknown_node: str = ""
+    """When samples came but none of a known node: the labels of one."""
 
 
-class PodsRound(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean usage by pod. A resource that was not measured is unknown; where a question failed, `failed` says why."""
+class PodRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean usage by pod. A resource without a value is unknown; when its query failed, `failed` says why."""
 
     usage: Mapping[PodName, Resources]
-    failed: Mapping[Resource, str]
-    asked: bool = True
-    """False: the source never tells of pods."""
+    failed: Mapping[ResourceName, str]
+    supported: bool = True
+    """False: the source cannot measure pods."""
 
 
 async def measure_nodes(
     source: MetricSource,
-    known: Mapping[str, Known],
-    criteria: Criteria,
-    intervals: Intervals,
+    targets: Mapping[str, MeasurementTarget],
+    criteria: WindowCriteria,
+    intervals: ScrapeIntervals,
     statistics: Sequence[Statistic] = (),
-) -> NodesRound:
-    """Ask for every node's usage in one window. What the source never answers is unknown, and no failure."""
-    step = statistic_step(criteria.length, intervals.usual)
-    dumb = _unanswered(source, "node", ("mean", "count", "newest"), criteria)
-    resources = [resource for resource in RESOURCES if resource not in dumb]
-    wanted: list[What] = ["mean", "count", "newest", *(statistics if step is not None else ())]
-    answers, failed = await _ask(source, "node", resources, wanted, criteria.length, criteria.at, step or 0.0)
-    quiet = [resource for resource, found in answers.items() if known.keys() - {s.node for s in found["newest"]}]
-    if quiet:
-        ended, lost = await _ask(
-            source, "node", quiet, ["last"], criteria.reach, criteria.at, criteria.reach / LAST_STEPS
+) -> NodeRound:
+    """Query every node's usage in one window. What the source does not support is unknown, and no failure."""
+    step = statistic_step(criteria.length, intervals.default)
+    unsupported = _unsupported(source, "node", ("mean", "count", "newest"), criteria)
+    resources = [resource for resource in RESOURCES if resource not in unsupported]
+    aggregates: list[Aggregate] = ["mean", "count", "newest", *(statistics if step is not None else ())]
+    results, failed = await _query(source, "node", resources, aggregates, criteria.length, criteria.at, step or 0.0)
+    ended = [
+        resource for resource, found in results.items() if targets.keys() - {sample.node for sample in found["newest"]}
+    ]
+    if ended:
+        last, last_failed = await _query(
+            source, "node", ended, ["last"], criteria.lookback, criteria.at, criteria.lookback / LAST_STEPS
         )
-        failed |= lost
-        for resource, found in ended.items():
-            answers[resource] |= found
+        failed |= last_failed
+        for resource, found in last.items():
+            results[resource] |= found
     readings = {
-        resource: await aside(len(known), read_nodes, known, resource, found, intervals, criteria)
-        for resource, found in answers.items()
+        resource: await in_thread_if_many(len(targets), validate_nodes, targets, resource, found, intervals, criteria)
+        for resource, found in results.items()
         if resource not in failed
     }
-    for resource, why in dumb.items():
-        readings[resource] = dict.fromkeys(known, Reading(why=f"{resource}: {why}", reason="not measured"))
-    readings = plausible(readings, {node for node, each in known.items() if each.busy})
-    return NodesRound(readings=readings, failed=failed, strangers=_strangers(known, answers))
+    for resource, why in unsupported.items():
+        unknown = NodeReading(unknown=UnknownUsage("unsupported", f"{resource}: {why}"))
+        readings[resource] = dict.fromkeys(targets, unknown)
+    readings = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
+    return NodeRound(readings=readings, failed=failed, unknown_node=_unknown_node(targets, results))
 
 
 async def measure_pods(
-    source: MetricSource, known: Mapping[PodName, Known], criteria: Criteria, intervals: Intervals
-) -> PodsRound:
-    """Ask for every pod's mean usage in one window."""
-    dumb = _unanswered(source, "pod", ("mean", "count"), criteria)
-    resources = [resource for resource in RESOURCES if resource not in dumb]
-    enough = {least_samples(criteria, interval) for interval in intervals.all}
-    wanted: list[What] = ["mean"] if len(enough) == 1 else ["mean", "count"]
-    answers, failed = await _ask(
-        source, "pod", resources, wanted, criteria.length, criteria.at, least=min(enough, default=0.0)
+    source: MetricSource,
+    targets: Mapping[PodName, MeasurementTarget],
+    criteria: WindowCriteria,
+    intervals: ScrapeIntervals,
+) -> PodRound:
+    """Query every pod's mean usage in one window."""
+    unsupported = _unsupported(source, "pod", ("mean", "count"), criteria)
+    resources = [resource for resource in RESOURCES if resource not in unsupported]
+    required = {min_samples(criteria, interval) for interval in intervals.all}
+    aggregates: list[Aggregate] = ["mean"] if len(required) == 1 else ["mean", "count"]
+    results, failed = await _query(
+        source, "pod", resources, aggregates, criteria.length, criteria.at, min_samples=min(required, default=0.0)
     )
-    usage = await aside(len(known), _read_pods, known, answers, intervals, criteria)
-    return PodsRound(usage=usage, failed=failed, asked=bool(resources))
+    usage = await in_thread_if_many(len(targets), _pod_usage, targets, results, intervals, criteria)
+    return PodRound(usage=usage, failed=failed, supported=bool(resources))
 
 
-def _read_pods(
-    known: Mapping[PodName, Known],
-    answers: dict[Resource, dict[What, list[Sample]]],
-    intervals: Intervals,
-    criteria: Criteria,
+def _pod_usage(
+    targets: Mapping[PodName, MeasurementTarget],
+    results: Results,
+    intervals: ScrapeIntervals,
+    criteria: WindowCriteria,
 ) -> dict[PodName, Resources]:
-    # Each answer is let go as soon as it is read: together they are the most that this process ever holds.
+    # Each result is released as soon as it is validated: both together are the peak of this process's memory.
     cpu, memory = (
-        read_pods(known, resource, answers.pop(resource), intervals, criteria) if resource in answers else {}
+        validate_pods(targets, resource, results.pop(resource), intervals, criteria) if resource in results else {}
         for resource in RESOURCES
     )
     usage = {name: Resources(cpu=used, memory=memory.get(name)) for name, used in cpu.items()}
@@ -120,79 +134,80 @@ def _read_pods(
     return usage
 
 
-async def find_intervals(source: MetricSource, shortest: float, at: float, subject: Subject = "node") -> Intervals:
-    """How far apart raw samples of the nodes lie, or of the pods on each node; raises SourceError."""
-    found = Intervals()
+async def find_intervals(
+    source: MetricSource, shortest: float, at: float, subject: Subject = "node"
+) -> ScrapeIntervals:
+    """The spacing of raw samples of the nodes, or of the pods on each node. Raises SourceError."""
+    found = ScrapeIntervals()
     for factor in SPACING_FACTORS:
-        question = Ask(subject=subject, resource="cpu", what="spacing", length=shortest * factor, at=at)
-        if source.cannot(question):
-            question = msgspec.structs.replace(question, resource="memory")
-        if source.cannot(question):
+        query = MetricQuery(subject=subject, resource="cpu", aggregate="spacing", length=shortest * factor, at=at)
+        if source.unsupported(query):
+            query = msgspec.structs.replace(query, resource="memory")
+        if source.unsupported(query):
             break
-        found = intervals_from(await source.ask(question))
-        if found.usual is not None:
+        found = scrape_intervals(await source.query(query))
+        if found.default is not None:
             break
     return found
 
 
 def statistic_step(length: float, interval: float | None) -> float | None:
-    """Seconds between inner evaluations of a statistic; None where the window is too short for any."""
+    """Seconds between inner evaluations of a statistic; None when the window is too short for any."""
     if interval is None:
         return None
     step = max(length / STATISTIC_STEPS, SAMPLES_PER_STEP * interval)
     return step if step <= length / SAMPLES_PER_STEP else None
 
 
-def _unanswered(
-    source: MetricSource, subject: Subject, needed: Sequence[What], criteria: Criteria
-) -> dict[Resource, str]:
-    """Resources that are not measured, as the source never answers one of the needed questions; and why."""
-    found: dict[Resource, str] = {}
+def _unsupported(
+    source: MetricSource, subject: Subject, required: Sequence[Aggregate], criteria: WindowCriteria
+) -> dict[ResourceName, str]:
+    """The resources of which the source does not support a required query, and why."""
+    found: dict[ResourceName, str] = {}
     for resource in RESOURCES:
-        questions = (
-            Ask(subject=subject, resource=resource, what=what, length=criteria.length, at=criteria.at)
-            for what in needed
+        queries = (
+            MetricQuery(subject=subject, resource=resource, aggregate=aggregate, length=criteria.length, at=criteria.at)
+            for aggregate in required
         )
-        why = next((why for question in questions if (why := source.cannot(question))), "")
-        if why:
+        if why := next((why for query in queries if (why := source.unsupported(query))), ""):
             found[resource] = why
     return found
 
 
-async def _ask(
+async def _query(
     source: MetricSource,
     subject: Subject,
-    resources: Sequence[Resource],
-    wanted: Sequence[What],
+    resources: Sequence[ResourceName],
+    aggregates: Sequence[Aggregate],
     length: float,
     at: float,
     step: float = 0.0,
-    least: float = 0.0,
-) -> tuple[dict[Resource, dict[What, list[Sample]]], dict[Resource, str]]:
-    """Answers by resource, and why there are none of the others."""
-    answers: dict[Resource, dict[What, list[Sample]]] = {resource: {} for resource in resources}
-    failed: dict[Resource, str] = {}
+    min_samples: float = 0.0,
+) -> tuple[Results, dict[ResourceName, str]]:
+    """Results by resource, and for the other resources why there are none."""
+    results: Results = {resource: {} for resource in resources}
+    failed: dict[ResourceName, str] = {}
 
-    async def ask(question: Ask) -> None:
+    async def run(query: MetricQuery) -> None:
         try:
-            answers[question.resource][question.what] = await source.ask(question)
+            results[query.resource][query.aggregate] = await source.query(query)
         except SourceError as error:
-            failed.setdefault(question.resource, str(error))
+            failed.setdefault(query.resource, str(error))
 
     async with asyncio.TaskGroup() as tasks:
         for resource in resources:
-            for what in wanted:
-                question = Ask(
-                    subject=subject, resource=resource, what=what, length=length, at=at, step=step,
-                    least=least if what == "mean" else 0.0,
+            for aggregate in aggregates:
+                query = MetricQuery(
+                    subject=subject, resource=resource, aggregate=aggregate, length=length, at=at, step=step,
+                    min_samples=min_samples if aggregate == "mean" else 0.0,
                 )  # fmt: skip
-                if not source.cannot(question):
-                    tasks.create_task(ask(question))
-    return {resource: found for resource, found in answers.items() if resource not in failed}, failed
+                if not source.unsupported(query):
+                    tasks.create_task(run(query))
+    return {resource: found for resource, found in results.items() if resource not in failed}, failed
 
 
-def _strangers(known: Mapping[str, Known], answers: Mapping[Resource, Mapping[What, list[Sample]]]) -> str:
-    samples = [sample for found in answers.values() for sample in found["newest"]]
-    if not samples or not known or any(sample.node in known for sample in samples):
+def _unknown_node(targets: Mapping[str, MeasurementTarget], results: Results) -> str:
+    samples = [sample for found in results.values() for sample in found["newest"]]
+    if not samples or not targets or any(sample.node in targets for sample in samples):
         return ""
     return samples[0].series

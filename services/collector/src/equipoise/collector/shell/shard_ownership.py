@@ -1,127 +1,165 @@
-"""What this replica holds: for each of its shards the order in which it speaks, and who else is there to hold some."""
+"""Acquires and releases shards: one Lease each, shared fairly among the replicas of this collector."""
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable
+from typing import NoReturn
 
-import msgspec
+import structlog
 
-from equipoise.collector.decisions.sharding import fair_share, patience, shard_name, shard_of
+from equipoise.collector.decisions.sharding import OwnedShard, OwnedShards, lease_name
+from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
+from equipoise.collector.shell.health import CollectorHealth
+from equipoise.collector.state.previous_messages import PreviousMessages
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.runtime.bus import Bus
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.process.clock import Clock
 
-ALIVE_SECONDS = 30.0
-"""A replica that was not heard for so long is not counted upon: heartbeats come every 10 s."""
+CHECK_PERIOD = 1.0
+"""Seconds between checks of the bus and of whether a shard should be released."""
 
-KEPT_SECONDS = 300.0
-"""A shard that nobody else took, though somebody seemed to have room, is kept for so long: whoever that is may be dead,
-or not able to."""
+BUS_TIMEOUT = 10.0
+"""Seconds without the bus after which our shards go to replicas that were recently seen on it."""
 
-
-class Display(Protocol):
-    """Where leadership is shown."""
-
-    leading: bool | None
-
-
-class Voice(msgspec.Struct, kw_only=True):
-    """One shard while this replica holds it. Readers drop what has a lower epoch or sequence than the last."""
-
-    shard: int
-    name: str
-    epoch: int
-    sequence: int = 0
-    cycle: int = 0
-
-    def next(self) -> int:
-        self.sequence += 1
-        return self.sequence
+log = structlog.get_logger()
 
 
-class Voices:
-    """The shards that this replica holds."""
+class _NoDisplay:
+    """Each Lease is held or not; what health shows is whether any is held."""
 
-    def __init__(self, *, family: str, shards: int, identity: str, display: Display) -> None:
-        self._family = family
-        self._shards = shards
+    leading: bool | None = None
+
+
+class ShardOwnership:
+    """The shards that this replica holds, and when it takes or leaves one."""
+
+    def __init__(
+        self,
+        *,
+        settings: CollectorSettings,
+        namespace: str,
+        identity: str,
+        kube: Kube,
+        bus: Bus,
+        clock: Clock,
+        health: CollectorHealth,
+        previous: PreviousMessages,
+        on_acquired: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._namespace = namespace
         self._identity = identity
-        self._display = display
-        self._held: dict[int, Voice] = {}
-        self._heard: dict[str, float] = {}
-        self._offered: set[int] = set()
-        """Free shards that are left to others first."""
+        self._kube = kube
+        self._bus = bus
+        self._clock = clock
+        self._health = health
+        self._previous = previous
+        self._on_acquired = on_acquired
+        self.owned = OwnedShards(family=settings.shard, shards=settings.shards, identity=identity)
+        self.active = asyncio.Event()
+        """Set while a shard is held."""
 
-        self._left_to_us: dict[int, float] = {}
-        """When a shard was taken that nobody else wanted."""
-
-        self.speaking = asyncio.Event()
-        """Set while any shard is held."""
-
-        self.silent = asyncio.Event()
+        self.inactive = asyncio.Event()
         """Set while none is."""
 
-        self.silent.set()
+        self.inactive.set()
+        self._acquired: set[int] = set()
+        self._connected_at = clock.monotonic()
+        self._disconnected = False
+        """This replica lost the bus while others had it: it leaves its shards to them."""
 
-    def __iter__(self) -> Iterator[Voice]:
-        """One that is lost on the way is left out."""
-        for voice in list(self._held.values()):
-            if self._held.get(voice.shard) is voice:
-                yield voice
+        self._reconnected_at = -math.inf
 
-    def of(self, name: str) -> Voice | None:
-        """Who of ours tells of this node or workload; None: another replica does."""
-        return self._held.get(shard_of(name, self._shards))
-
-    def mine(self, voice: Voice, names: Iterable[str]) -> list[str]:
-        """Those of the names that this voice tells of."""
-        return [name for name in names if shard_of(name, self._shards) == voice.shard]
-
-    def take(self, shard: int, epoch: int, now: float) -> Voice:
-        """This replica tells of the shard from now on."""
-        voice = Voice(shard=shard, name=shard_name(self._family, shard, self._shards), epoch=epoch)
-        self._held[shard] = voice
-        if shard in self._offered:
-            self._left_to_us[shard] = now
-        self._show()
-        return voice
-
-    def drop(self, shard: int) -> None:
-        """It does not any more."""
-        self._held.pop(shard, None)
-        self._left_to_us.pop(shard, None)
-        self._show()
-
-    def _show(self) -> None:
-        self._display.leading = bool(self._held)
-        for event, set_now in ((self.speaking, bool(self._held)), (self.silent, not self._held)):
-            event.set() if set_now else event.clear()
-
-    # Who else is there
-
-    def hear(self, identity: str, now: float, *, ready: bool) -> None:
-        """A collector of our family lives. One that was not there before may take what nobody took.
-
-        One that is not ready, as it has not read the cluster yet or is about to stop, would take nothing. One that lost
-        the API server says that it is ready: what it seems to have room for is kept by who took it.
-        """
-        if not ready:
+    async def run(self) -> None:
+        """Hold a fair share of the shards, or all of them at once without leader election."""
+        if not self._settings.leader_election:
+            for shard in range(self._settings.shards):
+                self._acquire(shard)
             return
-        if now - self._heard.get(identity, -math.inf) > ALIVE_SECONDS:
-            self._left_to_us.clear()
-        self._heard[identity] = now
+        self._health.leading = False
+        async with asyncio.TaskGroup() as tasks:
+            for shard in range(self._settings.shards):
+                tasks.create_task(self._hold(shard))
 
-    def replicas(self, now: float) -> int:
-        """How many collectors there are to hold our family's shards, this one among them."""
-        self._heard = {identity: at for identity, at in self._heard.items() if now - at <= ALIVE_SECONDS}
-        return len(self._heard.keys() | {self._identity})
+    async def watch_bus(self) -> NoReturn:
+        while True:
+            now = self._clock.monotonic()
+            if self._bus.connected:
+                if self._disconnected:
+                    self._reconnected_at = now
+                self._connected_at, self._disconnected = now, False
+            elif now - self._connected_at >= BUS_TIMEOUT and self.owned.replicas(now) > 1:
+                self._disconnected = True
+            await self._clock.sleep(CHECK_PERIOD)
 
-    def patience(self, shard: int, now: float) -> float:
-        """Seconds for which we leave this free shard to others."""
-        seconds = patience(len(self._held), self._shards, self.replicas(now))
-        self._offered.add(shard) if seconds > 0 else self._offered.discard(shard)
-        return seconds
+    async def _hold(self, shard: int) -> None:
+        async def worker(_: LeaseEpoch) -> None:
+            self._acquire(shard)
+            try:
+                while not self._disconnected and not self.owned.should_release(shard, self._clock.monotonic()):
+                    await self._clock.sleep(CHECK_PERIOD)
+                log.info("releasing a shard", shard=shard, disconnected=self._disconnected)
+            finally:
+                self.release(shard)
 
-    def too_many(self, shard: int, now: float) -> bool:
-        """Should this one be given back, because others have fewer? The highest ones go first."""
-        kept = {held for held, since in self._left_to_us.items() if now - since < KEPT_SECONDS}
-        surplus = len(self._held) - fair_share(self._shards, self.replicas(now)) - len(kept)
-        return surplus > 0 and shard in sorted(self._held.keys() - kept)[-surplus:]
+        await lead(
+            self._kube,
+            self._clock,
+            namespace=self._namespace,
+            name=lease_name(self._settings.shard, WHOLE_CLUSTER, shard, self._settings.shards),
+            identity=self._identity,
+            worker=worker,
+            health=_NoDisplay(),
+            acquire_delay=lambda: self._acquire_delay(shard),
+        )
+
+    def _acquire_delay(self, shard: int) -> float:
+        """Seconds to wait before this replica acquires a free shard."""
+        if self._disconnected:
+            return math.inf
+        now = self._clock.monotonic()
+        delay = self.owned.acquire_delay(shard, now)
+        # Others may have lost the bus too: they get the same time, counted from the reconnect.
+        return math.inf if now < self._reconnected_at + delay else delay
+
+    def _acquire(self, shard: int) -> None:
+        owned = self.owned.acquire(shard, self._next_epoch(), self._clock.monotonic())
+        self._acquired.add(shard)
+        log.info("shard acquired", shard=owned.name, epoch=owned.epoch)
+        self._update()
+        self._on_acquired()
+
+    def release(self, shard: int) -> None:
+        self.owned.release(shard)
+        self._update()
+
+    def _update(self) -> None:
+        self._health.leading = bool(self.owned)
+        for event, is_set in ((self.active, bool(self.owned)), (self.inactive, not self.owned)):
+            event.set() if is_set else event.clear()
+
+    def take_acquired(self) -> list[OwnedShard]:
+        """The shards acquired since the last call."""
+        acquired = [owned for owned in self.owned if owned.shard in self._acquired]
+        self._acquired.clear()
+        return acquired
+
+    def raise_epochs(self) -> None:
+        """Choose a new epoch for each shard with a node that somebody has published with a higher one since.
+
+        A collector with another number of shards did so, during a rolling update. Subscribers would drop our messages.
+        """
+        outdated = {
+            owned.shard: owned
+            for name, epoch in self._previous.node_epochs()
+            if (owned := self.owned.owner_of(name)) and epoch > owned.epoch
+        }
+        for owned in outdated.values():
+            owned.epoch = self._next_epoch()
+            log.info("epoch raised above another collector's", shard=owned.name, epoch=owned.epoch)
+
+    def _next_epoch(self) -> int:
+        """All replicas use the API server's clock, so that the next holder's epoch is higher than ours."""
+        return self._previous.next_epoch(self._kube.server_time(self._clock.now()))

@@ -1,46 +1,39 @@
-"""Where usage is measured: SOURCES by the name that `collector.source` gives. Another one is a file and a line here."""
+"""Metric sources. `settings.SOURCES` lists their modules; each has a function `open_source` like the one here.
 
-from collections.abc import Callable, Mapping
+The module is imported only when it is chosen, so that settings stay pure and client libraries unloaded.
+"""
+
+from importlib import import_module
 from typing import Protocol
 
-from equipoise.collector.decisions.query import Ask, Sample
-from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources.load_watcher import LoadWatcherSource
-from equipoise.collector.sources.metrics_server import MetricsServerSource
-from equipoise.collector.sources.prometheus import PrometheusSource
+from equipoise.collector.decisions.query import MetricQuery, Sample
+from equipoise.collector.settings import SOURCES, CollectorSettings
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
 
 
 class MetricSource(Protocol):
-    """Answers questions about usage. Every method raises SourceError, and nothing else, when it cannot."""
+    """Runs queries about usage. Every method raises SourceError, and nothing else, when it cannot."""
 
     async def run(self) -> None:
-        """What is to be done between questions, on standbys too; returns at once when that is nothing."""
+        """Background work, on standbys too; returns at once when there is none."""
         ...
 
     async def time(self) -> float:
-        """What time it is on the source's clock, in Unix seconds."""
+        """Unix seconds on the source's clock."""
         ...
 
-    def cannot(self, question: Ask) -> str:
-        """Why a question never has an answer here, as people read it; empty when it may be asked."""
+    def unsupported(self, query: MetricQuery) -> str:
+        """Why this source can never run a query, for people; empty when it can."""
         ...
 
-    async def ask(self, question: Ask) -> list[Sample]: ...
+    async def query(self, query: MetricQuery) -> list[Sample]: ...
 
     def close(self) -> None: ...
 
 
-SOURCES: Mapping[str, Callable[[CollectorSettings, LoadSettings, Clock, Kube], MetricSource]] = {
-    "prometheus": lambda settings, load, clock, _: PrometheusSource(
-        settings.prometheus, memory=load.memory, clock=clock
-    ),
-    "metrics-server": lambda settings, load, clock, kube: MetricsServerSource(
-        settings.metrics_server, memory=load.memory, kube=kube, clock=clock
-    ),
-    "load-watcher": lambda settings, load, clock, _: LoadWatcherSource(
-        settings.load_watcher, memory=load.memory, clock=clock
-    ),
-}
+def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, kube: Kube) -> MetricSource:
+    """The configured source. Raises ConfigurationError when it cannot measure what is configured."""
+    opened: MetricSource = import_module(SOURCES[settings.source]).open_source(settings, load, clock, kube)
+    return opened

@@ -1,8 +1,8 @@
 """Usage from load-watcher, which schedulers of the Trimaran family use: GET /watcher, means of nodes in percent.
 
-It tells a mean over the 15 minutes (or 10, or 5) that end where its window ends; that end is the newest time it knows,
-as it does not tell when the samples were taken. How many it had it does not tell either, so the collector counts the
-answers that named the node: a window counts as covered when they came all through it.
+It returns a mean over the 15 (or 10, or 5) minutes that end where its window ends. Without the times of its samples,
+that end is used as their time. Without their number, the collector counts the responses that contain the node: a window
+is covered when they came throughout it.
 """
 
 import asyncio
@@ -14,57 +14,59 @@ from typing import Literal
 import aiohttp
 import msgspec
 
-from equipoise.collector.decisions.query import Ask, Resource, Sample, SourceError, series_of
-from equipoise.collector.settings import LoadWatcherSettings
-from equipoise.collector.sources.history import History
-from equipoise.collector.sources.polled import Polled
+from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, series_name
+from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
+from equipoise.collector.sources import MetricSource
+from equipoise.collector.sources.polling import Poller, SampleHistory
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
 
-LENGTHS = (300.0, 600.0, 900.0)
-"""Seconds of the windows that load-watcher knows."""
+WINDOW_LENGTHS = (300.0, 600.0, 900.0)
+"""Seconds of the windows that load-watcher supports."""
 
-KEPT = 4 * max(LENGTHS)
+RETENTION = 4 * max(WINDOW_LENGTHS)
 
-_TYPES: Mapping[str, Resource] = {"CPU": "cpu", "Memory": "memory"}
+_RESOURCES: Mapping[str, ResourceName] = {"CPU": "cpu", "Memory": "memory"}
 
 
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure of a node, in percent of what it has."""
+class WatcherMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of a node, in percent of its capacity."""
 
     type: str = ""
     operator: str = ""
     value: float = math.nan
 
 
-class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+class WatcherNode(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a node."""
 
-    metrics: list[Metric] | None = None
+    metrics: list[WatcherMetric] | None = None
 
 
-class Data(msgspec.Struct, frozen=True, kw_only=True):
+class WatcherData(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes, by name."""
 
-    nodes: dict[str, Metrics] | None = msgspec.field(name="NodeMetricsMap", default=None)
+    nodes: dict[str, WatcherNode] | None = msgspec.field(name="NodeMetricsMap", default=None)
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """What the figures are about, in Unix seconds."""
+class WatcherWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """Unix seconds."""
 
     start: int
     end: int
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of load-watcher."""
+class WatcherResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A response of load-watcher."""
 
-    window: Span
-    data: Data = Data()
+    window: WatcherWindow
+    data: WatcherData = WatcherData()
 
 
 class LoadWatcherSource:
-    """A MetricSource. Raises ConfigurationError when another kind of memory is wanted than load-watcher knows."""
+    """A MetricSource. Raises ConfigurationError for a kind of memory other than load-watcher's."""
 
     def __init__(
         self, settings: LoadWatcherSettings, *, memory: Literal["workingSet", "anonymous"], clock: Clock
@@ -74,76 +76,72 @@ class LoadWatcherSource:
         self._settings = settings
         self._clock = clock
         self._skew = 0.0
-        self._answered = History(KEPT)
-        """When a node was told of; a value of this moment where load-watcher's own source has no windows."""
+        self._history = SampleHistory(RETENTION)
+        """When a response contained a node; its current usage when load-watcher's own source has no windows."""
 
-        self._means: dict[float, dict[str, dict[tuple[Resource, str], float]]] = {}
-        """By length of the window and node, the newest answer."""
+        self._means: dict[float, dict[str, dict[tuple[ResourceName, str], float]]] = {}
+        """The newest response, by length of its window and node."""
 
-        self._momentary = False
-        self._polled = Polled(self._poll, settings.interval, clock)
+        self._current_only = False
+        self._poller = Poller(self._poll, settings.interval, clock)
 
     async def run(self) -> None:
-        await self._polled.run()
+        await self._poller.run()
 
-    async def look(self) -> None:
-        """Ask it once, now."""
-        await self._polled.look()
+    async def poll_once(self) -> None:
+        await self._poller.poll_once()
 
     async def time(self) -> float:
-        """As its answers are dated, to the second."""
-        await self._polled.ready()
+        """By the Date headers of its responses, to the second."""
+        await self._poller.ready()
         return self._clock.now() + self._skew
 
-    def cannot(self, question: Ask) -> str:
-        if question.subject == "pod":
-            return "load-watcher knows nodes only"
-        if question.what in ("p95", "max"):
-            return f"load-watcher does not tell the {question.what}"
-        if question.what in ("mean", "deviation") and question.length not in LENGTHS:
-            return "load-watcher knows windows of 5, 10 and 15 minutes only"
+    def unsupported(self, query: MetricQuery) -> str:
+        if query.subject == "pod":
+            return "load-watcher has metrics of nodes only"
+        if query.aggregate in ("p95", "max"):
+            return f"load-watcher does not measure the {query.aggregate}"
+        if query.aggregate in ("mean", "deviation") and query.length not in WINDOW_LENGTHS:
+            return "load-watcher has windows of 5, 10 and 15 minutes only"
         return ""
 
-    async def ask(self, question: Ask) -> list[Sample]:
-        if question.what not in ("mean", "deviation"):
-            return self._answered.answer(question)
-        if self._momentary:
-            told = self._answered.answer(question)
-            return [msgspec.structs.replace(sample, of_capacity=True) for sample in told]
-        operator = "AVG" if question.what == "mean" else "STD"
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        if query.aggregate not in ("mean", "deviation"):
+            return self._history.query(query)
+        if self._current_only:
+            samples = self._history.query(query)
+            return [msgspec.structs.replace(sample, share_of_capacity=True) for sample in samples]
+        key = (query.resource, "AVG" if query.aggregate == "mean" else "STD")
         return [
-            Sample(
-                node=node, series=series_of({"node": node}), value=values[question.resource, operator], of_capacity=True
-            )
-            for node, values in self._means.get(question.length, {}).items()
-            if (question.resource, operator) in values
+            Sample(node=node, series=series_name({"node": node}), value=values[key], share_of_capacity=True)
+            for node, values in self._means.get(query.length, {}).items()
+            if key in values
         ]
 
     def close(self) -> None:
         """Every poll closes its own connection."""
 
     async def _poll(self) -> None:
-        watched = await self._fetch()
-        end, length = float(watched.window.end), float(watched.window.end - watched.window.start)
-        means: dict[str, dict[tuple[Resource, str], float]] = {}
-        momentary = False
-        for node, told in (watched.data.nodes or {}).items():
+        response = await self._fetch()
+        end, length = float(response.window.end), float(response.window.end - response.window.start)
+        means: dict[str, dict[tuple[ResourceName, str], float]] = {}
+        current_only = False
+        for node, figures in (response.data.nodes or {}).items():
             values = {
-                (_TYPES[metric.type], metric.operator): metric.value / 100
-                for metric in told.metrics or ()
-                if metric.type in _TYPES
+                (_RESOURCES[metric.type], metric.operator): metric.value / 100
+                for metric in figures.metrics or ()
+                if metric.type in _RESOURCES
             }
-            momentary |= ("cpu", "Latest") in values
+            current_only |= ("cpu", "Latest") in values
             means[node] = values
             if values:
-                now = [_either(values, resource) for resource in ("cpu", "memory")]
-                self._answered.add((node, "", ""), end, now[0], now[1])
-        self._momentary = momentary
-        # An answer about another window says nothing of the ones before: only the newest is known.
+                self._history.add((node, "", ""), end, _latest(values, "cpu"), _latest(values, "memory"))
+        self._current_only = current_only
+        # A response about another window replaces the previous one: only the newest window is known.
         self._means = {length: means}
-        self._answered.forget(self._clock.now() + self._skew)
+        self._history.prune(self._clock.now() + self._skew)
 
-    async def _fetch(self) -> Watched:
+    async def _fetch(self) -> WatcherResponse:
         url = f"{self._settings.url.rstrip('/')}/watcher"
         timeout = aiohttp.ClientTimeout(total=self._settings.timeout)
         try:
@@ -152,39 +150,43 @@ class LoadWatcherSource:
                 session.get(url, allow_redirects=False) as response,
             ):
                 if response.status != 200:
-                    raise SourceError(f"load-watcher answers {response.status}: {_MEANING.get(response.status, '')}")
+                    meaning = _MEANING.get(response.status, "")
+                    raise SourceError(f"load-watcher responds with status {response.status}: {meaning}")
                 body = await self._body(response)
-                self._skew = (
-                    _date(response.headers.get("Date")) - self._clock.now() if "Date" in response.headers else 0.0
-                )
+                date = response.headers.get("Date")
+                self._skew = 0.0 if date is None else _unix_seconds(date) - self._clock.now()
             return _DECODER.decode(body)
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise SourceError(f"load-watcher does not answer: {error.__class__.__name__}: {error}") from None
+            raise SourceError(f"load-watcher does not respond: {error.__class__.__name__}: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise SourceError(f"the answer is not load-watcher's ({error}): is this its address?") from None
+            raise SourceError(f"the response is not load-watcher's ({error}): is this its address?") from None
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
-        limit = self._settings.body_limit
+        limit = self._settings.max_body_bytes
         chunks, size = [], 0
         async for chunk in response.content.iter_any():
             size += len(chunk)
             if size > limit:
-                raise SourceError(f"the answer is larger than loadWatcher.bodyLimit ({limit} bytes)")
+                raise SourceError(f"the response is larger than loadWatcher.maxBodyBytes ({limit} bytes)")
             chunks.append(chunk)
         return b"".join(chunks)
 
 
-_DECODER = msgspec.json.Decoder(Watched)
+_DECODER = msgspec.json.Decoder(WatcherResponse)
 
-_MEANING = {500: "it has no metrics yet, or its own source is away", 503: "its own source is away"}
+_MEANING = {500: "it has no metrics yet, or its own source is unavailable", 503: "its own source is unavailable"}
 
 
-def _either(values: Mapping[tuple[Resource, str], float], resource: Resource) -> float:
+def _latest(values: Mapping[tuple[ResourceName, str], float], resource: ResourceName) -> float:
     return values.get((resource, "Latest"), values.get((resource, "AVG"), math.nan))
 
 
-def _date(text: str | None) -> float:
+def _unix_seconds(date: str) -> float:
     try:
-        return parsedate_to_datetime(text or "").timestamp()
+        return parsedate_to_datetime(date).timestamp()
     except ValueError:
-        raise SourceError("load-watcher's answer has no readable date") from None
+        raise SourceError("load-watcher's response has no valid date") from None
+
+
+def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, _: Kube) -> MetricSource:
+    return LoadWatcherSource(settings.load_watcher, memory=load.memory, clock=clock)

@@ -1,7 +1,7 @@
 """Usage from metrics-server (metrics.k8s.io), for clusters without a Prometheus.
 
-It knows this moment only: cpu over the last seconds and memory as it is. The collector keeps a short history of that
-itself, and says which windows are longer than it.
+It returns current values only: cpu over the last seconds, and memory. The collector keeps them for `retention`; longer
+windows are unknown.
 """
 
 import math
@@ -11,18 +11,19 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.collector.decisions.query import Ask, Sample, SourceError
-from equipoise.collector.settings import MetricsServerSettings
-from equipoise.collector.sources.history import History
-from equipoise.collector.sources.polled import Polled
+from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
+from equipoise.collector.settings import CollectorSettings, MetricsServerSettings
+from equipoise.collector.sources import MetricSource
+from equipoise.collector.sources.polling import Poller, SampleHistory
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import ApiValue, Object
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Forbidden, Kube, KubeError, NotFound, Resource
 from equipoise.runtime.process.clock import Clock
 
-KEPT = 1.1
-"""Times the longest window that is kept: a slot of the day is asked for a little after its end."""
+RETENTION_FACTOR = 1.1
+"""Times the configured retention: a slot of a profile is queried a little after its end."""
 
 
 class ContainerMetrics(ApiValue, frozen=True, kw_only=True):
@@ -31,14 +32,14 @@ class ContainerMetrics(ApiValue, frozen=True, kw_only=True):
 
 
 class NodeMetrics(Object, frozen=True, kw_only=True):
-    """What a node used up to `timestamp`."""
+    """The usage of a node up to `timestamp`."""
 
     timestamp: datetime | None = None
     usage: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class PodMetrics(Object, frozen=True, kw_only=True):
-    """What the containers of a pod used up to `timestamp`."""
+    """The usage of a pod's containers up to `timestamp`."""
 
     timestamp: datetime | None = None
     containers: list[ContainerMetrics] = msgspec.field(default_factory=list)
@@ -51,7 +52,7 @@ POD_METRICS = Resource(group="metrics.k8s.io", version="v1beta1", plural="pods",
 
 
 class MetricsServerSource:
-    """A MetricSource. Raises ConfigurationError when another kind of memory is wanted than metrics-server knows."""
+    """A MetricSource. Raises ConfigurationError for a kind of memory other than metrics-server's."""
 
     def __init__(
         self, settings: MetricsServerSettings, *, memory: Literal["workingSet", "anonymous"], kube: Kube, clock: Clock
@@ -61,30 +62,30 @@ class MetricsServerSource:
         self._settings = settings
         self._kube = kube
         self._clock = clock
-        self._history = History(settings.history * KEPT)
-        self._polled = Polled(self._poll, settings.interval, clock)
+        self._history = SampleHistory(settings.retention * RETENTION_FACTOR)
+        self._poller = Poller(self._poll, settings.interval, clock)
 
     async def run(self) -> None:
-        await self._polled.run()
+        await self._poller.run()
 
     async def time(self) -> float:
-        """The API server's: it stands nearest to who took the samples."""
-        await self._polled.ready()
+        """The API server's: it is the closest to the clocks of the kubelets."""
+        await self._poller.ready()
         return self._now()
 
-    def cannot(self, question: Ask) -> str:
-        kept = self._settings.history
-        if question.what not in ("last", "spacing") and question.length > kept:
-            return f"metrics-server has no memory, and collector.metricsServer.history keeps {kept} only"
-        if question.at + kept * KEPT < self._now():
-            return f"it lies longer ago than collector.metricsServer.history ({kept})"
+    def unsupported(self, query: MetricQuery) -> str:
+        retention = self._settings.retention
+        if query.aggregate not in ("last", "spacing") and query.length > retention:
+            return f"metrics-server returns current values only, and collector.metricsServer.retention is {retention}"
+        if query.at + retention * RETENTION_FACTOR < self._now():
+            return f"it is longer ago than collector.metricsServer.retention ({retention})"
         return ""
 
-    async def ask(self, question: Ask) -> list[Sample]:
-        return self._history.answer(question)
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        return self._history.query(query)
 
     def close(self) -> None:
-        """The connection is not ours."""
+        """The connection belongs to the process."""
 
     def _now(self) -> float:
         return self._kube.server_time(self._clock.now())
@@ -95,28 +96,29 @@ class MetricsServerSource:
             pods = await self._kube.list(POD_METRICS)
         except NotFound:
             raise SourceError(
-                "the API server does not know metrics.k8s.io: install metrics-server or choose another collector.source"
+                "the API server does not serve metrics.k8s.io: install metrics-server or choose another "
+                "collector.source"
             ) from None
         except Forbidden as error:
             raise SourceError(
                 f"{error}: the collector needs the right to list nodes and pods in metrics.k8s.io"
             ) from None
         except KubeError as error:
-            raise SourceError(f"metrics.k8s.io does not answer: {error}") from None
+            raise SourceError(f"metrics.k8s.io does not respond: {error}") from None
         for node in nodes:
             if node.timestamp is not None:
-                names = (node.metadata.name, "", "")
-                self._history.add(names, node.timestamp.timestamp(), *_amounts([node.usage]))
+                key = (node.metadata.name, "", "")
+                self._history.add(key, node.timestamp.timestamp(), *_sums([node.usage]))
         for pod in pods:
             if pod.timestamp is not None and pod.containers:
-                names = ("", pod.metadata.namespace, pod.metadata.name)
+                key = ("", pod.metadata.namespace, pod.metadata.name)
                 usages = [container.usage for container in pod.containers]
-                self._history.add(names, pod.timestamp.timestamp(), *_amounts(usages))
-        self._history.forget(self._now())
+                self._history.add(key, pod.timestamp.timestamp(), *_sums(usages))
+        self._history.prune(self._now())
 
 
-def _amounts(usages: Iterable[dict[str, str]]) -> tuple[float, float]:
-    """Cores and bytes of all together; NaN when one of them is missing."""
+def _sums(usages: Iterable[dict[str, str]]) -> tuple[float, float]:
+    """Cores and bytes in total; NaN when one of them is missing."""
     cpu, memory = 0.0, 0.0
     for usage in usages:
         cpu += _amount(usage.get("cpu"))
@@ -129,3 +131,7 @@ def _amount(text: str | None) -> float:
         return math.nan if text is None else parse_quantity(text)
     except ValueError:
         return math.nan
+
+
+def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, kube: Kube) -> MetricSource:
+    return MetricsServerSource(settings.metrics_server, memory=load.memory, kube=kube, clock=clock)

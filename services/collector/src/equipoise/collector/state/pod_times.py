@@ -1,7 +1,7 @@
-"""A Pod as placement tells it: what it asks for, and since when it is on its node.
+"""A Pod as placement messages carry it: requests and limits, when it was placed, and since when it runs.
 
-The API's times have a resolution of one second. Where the watch saw the event happen, its own time is better: it is
-later than the API's by less than the resolution and the way through the watch.
+Times of the API have a resolution of one second. The time at which the watch received the event is more precise: it is
+later than the API's by less than that resolution and the delay of the watch.
 """
 
 from datetime import datetime
@@ -16,25 +16,25 @@ from equipoise.contracts.kubernetes.objects import (
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
-from equipoise.contracts.load.pod_priority import quality
+from equipoise.contracts.load.pod_priority import qos_of
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
-RESOLUTION = 2.0
-"""Seconds by which seeing an event may lag behind the API's time of it."""
+MAX_WATCH_DELAY = 2.0
+"""Seconds between the API's time of an event and its arrival here up to which the arrival time is used."""
 
 FINISHED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that use nothing any more, though their object is still there."""
+"""Phases of pods that use nothing any more, though their object still exists."""
 
 _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
-"""How kube-scheduler marks a pod before it deletes it to make room for another: condition and reason."""
+"""Condition and reason that kube-scheduler sets on a pod before it preempts it."""
 
-_STATES = frozenset({"PodScheduled", "Ready", _DISRUPTED})
+_CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 
 
 def trimmed(pod: Pod) -> Pod:
-    """Only what this file and the search for the workload read: a cluster's pods fit into memory then."""
+    """Only the fields that this module and the search for the workload read, to save memory."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     return Pod(
         metadata=ObjectMeta(
@@ -57,7 +57,7 @@ def trimmed(pod: Pod) -> Pod:
         ),
         status=PodStatus(
             phase=status.phase,
-            conditions=[condition for condition in status.conditions if condition.type in _STATES],
+            conditions=[condition for condition in status.conditions if condition.type in _CONDITIONS],
             start_time=status.start_time,
             qos_class=status.qos_class,
         ),
@@ -65,7 +65,7 @@ def trimmed(pod: Pod) -> Pod:
 
 
 def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
-    """Only what leads to the owner's own owner."""
+    """Only the fields that lead to the owner's own owner."""
     meta = owner.metadata
     return WorkloadObject(
         metadata=ObjectMeta(
@@ -82,32 +82,31 @@ def _trimmed(container: Container) -> Container:
     return Container(resources=container.resources, restart_policy=container.restart_policy)
 
 
-def seconds(moment: datetime | None) -> float | None:
+def unix_seconds(time: datetime | None) -> float | None:
     """Unix seconds of an API time."""
-    return None if moment is None else moment.timestamp()
+    return None if time is None else time.timestamp()
 
 
-def sharpened(told: float | None, seen: float) -> float | None:
-    """The API's time of an event, or ours where we saw it happen."""
-    return seen if told is not None and told <= seen <= told + RESOLUTION else told
+def precise_time(reported: float, received: float) -> float:
+    """The API's time of an event, or the time of its arrival when the watch received it right then."""
+    return received if reported <= received <= reported + MAX_WATCH_DELAY else reported
 
 
-def placed(pod: Pod, before: PlacedPod | None, now: float, start_limit: float) -> PlacedPod:
-    """The pod on its node. What was found out of its times before stays: a restart of the watch knows less."""
+def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: float) -> PlacedPod:
+    """The pod on its node. Times found `before` are kept: after a restart the watch knows them less precisely."""
     meta, status = pod.metadata, pod.status
-    # Never without a time: a static pod may lack the condition.
-    told = _since(status, "PodScheduled") or seconds(status.start_time) or seconds(meta.creation_timestamp) or now
+    # A static pod may lack the condition.
+    created_at = unix_seconds(meta.creation_timestamp)
+    placed_at = _since(status, "PodScheduled") or unix_seconds(status.start_time) or created_at or now
     return PlacedPod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        placed_at=before.placed_at if before else sharpened(told, now) or told,
-        running_since=before.running_since
-        if before and before.running_since
-        else _running_since(pod, now, start_limit),
+        placed_at=before.placed_at if before else precise_time(placed_at, now),
+        running_since=(before.running_since if before else None) or _running_since(pod, now, start_timeout),
         terminating=meta.deletion_timestamp is not None,
         preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
-        qos=quality(status.qos_class),
+        qos=qos_of(status.qos_class),
         priority=pod.spec.priority,
         requests=_requests(pod),
         limits=_limits(pod),
@@ -118,30 +117,29 @@ def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
     found: Condition | None = next((known for known in status.conditions if known.type == condition), None)
     if found is None or found.status != "True" or (reason and found.reason != reason):
         return None
-    return seconds(found.last_transition_time)
+    return unix_seconds(found.last_transition_time)
 
 
-def _running_since(pod: Pod, now: float, start_limit: float) -> float | None:
-    """When its containers began to use anything.
+def _running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
+    """Since when its containers use resources: since Ready, else since its start time.
 
-    Ready comes right after the start; when it came more than `start_limit` seconds after, it was lost and found again
-    and says nothing of it.
+    A Ready time more than `start_timeout` seconds after the start is of a later return to Ready and is not used.
     """
     if pod.status.phase != "Running":
         return None
-    started, ready = seconds(pod.status.start_time), _since(pod.status, "Ready")
-    if started is not None and ready is not None and ready - started > start_limit:
+    started, ready = unix_seconds(pod.status.start_time), _since(pod.status, "Ready")
+    if started is not None and ready is not None and ready - started > start_timeout:
         ready = None
-    told = ready if ready is not None else started
-    return now if told is None else sharpened(told, now)
+    since = ready if ready is not None else started
+    return now if since is None else precise_time(since, now)
 
 
 def _requests(pod: Pod) -> Resources:
     try:
-        asked = pod_requests(pod)
+        requests = pod_requests(pod)
     except ValueError:
         return Resources()
-    return Resources(cpu=asked.get("cpu"), memory=asked.get("memory"))
+    return Resources(cpu=requests.get("cpu"), memory=requests.get("memory"))
 
 
 def _limits(pod: Pod) -> Resources:

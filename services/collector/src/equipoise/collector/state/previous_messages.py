@@ -1,6 +1,6 @@
-"""What collectors have told before: this one must speak louder, and take back the nodes that went while none watched.
+"""What collectors have published before: a new epoch must be higher, and nodes deleted since must be reported.
 
-Readers drop a lower epoch, so one that depends on clocks alone could silence us for as long as we lead.
+Subscribers drop a lower epoch: one taken from a clock alone could be too low, and all our messages would be lost.
 """
 
 from collections.abc import Container
@@ -10,8 +10,8 @@ import msgspec
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
-class ToldPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a placement on the bus all that is needed here: its pods are not even read."""
+class PublishedPlacement(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a placement message that is needed here: its pods are not even decoded."""
 
     node: str
     uid: str
@@ -20,48 +20,44 @@ class ToldPlacement(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
-class Past:
-    """The last placement of every node on the bus, ours among them."""
+class PreviousMessages:
+    """The last placement of every node and the last cycle of every shard on the bus, our own among them."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, ToldPlacement] = {}
+        self._nodes: dict[str, PublishedPlacement] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
-        self._loudest: dict[str, int] = {}
-        self._epoch = 0
+        self._cycle_epochs: dict[str, int] = {}
+        self._highest_epoch = 0
 
-    def on_placement(self, told: ToldPlacement) -> None:
-        """Take in what was told of a node."""
-        self._epoch = max(self._epoch, told.epoch)
-        if told.removed:
-            self._nodes.pop(told.node, None)
+    def on_placement(self, placement: PublishedPlacement) -> None:
+        self._highest_epoch = max(self._highest_epoch, placement.epoch)
+        if placement.removed:
+            self._nodes.pop(placement.node, None)
         else:
-            before = self._nodes.get(told.node, told)
-            self._nodes[told.node] = msgspec.structs.replace(told, epoch=max(told.epoch, before.epoch))
+            before = self._nodes.get(placement.node, placement)
+            self._nodes[placement.node] = msgspec.structs.replace(placement, epoch=max(placement.epoch, before.epoch))
 
     def on_cycle(self, cycle: UtilizationCycle) -> None:
-        """Take in the end of a round, of whoever.
-
-        Nobody who heard a louder one believes it, but the last one is what the bus keeps for those who start anew.
-        """
+        """Keeps a cycle of a lower epoch too: current subscribers drop it, but the bus hands it to new ones."""
         self._cycles[cycle.shard] = cycle
-        self._loudest[cycle.shard] = max(cycle.epoch, self._loudest.get(cycle.shard, 0))
+        self._cycle_epochs[cycle.shard] = max(cycle.epoch, self._cycle_epochs.get(cycle.shard, 0))
 
     def cycles(self) -> list[UtilizationCycle]:
-        """The last one of every shard that there ever was on the bus."""
+        """The last cycle of every shard that was ever on the bus."""
         return list(self._cycles.values())
 
-    def loudest(self, shard: str) -> int:
-        """The highest epoch in which a shard that was heard of has ended a round."""
-        return self._loudest[shard]
+    def cycle_epoch(self, shard: str) -> int:
+        """The highest epoch of this shard's cycles."""
+        return self._cycle_epochs[shard]
 
     def next_epoch(self, now: float) -> int:
-        """An epoch above every one before: milliseconds of `now`, unless a clock ran ahead of it."""
-        return max(int(now * 1000), self._epoch + 1)
+        """An epoch above every previous one: milliseconds of `now`, or more when a clock was ahead of it."""
+        return max(int(now * 1000), self._highest_epoch + 1)
 
-    def told(self) -> list[tuple[str, int]]:
-        """Every node that is told of, and the highest epoch in which it was."""
-        return [(name, told.epoch) for name, told in self._nodes.items()]
+    def node_epochs(self) -> list[tuple[str, int]]:
+        """Every published node, and its highest epoch."""
+        return [(name, placement.epoch) for name, placement in self._nodes.items()]
 
-    def phantoms(self, present: Container[str]) -> list[ToldPlacement]:
-        """Nodes that were told of and whose names are not `present` in the cluster."""
-        return [told for name, told in self._nodes.items() if name not in present]
+    def missing_nodes(self, present: Container[str]) -> list[PublishedPlacement]:
+        """Published nodes whose names are not `present` in the cluster."""
+        return [placement for name, placement in self._nodes.items() if name not in present]

@@ -64,7 +64,7 @@ class ClusterWatch:
     async def synced(self, timeout: float) -> None:
         """Returns once everything was listed. Raises TimeoutError, which names what was not."""
         for reflector in self._all:
-            await reflector.synced(timeout)
+            await reflector.wait_synced(timeout)
 
     @property
     def problem(self) -> str:

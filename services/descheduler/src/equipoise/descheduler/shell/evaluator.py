@@ -24,12 +24,12 @@ from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
-from equipoise.descheduler.state.cluster import ClusterState
+from equipoise.descheduler.state.cluster import ClusterView
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.pending_moves import reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
-from equipoise.runtime.bus import Bus, BusError, Refused
+from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
@@ -94,7 +94,7 @@ class Evaluator:
         finally:
             # Only evaluations update these.
             for key in ("coverage", "cooldown"):
-                self._health.problem(key, None)
+                self._health.set_problem(key, None)
             self._metrics.nodes_in_cooldown.set(0)
             self._metrics.dry_run_moves.set(0)
 
@@ -109,7 +109,7 @@ class Evaluator:
         placed = await self._update(watched, now)
         snapshot = self._snapshot(watched, now)
         evaluation = await self._compute(evaluate, snapshot, self._settings)
-        self._health.problem("coverage", evaluation.problem or None)
+        self._health.set_problem("coverage", evaluation.problem or None)
         follow_up = self._follow_up(evaluation.cluster, placed, now)
         for result in evaluation.results:
             self._metrics.on_classified(result.strategy, result.classifications)
@@ -147,11 +147,11 @@ class Evaluator:
         """Drops what expired; returns the replacements that were placed."""
         load = self._settings.load
         longest = load.longest
-        self._messages.prune(nodes=self._watch.node_names(), before=now - load.life(longest))
+        self._messages.prune(nodes=self._watch.node_names(), before=now - load.lifetime(longest))
         # A sample is used for the lifetime of its window, and the window begins its length before the sample.
-        self._watch.lifetimes.prune(before=now - longest.length - load.life(longest))
+        self._watch.lifetimes.prune(before=now - longest.length - load.lifetime(longest))
         changes = await self._compute(observe, watched, self._tracker.awaited_workloads(), self._tracker.pending)
-        self._health.problem("annotations", changes.unexpected_annotations or None)
+        self._health.set_problem("annotations", changes.unexpected_annotations or None)
         placed = self._tracker.update(changes.candidates, changes.locations, changes.nodes, now)
         for each in placed:
             if each.placed_on == each.node:
@@ -161,7 +161,7 @@ class Evaluator:
                 )
         return placed
 
-    def _follow_up(self, cluster: ClusterState, placed: Sequence[ReplacementPlaced], now: float) -> FollowUp:
+    def _follow_up(self, cluster: ClusterView, placed: Sequence[ReplacementPlaced], now: float) -> FollowUp:
         """The results of earlier moves, and the nodes that are in cooldown."""
         reductions = self._tracker.load_reductions(cluster.nodes, self._settings.load.shortest, now)
         for each in reductions:
@@ -174,7 +174,7 @@ class Evaluator:
             f"{each.node} for {each.until - now:.0f} s: {each.why}" for each in cooldowns[:MAX_NAMED_NODES]
         )
         more = f"; and {len(cooldowns) - MAX_NAMED_NODES} more" if len(cooldowns) > MAX_NAMED_NODES else ""
-        self._health.problem("cooldown", f"nodes in cooldown: {named}{more}" if cooldowns else None)
+        self._health.set_problem("cooldown", f"nodes in cooldown: {named}{more}" if cooldowns else None)
         return FollowUp(replacements=placed, load_reductions=reductions, cooldowns=cooldowns, dry_run_moves=dry_runs)
 
     async def _publish(self, proposed: Sequence[Proposal]) -> list[EvictionIntent]:
@@ -201,13 +201,13 @@ class Evaluator:
         subject = subjects.eviction_intent(intent.namespace, intent.pod)
         try:
             await self._bus.publish(subject, intent, message_id=intent.id)
-        except Refused:
+        except AlreadyQueued:
             log.debug("an earlier intent is still in the stream", pod=f"{intent.namespace}/{intent.pod}")
             return False
         except BusError as error:
-            self._health.problem("intents", f"intents cannot be published: {error}")
+            self._health.set_problem("intents", f"intents cannot be published: {error}")
             return False
-        self._health.problem("intents", None)
+        self._health.set_problem("intents", None)
         return True
 
     async def _publish_decision(self, decision: DescheduleDecision) -> None:
@@ -215,9 +215,9 @@ class Evaluator:
         try:
             await self._bus.publish(subjects.decision("descheduler", decision.strategy), decision)
         except BusError as error:
-            self._health.problem("decisions", f"decisions cannot be published: {error}")
+            self._health.set_problem("decisions", f"decisions cannot be published: {error}")
         else:
-            self._health.problem("decisions", None)
+            self._health.set_problem("decisions", None)
 
     async def _compute(self, decide: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await compute(self._watch.pod_count, decide, *args, **kwargs)

@@ -40,14 +40,14 @@ class PlanServer:
         async def respond(_: PlanRequest) -> PlanResponse:
             return await self.plan(epoch)
 
-        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, question=PlanRequest, answer=respond)
+        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond)
         try:
             stop = await self._bus.serve("descheduler", [endpoint])
         except BusError as error:
-            self._health.problem("plans", f"plan requests cannot be received: {error}")
+            self._health.set_problem("plans", f"plan requests cannot be received: {error}")
             yield
             return
-        self._health.problem("plans", None)
+        self._health.set_problem("plans", None)
         try:
             yield
         finally:

@@ -108,7 +108,7 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
 
     def pod_count(self) -> int:
         """Number of pods once the pending moves are done."""
-        return self.fit.staying - self.going
+        return self.fit.active_pods - self.going
 
     def production_usages(self) -> Sequence[Resources]:
         """Usage of each of its production pods."""
@@ -117,7 +117,7 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
         return [pod.usage for pod in self.pods if pod.production]
 
 
-class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a strategy."""
 
     now: float

@@ -76,12 +76,12 @@ def _of_namespace(name: str) -> str:
 
 def _scope(outcome: EvictionOutcome) -> str:
     """The key of everything else that the limit would refuse as well; "" when it concerns this pod only."""
-    match outcome.limit:
-        case "evictionsPerCluster" | "unusualRate" | "lateReplacements" | "failingReplacements" | "maintenance":
+    match outcome.limit_scope:
+        case "cluster":
             return EVERYTHING
-        case "evictionsPerNamespace":
+        case "namespace":
             return _of_namespace(outcome.namespace)
-        case "evictionsPerWorkload" | "preemptions" if outcome.workload is not None:
+        case "workload" if outcome.workload is not None:
             return str(outcome.workload)
         case _:
             return ""

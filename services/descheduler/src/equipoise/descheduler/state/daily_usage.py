@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts
-from equipoise.contracts.load.daily_profile import SLOTS, Day, beyond_pods
+from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage, system_usage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
-WorkloadDays = Mapping[Workload, Day]
+WorkloadDays = Mapping[Workload, HourlyUsage]
 """Usage of one replica; a workload without a profile is absent."""
 
 RunningPod = tuple[str, Workload | None]
@@ -39,21 +39,21 @@ class DailyUsage:
     """Hourly usage of pods and nodes. Computed when it is read: not every strategy needs it."""
 
     def __init__(
-        self, workloads: WorkloadDays, pods_of: PodsOfNodes, computed: Mapping[str, Day] | None = None
+        self, workloads: WorkloadDays, pods_of: PodsOfNodes, computed: Mapping[str, HourlyUsage] | None = None
     ) -> None:
         """`computed`: days of nodes that are known already."""
         self._workloads = workloads
         self._pods_of = pods_of
-        self._nodes: dict[str, Day] = dict(computed or {})
+        self._nodes: dict[str, HourlyUsage] = dict(computed or {})
 
-    def of_pod(self, workload: Workload | None, usage: Resources) -> Day | None:
+    def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
         """resources × slots; resources × 1 without a profile, taken as constant; None when the usage is unknown."""
         day = self._workloads.get(workload) if workload is not None else None
         if day is None:
             day = np.array(amounts(usage))[:, np.newaxis]
         return None if np.isnan(day).any() else day
 
-    def of_nodes(self, names: Sequence[str]) -> Day:
+    def of_nodes(self, names: Sequence[str]) -> HourlyUsage:
         """nodes × resources × slots; NaN where unknown."""
         missing = [name for name in names if name not in self._nodes]
         if missing:
@@ -66,19 +66,19 @@ class DailyUsage:
         return DailyUsage(self._workloads, pods_of, computed)
 
 
-def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> Day:
+def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> HourlyUsage:
     """nodes × resources × slots: usage of each node outside its pods, constant, plus the days of all its pods.
 
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods.
     """
     flat = np.full((len(nodes), len(RESOURCES)), np.nan)
     rows: dict[Workload | None, int] = {None: -1}
-    profiles: list[Day] = []
+    profiles: list[HourlyUsage] = []
     which: list[int] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
     for place, node in enumerate(nodes):
         if node is not None:
-            flat[place] = beyond_pods(node.utilization)
+            flat[place] = system_usage(node.utilization)
             for uid, workload in node.pods:
                 row = rows.get(workload)
                 if row is None:
@@ -98,7 +98,7 @@ def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> Day:
     return total
 
 
-def _sums(days: Day, which: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Day:
+def _sums(days: HourlyUsage, which: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> HourlyUsage:
     """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end."""
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES, known
-from equipoise.contracts.messages.descheduling import NodeClassification, LoadReduction
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
 from equipoise.descheduler.state.pending_moves import TrackedMove
 
 MIN_SHARE = 0.5
@@ -45,7 +45,7 @@ class HotNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The resources in which the node is above its threshold."""
 
     @classmethod
-    def of(cls, cluster: ClusterState, classifications: Sequence[NodeClassification]) -> "HotNodes":
+    def of(cls, cluster: ClusterView, classifications: Sequence[NodeClassification]) -> "HotNodes":
         over = {each.node: each.over for each in classifications if each.over}
         return cls(
             usage={
@@ -76,7 +76,9 @@ def after_eviction(trials: ReductionTrials, move: TrackedMove) -> dict[str, Redu
     return {**trials, move.node: extended}
 
 
-def completed(trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: str, length: float) -> list[LoadReduction]:
+def completed(
+    trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: str, length: float
+) -> list[LoadReduction]:
     """The results of nodes with a sample taken at least one window (`length` seconds) after the last eviction."""
     found = []
     for node in nodes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Pod
-from equipoise.contracts.load.correction import Stay
+from equipoise.contracts.load.correction import PodLifetime
 from equipoise.contracts.messages.resources import Resources
 
 FINISHED = ("Succeeded", "Failed")
@@ -85,17 +85,17 @@ class PodLifetimes:
             times = msgspec.structs.replace(times, running_since=since)
         return times
 
-    def lifetime(self, pod: Pod, usage: Resources) -> Stay | None:
+    def lifetime(self, pod: Pod, usage: Resources) -> PodLifetime | None:
         """The lifetime of a pod on its node; a terminating pod counts as about to leave."""
         gone_at = float("inf") if pod.metadata.deletion_timestamp is not None else None
         return self.lifetime_of(pod.metadata.uid, usage, gone_at=gone_at)
 
-    def lifetime_of(self, uid: str, usage: Resources, *, gone_at: float | None = None) -> Stay | None:
+    def lifetime_of(self, uid: str, usage: Resources, *, gone_at: float | None = None) -> PodLifetime | None:
         """The lifetime of the pod with that UID; None for a pod that is on no node."""
         times = self._times.get(uid)
         if times is None:
             return None
-        return Stay(placed_at=times.placed_at, running_since=times.running_since, gone_at=gone_at, usage=usage)
+        return PodLifetime(placed_at=times.placed_at, running_since=times.running_since, gone_at=gone_at, usage=usage)
 
     def recent(self, begin: float) -> set[str]:
         """UIDs of the pods that were not running before `begin`: usually a few of thousands."""

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Window
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import ReplacementPlaced, LoadReduction
+from equipoise.contracts.messages.descheduling import LoadReduction, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, counted, restarted

@@ -10,7 +10,15 @@ import numpy as np
 
 from equipoise.contracts.bus.subjects import token
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.load.correction import RESOURCES, Stay, age_of, amounts, correction, known, share_measured
+from equipoise.contracts.load.correction import (
+    RESOURCES,
+    PodLifetime,
+    age_of,
+    amounts,
+    correction_factor,
+    known,
+    share_measured,
+)
 from equipoise.contracts.messages.explanation import (
     Correction,
     ExplainRequest,
@@ -254,7 +262,7 @@ def _window(
 ) -> WindowExplanation:
     nodes, utilization = view.ranked.nodes, heard.utilization
     value = None if utilization is None else utilization.windows.get(window.name)
-    life = float(view.load.life(window))
+    life = float(view.load.lifetime(window))
     if utilization is None or value is None:
         return WindowExplanation(window=window.name, lifetime=life, unknown_reason="samples do not cover it")
     added, taken_off = _corrections(view, heard, window, value.sampled_at, itself)
@@ -292,17 +300,17 @@ def _corrections(
 
     if itself is not None:
         usage = usage_of(itself, heard.utilization.pods.get(itself.uid, Resources()))
-        stay = Stay(placed_at=itself.placed_at, running_since=itself.running_since, usage=usage)
-        share = share_measured(stay, sampled_at, window.length, start_limit=load.start_limit)
+        stay = PodLifetime(placed_at=itself.placed_at, running_since=itself.running_since, usage=usage)
+        share = share_measured(stay, sampled_at, window.length, pod_start_timeout=load.pod_start_timeout)
         change(f"{itself.namespace}/{itself.name}", -share, usage)
     if heard.placement is not None:
         for pod, stay in partial_stays(heard.utilization, heard.placement, usage_of, load=load):
-            factor = correction(
+            factor = correction_factor(
                 stay,
                 sampled_at=sampled_at,
                 length=window.length,
                 mode=load.compensation,
-                start_limit=load.start_limit,
+                pod_start_timeout=load.pod_start_timeout,
             )
             change(f"{pod.namespace}/{pod.name}", factor, stay.usage)
     changes.sort(key=lambda each: -float(np.nansum(np.abs(each[1]) / base)))

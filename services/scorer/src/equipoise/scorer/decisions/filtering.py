@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import Filtering
 from equipoise.scorer.state.arrays import Demand, NodeLoads, expected_load
@@ -17,7 +17,7 @@ def filtered(names: Sequence[str], refused: Mapping[str, str]) -> Filtering:
     return Filtering(nodes=[name for name in names if name not in refused], refused=dict(refused))
 
 
-def above_marks(nodes: NodeLoads, demand: Demand, high: Marks) -> dict[str, str]:
+def above_marks(nodes: NodeLoads, demand: Demand, high: ResourceThresholds) -> dict[str, str]:
     """Nodes that would be above their high mark with the pod, in the shortest window they have measured, and why.
 
     A node of unknown load stays: not knowing is no reason to keep a pod from running.

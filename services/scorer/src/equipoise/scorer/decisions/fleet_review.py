@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
@@ -24,7 +24,7 @@ LONGEST_STEP = 60.0
 class Reviewer:
     """Adds up looks at the fleet. Every part lies within one full hour. Times are handed in."""
 
-    def __init__(self, high: Marks) -> None:
+    def __init__(self, high: ResourceThresholds) -> None:
         self._high = np.array(
             [math.inf if (mark := getattr(high, resource)) is None else mark / 100.0 for resource in RESOURCES]
         )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -36,7 +36,14 @@ def as_asked(pod: PlacedPod) -> PodDemand:
 
 
 def advice(
-    pod: PlacedPod, node: str, ranked: Ranked | None, *, policy_name: str, high: Marks, why: str = "", now: float
+    pod: PlacedPod,
+    node: str,
+    ranked: Ranked | None,
+    *,
+    policy_name: str,
+    high: ResourceThresholds,
+    why: str = "",
+    now: float,
 ) -> PlacementAdvice:
     """What is said of one placement. `ranked` has `node` among its names; None: nothing can be said, and `why`."""
     marks = Resources(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.configuration.settings import LoadSettings, Marks
+from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -149,7 +149,7 @@ class Picture:
             shadow=self._opinion(ranked, pod, rows, hint, now),
         )
 
-    def advise(self, pod: PlacedPod, node: str, high: Marks, now: float) -> PlacementAdvice | None:
+    def advise(self, pod: PlacedPod, node: str, high: ResourceThresholds, now: float) -> PlacementAdvice | None:
         """Score a placed pod as if its scheduler had asked; None when it is not there any more. Changes nothing.
 
         It counts nowhere. Those that came at the same time do, where they are; nobody is taken for a replacement.
@@ -169,7 +169,7 @@ class Picture:
             ranked = rank(self._policy, names, nodes, demand, hint, least_spread=self._least_spread)
         return advice(pod, node, ranked, policy_name=self._policy_name, high=high, why=why, now=now)
 
-    def filter(self, pod: PodDemand, names: Sequence[str], high: Marks, now: float) -> Filtering:
+    def filter(self, pod: PodDemand, names: Sequence[str], high: ResourceThresholds, now: float) -> Filtering:
         """Refuse nodes that are too hot for the pod; nobody, when too little is known."""
         if not names or self.doubt(now):
             return Filtering(nodes=list(names))

@@ -110,10 +110,10 @@ class Extender:
                 self._certificates.reload()
             except ConfigurationError as error:
                 good = False
-                health.problem("certificates", f"the changed certificates are not used, the old ones are: {error}")
+                health.set_problem("certificates", f"the changed certificates are not used, the old ones are: {error}")
             else:
                 good = True
-                health.problem("certificates", None)
+                health.set_problem("certificates", None)
                 log.info("certificates exchanged")
 
     def _application(self) -> web.Application:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.demand import Link
+from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.resources import Resources
 
 Array = npt.NDArray[np.float64]
@@ -116,7 +116,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     usage: Array
     """windows × resources: cores and bytes, always known."""
 
-    sources: dict[str, Link]
+    sources: dict[str, EstimateSource]
     """Per resource the link of the chain that told, for the shortest window."""
 
     requests: Array

@@ -7,7 +7,7 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts
-from equipoise.contracts.load.daily_profile import SLOTS, beyond_pods, workload_day
+from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
@@ -47,7 +47,7 @@ class FleetDays:
 
     def learn(self, workload: WorkloadUtilization) -> None:
         """A workload's day; nodes use it from their next message on."""
-        day = workload_day(workload)
+        day = workload_profile(workload)
         if day is None:
             self.forget(workload.workload)
             return
@@ -71,7 +71,7 @@ class FleetDays:
         pods = self._pods.get(row)
         if pods is None or pods.placement is not placement or pods.changes != self._changes:
             pods = self._pods[row] = self._add_up(placement)
-        flat = beyond_pods(utilization)
+        flat = system_usage(utilization)
         for pod in pods.without:
             flat += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
         day = pods.day

@@ -8,8 +8,8 @@ from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
-from equipoise.contracts.load.demand import Link, expected_usage
-from equipoise.contracts.load.pod_priority import is_production, quality
+from equipoise.contracts.load.demand import EstimateSource, expected_usage
+from equipoise.contracts.load.pod_priority import is_production, qos_of
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
@@ -24,7 +24,7 @@ def pod_demand(pod: Pod) -> PodDemand:
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         workload=workload_from_pod(pod),
-        qos=quality(pod.status.qos_class),
+        qos=qos_of(pod.status.qos_class),
         priority=pod.spec.priority,
         requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
         limits=Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory")),
@@ -36,7 +36,7 @@ def expected_demand(
     workload: WorkloadUtilization | None,
     *,
     windows: Sequence[str],
-    chain: tuple[Link, ...],
+    chain: tuple[EstimateSource, ...],
     day: Array | None = None,
 ) -> Demand:
     """The pod's expected usage over each window; `workload` and `day` are its workload's, as far as it is fresh."""

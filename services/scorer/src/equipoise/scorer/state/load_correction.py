@@ -10,8 +10,8 @@ import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import RESOURCES, Stay, amounts, compensated, known, plus, share_measured
-from equipoise.contracts.load.demand import Link, expected_usage, fresh
+from equipoise.contracts.load.correction import RESOURCES, PodLifetime, amounts, corrected, known, plus, share_measured
+from equipoise.contracts.load.demand import EstimateSource, expected_usage, fresh_windows
 from equipoise.contracts.load.pod_priority import is_production
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -33,7 +33,7 @@ def compensated_load(
     workloads: Workloads,
     *,
     load: LoadSettings,
-    chain: tuple[Link, ...],
+    chain: tuple[EstimateSource, ...],
     now: float,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
 ) -> Array:
@@ -52,19 +52,21 @@ def compensated_load(
         if value is None:
             continue
 
-        def corrected(usage: Resources, stays: Sequence[Stay], length: float, sampled_at: float) -> list[float]:
+        def shown(usage: Resources, stays: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
             if stays:
-                mode, limit = load.compensation, load.start_limit
-                usage = compensated(usage, stays, sampled_at=sampled_at, length=length, mode=mode, start_limit=limit)
+                mode, limit = load.compensation, load.pod_start_timeout
+                usage = corrected(
+                    usage, stays, sampled_at=sampled_at, length=length, mode=mode, pod_start_timeout=limit
+                )
             return amounts(usage)
 
-        rows[0, index] = corrected(value.mean, stays, window.length, value.sampled_at)
+        rows[0, index] = shown(value.mean, stays, window.length, value.sampled_at)
         for position, statistic in enumerate(statistics, 1):
             match statistic:
                 case "p95":
-                    found = corrected(value.p95, present, _ramp("p95", window.length), value.sampled_at)
+                    found = shown(value.p95, present, _ramp("p95", window.length), value.sampled_at)
                 case "max":
-                    found = corrected(value.max, present, _ramp("max", window.length), value.sampled_at)
+                    found = shown(value.max, present, _ramp("max", window.length), value.sampled_at)
                 case "deviation":
                     found = amounts(value.deviation)
                 case "production":
@@ -97,14 +99,14 @@ def requested_and_limited(placement: NodePlacement) -> Array:
 UsageOf = Callable[[PlacedPod | GonePod, Resources], Resources]
 
 
-def pod_usage(workloads: Workloads, *, load: LoadSettings, chain: tuple[Link, ...], now: float) -> UsageOf:
+def pod_usage(workloads: Workloads, *, load: LoadSettings, chain: tuple[EstimateSource, ...], now: float) -> UsageOf:
     """A function that tells what a pod uses: as measured, else as expected."""
 
     def usage_of(pod: PlacedPod | GonePod, measured: Resources) -> Resources:
         cpu, memory = known(measured.cpu), known(measured.memory)
         if cpu is not None and memory is not None:
             return measured
-        workload = None if pod.workload is None else fresh(workloads.get(pod.workload), load, now)
+        workload = None if pod.workload is None else fresh_windows(workloads.get(pod.workload), load, now)
         expected, _ = expected_usage(
             requests=pod.requests, limits=pod.limits, workload=workload, window=load.shortest.name, chain=chain
         )
@@ -128,7 +130,7 @@ def measured_part(
     """
     usage = usage_of(pod, utilization.pods.get(pod.uid, Resources()))
     amount = np.nan_to_num(amounts(Resources(cpu=known(usage.cpu), memory=known(usage.memory))))
-    stay = Stay(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
+    stay = PodLifetime(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
     rows = np.zeros((1 + len(statistics), len(load.windows), len(RESOURCES)))
     for index, window in enumerate(load.windows):
         value = utilization.windows.get(window.name)
@@ -136,7 +138,7 @@ def measured_part(
             continue
         for position, statistic in enumerate((None, *statistics)):
             if length := _ramp(statistic, window.length):
-                share = share_measured(stay, value.sampled_at, length, start_limit=load.start_limit)
+                share = share_measured(stay, value.sampled_at, length, pod_start_timeout=load.pod_start_timeout)
                 rows[position, index] = share * amount
     shares: Array = rows / base_of(utilization)
     return shares
@@ -157,7 +159,7 @@ def _ramp(statistic: Statistic | None, length: float) -> float:
 
 def partial_stays(
     utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, *, load: LoadSettings
-) -> Iterator[tuple[PlacedPod | GonePod, Stay]]:
+) -> Iterator[tuple[PlacedPod | GonePod, PodLifetime]]:
     """Only pods that some window holds in part: most have been there for longer and cost nothing."""
     begins = [
         value.sampled_at - window.length
@@ -168,9 +170,9 @@ def partial_stays(
         return
     horizon = min(begins)
     for pod in placement.pods:
-        start = pod.placed_at + load.start_limit if pod.running_since is None else pod.running_since
+        start = pod.placed_at + load.pod_start_timeout if pod.running_since is None else pod.running_since
         if pod.terminating or start > horizon:
-            stay = Stay(
+            stay = PodLifetime(
                 placed_at=pod.placed_at,
                 running_since=pod.running_since,
                 gone_at=math.inf if pod.terminating else None,
@@ -179,7 +181,7 @@ def partial_stays(
             yield pod, stay
     for gone in placement.gone:
         if gone.gone_at > horizon:
-            stay = Stay(
+            stay = PodLifetime(
                 placed_at=gone.running_since,
                 running_since=gone.running_since,
                 gone_at=gone.gone_at,

@@ -16,7 +16,7 @@ import numpy as np
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
-from equipoise.contracts.load.demand import Link, fresh
+from equipoise.contracts.load.demand import EstimateSource, fresh_windows
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.scorer.state.arrays import Array, Flags, FleetLoads, NodeLoads, Rows, Statistic, shortest_known
@@ -61,7 +61,7 @@ class Fleet:
     def __init__(
         self,
         load: LoadSettings,
-        chain: tuple[Link, ...],
+        chain: tuple[EstimateSource, ...],
         *,
         statistics: tuple[Statistic, ...] = (),
         counted_within: tuple[float, ...] = (),
@@ -80,7 +80,7 @@ class Fleet:
         self._arrivals = Arrivals(counted_within, also_counted_within)
         self._days = FleetDays() if days else None
         self._windows = tuple(window.name for window in load.windows)
-        self._lives = [(window, load.life(window)) for window in load.windows]
+        self._lives = [(window, load.lifetime(window)) for window in load.windows]
         self._utilizations: dict[str, NodeUtilization] = {}
         self._placements: dict[str, NodePlacement] = {}
         self._removed_at: dict[str, float] = {}
@@ -165,7 +165,7 @@ class Fleet:
                 del self._removed_at[node], self._placements[node]
                 self._utilizations.pop(node, None)
         for workload, message in list(self._workloads.items()):
-            if fresh(message, self._settings, now) is None and now > message.queried_at:
+            if fresh_windows(message, self._settings, now) is None and now > message.queried_at:
                 del self._workloads[workload]
                 if self._days is not None:
                     self._days.forget(workload)
@@ -174,7 +174,7 @@ class Fleet:
 
     def usage_of(self, workload: Workload | None, now: float) -> WorkloadUtilization | None:
         """What a workload's replicas use, as far as it is fresh."""
-        return None if workload is None else fresh(self._workloads.get(workload), self._settings, now)
+        return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
 
     def rows(self, names: Sequence[str]) -> Rows:
         """Each node's row; −1 for one that was never heard of."""

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.tolerations import tolerates
 from equipoise.lab.model.stock.anti_affinity import Neighbours
 from equipoise.lab.model.stock.pod_kind import MIB, PodKind
 from equipoise.lab.model.stock.resources import Flags, Ints
-from equipoise.lab.model.stock.taints import UNSCHEDULABLE, disliked, kept_off, tolerated
-from equipoise.lab.model.trace import AntiAffinity, TraceNode, TraceToleration
+from equipoise.lab.model.stock.taints import UNSCHEDULABLE, disliked, kept_off
+from equipoise.lab.model.trace import AntiAffinity, TraceNode
 
 _SHORT = ("Insufficient cpu", "Insufficient memory", "Too many pods")
 
@@ -36,8 +38,8 @@ class Placements:
         """Pods that are not terminating, by workload and revision, by node."""
 
         self._taints = tuple(node.taints for node in nodes)
-        self._open: dict[tuple[TraceToleration, ...], Flags] = {}
-        self._disliked: dict[tuple[TraceToleration, ...], Ints | None] = {}
+        self._open: dict[tuple[Toleration, ...], Flags] = {}
+        self._disliked: dict[tuple[Toleration, ...], Ints | None] = {}
 
     def __len__(self) -> int:
         """Nodes."""
@@ -89,7 +91,7 @@ class Placements:
         """Per node: would every filter let such a pod onto it?"""
         passing: Flags = np.logical_and.reduce(self.free >= kind.needed)
         passing &= self._let_in(kind)
-        if not tolerated(UNSCHEDULABLE, kind.tolerations):
+        if not tolerates(kind.tolerations, UNSCHEDULABLE):
             passing &= ~self.cordoned
         if (closed := self.neighbours.closed(kind.workload)) is not None:
             passing &= ~closed
@@ -97,8 +99,7 @@ class Placements:
 
     def refusals(self, kind: PodKind) -> dict[str, int]:
         """Why not: how many nodes, by kube-scheduler's reasons. One per node, but for all that it is short of."""
-        tolerates = tolerated(UNSCHEDULABLE, kind.tolerations)
-        cordoned = np.zeros_like(self.cordoned) if tolerates else self.cordoned
+        cordoned = self.cordoned & (not tolerates(kind.tolerations, UNSCHEDULABLE))
         tainted = ~self._let_in(kind) & ~cordoned
         short = (self.free < kind.needed) & ~(cordoned | tainted)
         closed = self.neighbours.closed(kind.workload)

@@ -5,8 +5,9 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.model.stock.resources import NOT_ASKED_CPU_MILLI, NOT_ASKED_MEMORY, Ints, needed
-from equipoise.lab.model.trace import TraceToleration, TraceWorkload
+from equipoise.lab.model.trace import TraceWorkload
 
 MIB = 2**20
 
@@ -26,7 +27,7 @@ class PodKind(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     memory: int | None = None
     """Bytes. None counts as 200 MiB."""
 
-    tolerations: tuple[TraceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
     revision: int = 0
     """Of a Deployment: pods of another ReplicaSet are no siblings. Count it up at a roll-out."""

@@ -30,7 +30,7 @@ class Chance(Protocol):
 class Extender(msgspec.Struct, frozen=True, kw_only=True):
     """Who scores the candidates beside kube-scheduler."""
 
-    ask: Callable[[Rows], Ints | None]
+    scores: Callable[[Rows], Ints | None]
     """Given nodes in the order that they were looked at: a whole number for each; None: no answer, which is ignored."""
 
     weight: int
@@ -92,7 +92,7 @@ class StockScheduler:
         if len(rows) < 2:
             return int(rows[0]) if len(rows) else None
         total = self.scores(placements, kind, rows)
-        answer = extender.ask(rows) if extender is not None else None
+        answer = extender.scores(rows) if extender is not None else None
         if extender is None or answer is None:
             return int(rows[total.argmax()])
         total = total + np.asarray(answer, dtype=np.int64) * extender.weight * 100 // extender.resolution

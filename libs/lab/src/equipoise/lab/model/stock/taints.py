@@ -4,38 +4,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.tolerations import tolerates
 from equipoise.lab.model.stock.resources import Flags, Ints
-from equipoise.lab.model.trace import TraceTaint, TraceToleration
+from equipoise.lab.model.trace import TraceTaint
 
 UNSCHEDULABLE = TraceTaint(key="node.kubernetes.io/unschedulable")
 """Who tolerates it may go to cordoned nodes."""
 
 
-def tolerated(taint: TraceTaint, tolerations: Sequence[TraceToleration]) -> bool:
-    return any(
-        toleration.effect in ("", taint.effect)
-        and toleration.key in ("", taint.key)
-        and (toleration.operator == "Exists" or toleration.value == taint.value)
-        for toleration in tolerations
-    )
-
-
-def kept_off(taints: Sequence[Sequence[TraceTaint]], tolerations: Sequence[TraceToleration]) -> Flags:
+def kept_off(taints: Sequence[Sequence[TraceTaint]], tolerations: Sequence[Toleration]) -> Flags:
     """Per node (`taints`: of each): has it a NoSchedule or NoExecute taint that is not tolerated?"""
     return np.array(
         [
-            any(taint.effect != "PreferNoSchedule" and not tolerated(taint, tolerations) for taint in of)
+            any(taint.effect != "PreferNoSchedule" and not tolerates(tolerations, taint) for taint in of)
             for of in taints
         ],
         dtype=np.bool_,
     )
 
 
-def disliked(taints: Sequence[Sequence[TraceTaint]], tolerations: Sequence[TraceToleration]) -> Ints:
+def disliked(taints: Sequence[Sequence[TraceTaint]], tolerations: Sequence[Toleration]) -> Ints:
     """Per node: its PreferNoSchedule taints that are not tolerated."""
     return np.array(
         [
-            sum(taint.effect == "PreferNoSchedule" and not tolerated(taint, tolerations) for taint in of)
+            sum(taint.effect == "PreferNoSchedule" and not tolerates(tolerations, taint) for taint in of)
             for of in taints
         ],
         dtype=np.int64,

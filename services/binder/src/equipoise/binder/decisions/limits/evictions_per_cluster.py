@@ -9,6 +9,7 @@ class EvictionsPerCluster(WindowedLimit, frozen=True, kw_only=True):
     """Evictions in the cluster in any window: a share of its pods, and never more than a fixed number."""
 
     scope = "cluster"
+    counts = "evictions in the cluster in {limit.window}"
 
     max: ShareOrCount = "1%"
     """A share is one of all pods on the nodes."""
@@ -18,9 +19,6 @@ class EvictionsPerCluster(WindowedLimit, frozen=True, kw_only=True):
 
     def maximum(self, eviction: ProposedEviction, view: LedgerView) -> float:
         return min(amount(self.max, eviction.cluster_pods), amount(self.max_count, 0))
-
-    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        return f"evictions in the cluster in {self.window}"
 
     @property
     def maximum_text(self) -> str:

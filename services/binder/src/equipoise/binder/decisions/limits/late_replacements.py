@@ -1,6 +1,6 @@
 """Stops all evictions while too many replacements are late, whatever the reason is."""
 
-from equipoise.binder.decisions.limits.rule import Count, CountingLimit, ProposedEviction
+from equipoise.binder.decisions.limits.rule import Count, CountingLimit
 from equipoise.binder.state.ledger import LedgerEntry, LedgerView
 from equipoise.contracts.configuration.duration import Duration
 
@@ -9,6 +9,7 @@ class LateReplacements(CountingLimit, frozen=True, kw_only=True):
     """Evicted pods of the cluster whose replacements are not ready for too long."""
 
     scope = "cluster"
+    counts = "replacements that are not ready after {limit.after}"
 
     max: Count = 3
     """With so many late replacements nothing is evicted."""
@@ -19,6 +20,3 @@ class LateReplacements(CountingLimit, frozen=True, kw_only=True):
     def entries(self, view: LedgerView) -> list[LedgerEntry]:
         # A dry run removes no replica, so none is late.
         return [entry for entry in view.migrating() if not entry.dry_run and view.now - entry.latest > self.after]
-
-    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        return f"replacements that are not ready after {self.after}"

@@ -11,7 +11,8 @@ from equipoise.contracts.configuration.duration import Duration
 class Preemptions(WindowedLimit, frozen=True, kw_only=True):
     """Pods preempted on the intended targets of one workload's evictions, in any window."""
 
-    scope = "workload"
+    per = scope = "workload"
+    counts = "pods preempted in {limit.window} on the intended targets of {eviction.workload}"
 
     max: Count = 1
     """With so many no pod of the workload is evicted. The preempted pods themselves count as evicted by Equipoise."""
@@ -26,6 +27,3 @@ class Preemptions(WindowedLimit, frozen=True, kw_only=True):
 
     def usage(self, view: LedgerView) -> Mapping[str, int]:
         return Counter(str(workload) for entry in self.entries(view) for workload in entry.preempted_for)
-
-    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        return f"pods preempted in {self.window} on the intended targets of {eviction.workload}"

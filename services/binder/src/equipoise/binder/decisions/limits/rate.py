@@ -2,7 +2,7 @@
 
 import math
 
-from equipoise.binder.decisions.limits.rule import Count, ProposedEviction, WindowedLimit, amount, halved
+from equipoise.binder.decisions.limits.rule import Count, WindowedLimit, amount, halved
 from equipoise.binder.state.ledger import LedgerEntry, LedgerView
 from equipoise.contracts.configuration.duration import Duration
 
@@ -15,6 +15,7 @@ class EvictionRate(WindowedLimit, frozen=True, kw_only=True):
     """
 
     delays = True
+    counts = "evictions in {limit.window}"
 
     max: Count = 1
     window: Duration = Duration(1)
@@ -26,9 +27,6 @@ class EvictionRate(WindowedLimit, frozen=True, kw_only=True):
 
     def usage(self, view: LedgerView) -> dict[str, int]:
         return {}  # over before anybody reads it
-
-    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        return f"evictions in {self.window}"
 
     def wait(self, view: LedgerView) -> float:
         """Seconds until the next reservation if no other eviction takes the place: 0 now, infinite never."""

@@ -84,7 +84,13 @@ class Limit(Section, frozen=True, kw_only=True):
 
 
 class CountingLimit(Limit, frozen=True, kw_only=True):
-    """Refuses when `max` entries of the ledger are counted for what the eviction concerns."""
+    """Refuses when `max` entries of the ledger are counted."""
+
+    per: ClassVar[Literal["node", "workload", "namespace", "cluster"]] = "cluster"
+    """Entries count together when they have this in common with the eviction."""
+
+    counts: ClassVar[str]
+    """What is counted, for refusals: a format string with `limit` and `eviction`."""
 
     max: Count | ShareOrCount | None
 
@@ -93,8 +99,16 @@ class CountingLimit(Limit, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def key(self, of: ProposedEviction | LedgerEntry) -> Hashable:
-        """What it is counted for. Entries count that have the key of the eviction."""
-        return CLUSTER
+        """The object that it is counted for."""
+        match self.per:
+            case "workload":
+                return of.workload
+            case "namespace":
+                return f"namespace {of.namespace}"
+            case "node":
+                return f"node {of.node}"
+            case "cluster":
+                return CLUSTER
 
     def count(self, eviction: ProposedEviction, view: LedgerView) -> int:
         key = self.key(eviction)
@@ -105,8 +119,7 @@ class CountingLimit(Limit, frozen=True, kw_only=True):
         return amount(self.max, 0)
 
     def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        """What is counted, as the refusal names it."""
-        raise NotImplementedError
+        return self.counts.format(limit=self, eviction=eviction)
 
     def refusal(self, eviction: ProposedEviction, view: LedgerView) -> str:
         counted, maximum = self.count(eviction, view), self.maximum(eviction, view)
@@ -119,7 +132,7 @@ class CountingLimit(Limit, frozen=True, kw_only=True):
 
     def usage(self, view: LedgerView) -> Mapping[str, int]:
         counts = Counter(str(self.key(entry)) for entry in self.entries(view))
-        return {CLUSTER: 0, **counts} if self.scope == "cluster" else counts
+        return {CLUSTER: 0, **counts} if self.per == "cluster" else counts
 
     @property
     def maximum_text(self) -> str:

@@ -14,6 +14,8 @@ class UnavailablePerWorkload(MigratingPerWorkload, frozen=True, kw_only=True):
     sum is never too low.
     """
 
+    counts = "unavailable replicas of {eviction.workload}"
+
     max: ShareOrCount | None = None
     """Default: 10%, but 2 of 4 to 10 replicas and 1 of fewer."""
 
@@ -22,6 +24,3 @@ class UnavailablePerWorkload(MigratingPerWorkload, frozen=True, kw_only=True):
 
     def usage(self, view: LedgerView) -> Mapping[str, int]:
         return {}  # the ledger does not hold the status of workloads
-
-    def describe(self, eviction: ProposedEviction, view: LedgerView) -> str:
-        return f"unavailable replicas of {eviction.workload}"

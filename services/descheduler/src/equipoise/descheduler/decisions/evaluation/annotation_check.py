@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from equipoise.contracts.eviction.protection import OPT_OUT, misread
+from equipoise.contracts.eviction.protection import OPT_OUT, has_invalid_opt_out
 from equipoise.contracts.kubernetes.objects import Object
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 
@@ -14,7 +14,7 @@ def unexpected_annotations(watched: WatchedObjects) -> str:
     found = [
         f'{kind} {metadata.namespace}/{metadata.name} ("{metadata.annotations[OPT_OUT]}")'.replace(" /", " ")
         for kind, value in _annotated(watched)
-        if misread(metadata := value.metadata)
+        if has_invalid_opt_out(metadata := value.metadata)
     ]
     if not found:
         return ""

@@ -12,13 +12,13 @@ from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodD
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, skew_of
-from equipoise.contracts.load.pod_priority import quality
+from equipoise.contracts.load.pod_priority import qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.forecast import WorkloadProfiles, pods_after_moves
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, PodMove
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import DailyUsage, RunningPod
 from equipoise.descheduler.state.lazy import LazySequence
@@ -117,13 +117,13 @@ class ClusterBuilder:
         other._days = self._days.changed(changed, other._pods_of)
         return other
 
-    def cluster(self) -> ClusterState:
+    def cluster(self) -> ClusterView:
         """Nodes in the order of their names."""
         settings = self._settings
         for name, node in self._objects.items():
             if name not in self._nodes:
                 self._nodes[name] = self._node(node)
-        return ClusterState(
+        return ClusterView(
             now=self._now,
             nodes=[self._nodes[name] for name in sorted(self._nodes)],
             thresholds=settings.thresholds,
@@ -190,7 +190,7 @@ class ClusterBuilder:
     def _node(self, node: Node) -> ClusterNode:
         name, now = node.metadata.name, self._now
         pods, measured = self._pods.get(name, []), self._measured_node(name)
-        settling = self._settings.load.coverage.node_settling
+        settling = self._settings.load.coverage.node_settling_period
         going = self._going(name, pods)
         usage = measured.usage
         if name in self._moved_off or name in self._moved_to:
@@ -227,7 +227,7 @@ class ClusterBuilder:
             for pod in pods
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.uid not in self._moving
-            and tier_of(pod.metadata.labels, pod.spec.priority, quality(pod.status.qos_class)) == "prod"
+            and tier_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
         ]
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
@@ -272,7 +272,7 @@ class ClusterBuilder:
             workload=workload,
             usage=self._usage_of(pod),
             priority=pod.spec.priority,
-            qos=quality(pod.status.qos_class),
+            qos=qos_of(pod.status.qos_class),
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,

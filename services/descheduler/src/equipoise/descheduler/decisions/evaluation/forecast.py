@@ -6,22 +6,22 @@ from itertools import chain
 from typing import Any
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import Day, workload_day
+from equipoise.contracts.load.daily_profile import HourlyUsage, workload_profile
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.descheduler.state.daily_usage import NodePods, PodsOfNodes, RunningPod
 from equipoise.descheduler.state.pending_moves import PendingMoves, dry_runs, real_moves
 
 
-class WorkloadProfiles(Mapping[Workload, Day]):
+class WorkloadProfiles(Mapping[Workload, HourlyUsage]):
     """Usage of one replica by hour. Converted on first use: a cluster has thousands of workloads."""
 
     def __init__(self, utilization: Mapping[Workload, WorkloadUtilization]) -> None:
         self._utilization = utilization
-        self._days: dict[Workload | None, Day | None] = {}
+        self._days: dict[Workload | None, HourlyUsage | None] = {}
 
-    def __getitem__(self, workload: Workload) -> Day:
-        day: Day | None = self.get(workload)
+    def __getitem__(self, workload: Workload) -> HourlyUsage:
+        day: HourlyUsage | None = self.get(workload)
         if day is None:
             raise KeyError(workload)
         return day
@@ -31,7 +31,7 @@ class WorkloadProfiles(Mapping[Workload, Day]):
         try:
             day = self._days[workload]
         except KeyError:
-            day = workload_day(self._utilization.get(workload)) if workload is not None else None
+            day = workload_profile(self._utilization.get(workload)) if workload is not None else None
             self._days[workload] = day
         return default if day is None else day
 

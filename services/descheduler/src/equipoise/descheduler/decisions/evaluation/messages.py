@@ -6,12 +6,12 @@ import msgspec
 
 from equipoise.contracts.load.correction import load_of, plus
 from equipoise.contracts.messages.descheduling import (
-    DryRunMove,
     DescheduleDecision,
-    ReplacementPlaced,
-    ProposedMove,
+    DryRunMove,
     LoadReduction,
     NodeCooldown,
+    ProposedMove,
+    ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch

@@ -10,15 +10,15 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import (
-    Stay,
+    PodLifetime,
     age_of,
-    compensated,
+    corrected,
     is_fresh,
     known,
     share_measured,
     usable_window,
 )
-from equipoise.contracts.load.demand import expected_usage, fresh
+from equipoise.contracts.load.demand import expected_usage, fresh_windows
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.state.lazy import LazyMapping
@@ -66,7 +66,7 @@ class NodeUsageReader:
     def recent(self, now: float) -> set[str]:
         """UIDs of the pods that started within the longest window."""
         longest = self._settings.longest
-        return self._lifetimes.recent(now - longest.length - self._settings.life(longest))
+        return self._lifetimes.recent(now - longest.length - self._settings.lifetime(longest))
 
     def of_node(
         self, node: Node, changing: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
@@ -103,20 +103,20 @@ class NodeUsageReader:
 
     def _arrived(
         self, begin: float, pods: Sequence[Pod], workload_of: WorkloadOf, requests_of: RequestsOf, now: float
-    ) -> list[Stay]:
+    ) -> list[PodLifetime]:
         """The pods that started after `begin` or are terminating: a mean since then contains the others wholly."""
         changing = (pod for pod in pods if not self._lifetimes.settled(pod, begin))
         lifetimes = (self._lifetime(pod, workload_of(pod), requests_of(pod), now) for pod in changing)
         return [lifetime for lifetime in lifetimes if lifetime is not None]
 
-    def _corrected(self, window: Window, value: WindowUsage, lifetimes: Sequence[Stay]) -> Resources:
-        return compensated(
+    def _corrected(self, window: Window, value: WindowUsage, lifetimes: Sequence[PodLifetime]) -> Resources:
+        return corrected(
             value.mean,
             lifetimes,
             sampled_at=value.sampled_at,
             length=window.length,
             mode=self._settings.compensation,
-            start_limit=self._settings.start_limit,
+            pod_start_timeout=self._settings.pod_start_timeout,
         )
 
     def _unknown(self, node: Node, utilization: NodeUtilization | None, now: float) -> str:
@@ -131,19 +131,21 @@ class NodeUsageReader:
             return f"its newest sample is {age_of(utilization.sampled_at, now):.1f} s old"
         return ""
 
-    def _lifetime(self, pod: Pod, workload: Workload | None, amounts: Amounts, now: float) -> Stay | None:
+    def _lifetime(self, pod: Pod, workload: Workload | None, amounts: Amounts, now: float) -> PodLifetime | None:
         workload = workload or workload_from_pod(pod)
         usage, _ = expected_usage(
             requests=Resources(cpu=amounts.get("cpu"), memory=amounts.get("memory")),
             limits=Resources(),
-            workload=fresh(self._workloads.get(workload), self._settings, now) if workload is not None else None,
+            workload=fresh_windows(self._workloads.get(workload), self._settings, now)
+            if workload is not None
+            else None,
             window=self._settings.shortest.name,
         )
         return self._lifetimes.lifetime(pod, usage)
 
-    def _gone(self, node: str) -> list[Stay]:
+    def _gone(self, node: str) -> list[PodLifetime]:
         return [
-            Stay(
+            PodLifetime(
                 placed_at=departure.times.placed_at,
                 running_since=departure.times.running_since,
                 gone_at=departure.gone_at,
@@ -158,5 +160,5 @@ class NodeUsageReader:
         if lifetime is None or known(usage.cpu) is None or known(usage.memory) is None:
             return Resources()
         window = self._settings.shortest
-        share = share_measured(lifetime, sampled_at, window.length, start_limit=self._settings.start_limit)
+        share = share_measured(lifetime, sampled_at, window.length, pod_start_timeout=self._settings.pod_start_timeout)
         return usage if share >= self._settings.coverage.window else Resources()

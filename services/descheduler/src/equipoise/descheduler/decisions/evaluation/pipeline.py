@@ -12,7 +12,7 @@ from equipoise.descheduler.decisions.evaluation.coverage import coverage_problem
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import NodeObservation, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterState, MovePlan
+from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, ReplacementCandidate, dry_runs
 
 
@@ -32,7 +32,7 @@ class StrategyResult(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     """The first of the windows that it uses."""
 
-    cluster: ClusterState
+    cluster: ClusterView
     """As it was planned with: the moves of earlier strategies are pending."""
 
     classifications: Sequence[NodeClassification]
@@ -43,7 +43,7 @@ class StrategyResult(msgspec.Struct, frozen=True, kw_only=True):
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What all strategies decided, in their order."""
 
-    cluster: ClusterState
+    cluster: ClusterView
     """As it was classified: no move of this evaluation is pending."""
 
     problem: str
@@ -93,7 +93,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
     return Evaluation(cluster=classified, problem=problem, results=results)
 
 
-def classify(strategy: Strategy, cluster: ClusterState) -> tuple[list[NodeClassification], list[NodeObservation]]:
+def classify(strategy: Strategy, cluster: ClusterView) -> tuple[list[NodeClassification], list[NodeObservation]]:
     """The classification of every node with the time of its oldest sample, and the same as an observation to count."""
     windows = strategy.windows_of(cluster)
     samples = {node.name: node.oldest_sample(windows) for node in cluster.nodes}
@@ -109,7 +109,7 @@ def classify(strategy: Strategy, cluster: ClusterState) -> tuple[list[NodeClassi
     return classifications, observations
 
 
-def _problem(cluster: ClusterState, snapshot: Snapshot, settings: EvaluationSettings) -> str:
+def _problem(cluster: ClusterView, snapshot: Snapshot, settings: EvaluationSettings) -> str:
     if snapshot.watch_problem:
         return f"the watch of the API server is interrupted: {snapshot.watch_problem}"
     return coverage_problem(snapshot.cycles, sum(not node.unknown for node in cluster.nodes), settings.load)

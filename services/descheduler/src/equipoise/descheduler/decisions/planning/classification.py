@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
@@ -197,5 +197,5 @@ def _names(flags: Flags) -> list[Resource]:
     return [resource for resource, flag in zip(MEASURED, flags, strict=True) if flag]
 
 
-def _any(*thresholds: Marks) -> bool:
+def _any(*thresholds: ResourceThresholds) -> bool:
     return any(getattr(each, resource) is not None for each in thresholds for resource in MEASURED)

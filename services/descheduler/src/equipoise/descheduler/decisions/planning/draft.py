@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, MovePlan, PodMove
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, PodMove
 
 MAX_REFUSED = 50
 """Refused moves in a plan."""
@@ -15,7 +15,7 @@ MAX_REFUSED = 50
 class PlanDraft:
     """Moves are added one by one; each is planned with those before it."""
 
-    def __init__(self, cluster: ClusterState, windows: Sequence[str], *, production: bool = False) -> None:
+    def __init__(self, cluster: ClusterView, windows: Sequence[str], *, production: bool = False) -> None:
         """`windows`: those of the strategy, the first predicts. `production`: also project production usage."""
         self.cluster = cluster
         self.projection = Projection(cluster, windows[0], production=production)

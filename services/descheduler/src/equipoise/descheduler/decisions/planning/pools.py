@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from equipoise.contracts.configuration.settings import Marks, Section, Thresholds
+from equipoise.contracts.configuration.settings import ResourceThresholds, Section, Thresholds
 from equipoise.contracts.kubernetes.labels import satisfies
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.state.cluster import ClusterNode, Resource
@@ -65,10 +65,10 @@ class NodePool(Section, frozen=True, kw_only=True):
     node_selector: Selector
     """A node belongs to the first pool that selects it. The strategy's own settings apply to the nodes of no pool."""
 
-    high: Marks | None = None
-    low: Marks | None = None
-    prod_high: Marks | None = None
-    prod_low: Marks | None = None
+    high: ResourceThresholds | None = None
+    low: ResourceThresholds | None = None
+    prod_high: ResourceThresholds | None = None
+    prod_low: ResourceThresholds | None = None
 
     deviation: Deviation | Literal["off"] | None = None
     """off: fixed thresholds, though the strategy has a deviation."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.fit import Census, FitNode, Neighbours, neighbour_refusal, neighbours, node_refusal
+from equipoise.contracts.fit import FitNode, Neighbours, PodIndex, neighbour_refusal, neighbours, node_refusal
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -15,7 +15,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     bases,
     production_amounts,
 )
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, Resource
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
 
 
 class SavedProjection(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class SavedProjection(msgspec.Struct, frozen=True, kw_only=True):
 class Projection:
     """The working copy of a plan. Requests move with the pods: they are freed at the source and taken at the target."""
 
-    def __init__(self, cluster: ClusterState, window: str, *, production: bool = False) -> None:
+    def __init__(self, cluster: ClusterView, window: str, *, production: bool = False) -> None:
         """`production`: whether to project the usage of production pods."""
         self.positions = {node.name: place for place, node in enumerate(cluster.nodes)}
         """By name, the row of each node."""
@@ -45,7 +45,7 @@ class Projection:
             self.production = np.full(self.base.shape, np.nan)
             self.production_complete = np.zeros(len(cluster.nodes), dtype=np.bool_)
         self.fits = [node.fit for node in cluster.nodes]
-        self._census: Census | None = None
+        self._census: PodIndex | None = None
         self._room: Array | None = None
 
     def load(self, node: ClusterNode) -> dict[Resource, float]:
@@ -76,7 +76,7 @@ class Projection:
     def around(self, pod: MovablePod) -> Neighbours:
         """The constraints between this pod and the others: computed once, used for every target."""
         if self._census is None:
-            self._census = Census(self.fits)
+            self._census = PodIndex(self.fits)
         return neighbours(pod.fit, self.fits, self._census)
 
     def refusal(self, pod: MovablePod, target: ClusterNode, around: Neighbours) -> str:

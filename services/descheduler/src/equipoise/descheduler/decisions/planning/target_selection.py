@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.fit import FitPod, Neighbours, neighbour_refusal, room_refusal, standing_refusal
+from equipoise.contracts.fit import FitPod, Neighbours, capacity_refusal, constraint_refusal, neighbour_refusal
 from equipoise.descheduler.decisions.planning.classification import within
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
@@ -245,11 +245,11 @@ def first_that_fits(
     around: Neighbours | None = None
     for place in ranked.tolist():
         fit = projection.fits[int(targets.places[place])]
-        why = standing_refusal(pod.fit, fit)
+        why = constraint_refusal(pod.fit, fit)
         if why:
             _record(refusing, place, why)
         else:
-            why = room_refusal(pod.fit, fit)
+            why = capacity_refusal(pod.fit, fit)
         if not why:
             around = around or projection.around(pod)
             why = neighbour_refusal(fit, around)

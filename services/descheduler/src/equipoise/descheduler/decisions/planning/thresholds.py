@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from equipoise.contracts.configuration.settings import Marks, Percent, Section, too_close
+from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, too_close
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
 from equipoise.descheduler.state.cluster import Resource
 
@@ -16,16 +16,16 @@ class Deviation(Section, frozen=True, kw_only=True):
     A threshold without a distance is that of the shared thresholds.
     """
 
-    high: Marks = Marks(cpu=8)
+    high: ResourceThresholds = ResourceThresholds(cpu=8)
     """A node is hot when its load is so far above the mean."""
 
-    low: Marks = Marks(cpu=8)
+    low: ResourceThresholds = ResourceThresholds(cpu=8)
     """A node is idle when its load is so far below the mean."""
 
-    prod_high: Marks = Marks()
+    prod_high: ResourceThresholds = ResourceThresholds()
     """As `high`, for the usage of production pods and its mean."""
 
-    prod_low: Marks = Marks()
+    prod_low: ResourceThresholds = ResourceThresholds()
 
     floor: Percent = 10.0
     """A node below this load is never hot, however idle the others are."""
@@ -38,7 +38,7 @@ class Deviation(Section, frozen=True, kw_only=True):
             raise ValueError(fault)
 
 
-def _negative(distances: Marks) -> Marks:
+def _negative(distances: ResourceThresholds) -> ResourceThresholds:
     """Distances below the mean, to be compared with those above it."""
     return msgspec.structs.replace(
         distances, **{name: None if (value := getattr(distances, name)) is None else -value for name in MEASURED}
@@ -87,12 +87,12 @@ class KnownLoads(msgspec.Struct, frozen=True, kw_only=True):
     """Pods may be moved to it."""
 
 
-def shares_of(thresholds: Marks) -> dict[Resource, float]:
+def shares_of(thresholds: ResourceThresholds) -> dict[Resource, float]:
     """Percentages as shares (0..1), of the resources that have a threshold."""
     return {name: value / 100 for name in MEASURED if (value := getattr(thresholds, name)) is not None}
 
 
-def fixed(high: Marks, low: Marks, margin: float) -> AppliedThresholds:
+def fixed(high: ResourceThresholds, low: ResourceThresholds, margin: float) -> AppliedThresholds:
     """The thresholds as configured; hot nodes should be brought `margin` (0..1) below theirs."""
     hot = shares_of(high)
     return AppliedThresholds(
@@ -118,7 +118,7 @@ def capping_level(load: Array, base: Array, missing: float) -> float:
 
 
 def deviating(
-    known: KnownLoads, above: Marks, below: Marks, floor: float, configured: AppliedThresholds
+    known: KnownLoads, above: ResourceThresholds, below: ResourceThresholds, floor: float, configured: AppliedThresholds
 ) -> AppliedThresholds:
     """`configured`, with thresholds around the mean of the known loads where there is a distance. `floor`: 0..1.
 

@@ -7,7 +7,7 @@ from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import ClusterState, MovePlan
+from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 
 AnyStrategy = LowNodeLoad | LevelDay | BinPack
 """The table: what `descheduler.strategies` may list, distinguished by the tag `name`."""
@@ -20,15 +20,15 @@ class Strategy(Protocol):
     threshold, a node of unknown load is neither source nor target.
     """
 
-    def windows_of(self, cluster: ClusterState) -> Sequence[str]:
+    def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """Names of the windows that it uses; the first is the one that it predicts."""
         ...
 
-    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
+    def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """The state of every node; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
         ...
 
-    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """Moves away from abnormal nodes, each to a target on which the pod fits."""
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from equipoise.contracts.configuration.settings import LEAST_GAP, Marks, Section, Thresholds
+from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThresholds, Section, Thresholds
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
@@ -23,7 +23,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array
 from equipoise.descheduler.decisions.planning.pools import IdleNodes, ResourceWeights, Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, fullest_target, target_nodes
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Ceilings, shares_of
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, MovePlan, Resource
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
 
 TriedMove = tuple[MovablePod, ClusterNode]
 
@@ -37,10 +37,10 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
     node_selector: Selector = Selector()
     """The pool: other nodes are neither emptied nor filled."""
 
-    thresholds: Marks = Marks(cpu=20, memory=20)
+    thresholds: ResourceThresholds = ResourceThresholds(cpu=20, memory=20)
     """A node at or below them in each of these resources, by usage and by requests, is sparse: it should be emptied."""
 
-    headroom: Annotated[float, Meta(ge=LEAST_GAP, le=100)] = 10.0
+    headroom: Annotated[float, Meta(ge=MIN_GAP, le=100)] = 10.0
     """Points that a filled node stays below the high thresholds of the shared section, those of production included."""
 
     number_of_nodes: IdleNodes = 0
@@ -52,7 +52,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         if not shares_of(self.thresholds):
             raise ValueError("thresholds must have one resource at least (example: cpu: 20)")
 
-    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
+    def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """Every selected node as sparse, between or unknown."""
         nodes = self._pool(cluster)
         windows = self.windows_of(cluster)
@@ -68,7 +68,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
             for place, node in enumerate(nodes)
         ]
 
-    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """Moves that empty the sparse nodes among `abnormal`, the emptiest first, each only if it can be emptied."""
         classifications = {each.node: each for each in self.classify(cluster)}
         sparse = {name for name, each in classifications.items() if each.state == "sparse"}
@@ -88,11 +88,11 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
             self._empty(node, draft, targets, classifications[node.name].why)
         return draft.plan("the pending moves are sufficient")
 
-    def windows_of(self, cluster: ClusterState) -> Sequence[str]:
+    def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The windows that it uses."""
         return self.windows or (cluster.windows[0],)
 
-    def ceilings(self, cluster: ClusterState) -> dict[str, Ceilings]:
+    def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:
         """By name of the node: up to which load it may be filled, as a whole and by production pods."""
         applied, production = self._applied(cluster.thresholds)
         ceilings = Ceilings(node=applied.ceiling, production={} if production is None else production.ceiling)
@@ -102,13 +102,13 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
     def _sparse(self) -> Mapping[Resource, float]:
         return shares_of(self.thresholds)
 
-    def _pool(self, cluster: ClusterState) -> list[ClusterNode]:
+    def _pool(self, cluster: ClusterView) -> list[ClusterNode]:
         return [node for node in cluster.nodes if self.node_selector.matches(node.fit.labels)]
 
     def _applied(self, shared: Thresholds) -> tuple[AppliedThresholds, AppliedThresholds | None]:
         """How far nodes are filled: as a whole, and by production pods if these have a threshold."""
 
-        def below(high: Marks) -> AppliedThresholds:
+        def below(high: ResourceThresholds) -> AppliedThresholds:
             ceiling = {name: max(0.0, value - self.headroom / 100) for name, value in shares_of(high).items()}
             return AppliedThresholds(hot={}, ceiling=ceiling, idle={}, aim={})
 

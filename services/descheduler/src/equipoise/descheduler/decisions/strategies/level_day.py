@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section, Share
-from equipoise.contracts.fit import neighbour_refusal, room_refusal, standing_refusal
+from equipoise.contracts.fit import capacity_refusal, constraint_refusal, neighbour_refusal
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
@@ -27,7 +27,7 @@ from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_po
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, MovePlan
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
 
 _MAX_CELLS = 4_000_000
 """Pods times nodes that a plan considers: in a larger cluster the most uneven nodes come first."""
@@ -82,11 +82,11 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 
     weights: DayWeights = DayWeights()
 
-    def windows_of(self, cluster: ClusterState) -> Sequence[str]:
+    def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The windows that it uses."""
         return self.windows or (cluster.windows[0],)
 
-    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
+    def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
         pool = _DayPool(self, cluster, Projection(cluster, self.windows_of(cluster)[0]))
         return [pool.classification(place) for place, node in enumerate(cluster.nodes) if self.selects(node)]
@@ -94,7 +94,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     def selects(self, node: ClusterNode) -> bool:
         return self.node_selector.matches(node.fit.labels)
 
-    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """The moves with the largest gain from hot nodes among `abnormal`, and moves that make room for them."""
         cluster = msgspec.structs.replace(cluster, nodes=sorted(cluster.nodes, key=lambda node: node.name))
         draft = PlanDraft(cluster, self.windows_of(cluster))
@@ -108,7 +108,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 class _DayPool:
     """The forecast days of the selected nodes, and which are above the cluster's."""
 
-    def __init__(self, strategy: LevelDay, cluster: ClusterState, projection: Projection) -> None:
+    def __init__(self, strategy: LevelDay, cluster: ClusterView, projection: Projection) -> None:
         """`projection`: without a move; it is only read."""
         self._strategy = strategy
         self.cluster = cluster
@@ -166,7 +166,9 @@ class _DayPool:
         node = self.cluster.nodes[place]
         load = node.load(self.window)
         if node.unknown or not self.table.known[place]:
-            return NodeClassification(node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast")
+            return NodeClassification(
+                node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast"
+            )
         if self.above[place] > self._strategy.threshold:
             return NodeClassification(node=node.name, state="hot", load=load, why=self.reason(place))
         idle = self._below[place] > self._strategy.threshold
@@ -335,7 +337,7 @@ class _DayPlanner:
         if self._refuses(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
             return False
         pod = self._table.pods[row]
-        if room_refusal(pod.fit, self._draft.projection.fits[target]) or (
+        if capacity_refusal(pod.fit, self._draft.projection.fits[target]) or (
             target in self._left and self._unchanged().refusal(pod, self._nodes[target], self._unchanged().around(pod))
         ):
             self._table.exclude(row, target)
@@ -362,7 +364,7 @@ class _DayPlanner:
             self._table.exclude(row, target)
             return True
         around = projection.around(pod)
-        if not standing_refusal(pod.fit, projection.fits[target]) and not neighbour_refusal(
+        if not constraint_refusal(pod.fit, projection.fits[target]) and not neighbour_refusal(
             projection.fits[target], around
         ):
             return False
@@ -377,7 +379,7 @@ class _DayPlanner:
         fit = pod.fit
         key = tuple(map(repr, (fit.tolerations, fit.node_selector, fit.node_affinity, fit.volume_nodes)))
         if key not in self._refusing:
-            refusals = [bool(standing_refusal(fit, node)) for node in self._draft.projection.fits]
+            refusals = [bool(constraint_refusal(fit, node)) for node in self._draft.projection.fits]
             self._refusing[key] = np.array(refusals, dtype=np.bool_)
         return self._refusing[key].copy()
 

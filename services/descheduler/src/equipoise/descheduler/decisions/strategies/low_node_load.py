@@ -24,7 +24,7 @@ from equipoise.descheduler.decisions.planning.pools import (
     split,
 )
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterState, MovablePod, MovePlan
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
 
 
 class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low_node_load"):
@@ -81,11 +81,11 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         if len(set(names)) < len(names):
             raise ValueError("pools must not have a name twice")
 
-    def classify(self, cluster: ClusterState) -> list[NodeClassification]:
+    def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
         return [each for pool in self._pools(cluster) for each in pool.classify()]
 
-    def plan(self, cluster: ClusterState, abnormal: Collection[str]) -> MovePlan:
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """Moves away from the hot nodes among `abnormal`, hottest first, until each is below its threshold."""
         pools = self._pools(cluster)
         if not any(pool.sources(scope, abnormal) for pool in pools for scope in SCOPES):
@@ -96,11 +96,11 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
             HotNodePlanner(pool, draft, self).plan(abnormal)
         return draft.plan("the pending moves are sufficient")
 
-    def windows_of(self, cluster: ClusterState) -> Sequence[str]:
+    def windows_of(self, cluster: ClusterView) -> Sequence[str]:
         """The windows that it uses."""
         return self.windows or (cluster.windows[0],)
 
-    def ceilings(self, cluster: ClusterState) -> dict[str, Ceilings]:
+    def ceilings(self, cluster: ClusterView) -> dict[str, Ceilings]:
         """By name of the node: up to which load it may be filled, as a whole and by production pods."""
         return {
             node.name: Ceilings(
@@ -118,7 +118,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
             return "none of the strategy's podSelectors selects it"
         return ""
 
-    def _pools(self, cluster: ClusterState) -> list[PoolClassification]:
+    def _pools(self, cluster: ClusterView) -> list[PoolClassification]:
         """The pools that have nodes, classified."""
         groups = split(cluster.nodes, self.node_selector, self.pools)
         pools = [*self.pools, NodePool(name="", node_selector=Selector())]

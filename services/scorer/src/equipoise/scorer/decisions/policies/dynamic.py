@@ -5,7 +5,7 @@ The pod's own demand does not enter. Source: crane-scheduler, pkg/plugins/dynami
 
 The defaults are crane's, in our windows: its `*_usage_avg_5m` is the mean of `5m`, its `*_usage_max_avg_1h` and
 `_1d` (the highest five-minute average) the `max` of `1h` and `1d`, whose inner step is shorter. The collector has to
-measure them: `statistics: [max]` and `statisticsLimit: 1d`. What it does not measure counts as fully used, in every
+measure them: `statistics: [max]`, `statisticsWindowLimit: 1d`. What it does not measure counts as fully used, in every
 node alike.
 
 Crane knows of a new pod only by its count. Here its expected usage is in the load from the moment it is placed, unless

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from equipoise.contracts.configuration.settings import Marks, Section
+from equipoise.contracts.configuration.settings import ResourceThresholds, Section
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.demand import Estimate, Link
+from equipoise.contracts.load.demand import Estimate, EstimateSource
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic, pod_share
 
@@ -37,7 +37,7 @@ class Weights(Section, frozen=True, kw_only=True):
 class Aggregated(Section, frozen=True, kw_only=True):
     """Look at another statistic than the mean of `window`."""
 
-    usage_thresholds: Marks = Marks()
+    usage_thresholds: ResourceThresholds = ResourceThresholds()
     """For the filter, in place of the policy's own `usageThresholds`. Empty: those stay."""
 
     statistic: Aggregation = "p95"
@@ -59,10 +59,10 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
     window: str = "5m"
     """By its name in `load.windows`."""
 
-    usage_thresholds: Marks | None = None
+    usage_thresholds: ResourceThresholds | None = None
     """null: the shared `thresholds.high`, so that what the filter lets in the descheduler does not take away."""
 
-    prod_usage_thresholds: Marks = Marks()
+    prod_usage_thresholds: ResourceThresholds = ResourceThresholds()
     """If there are any, production pods (`contracts.production`) are filtered by what production uses, and by no other
     thresholds."""
 
@@ -87,7 +87,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
         weights = self.resource_weights
         if weights is not None and not (weights.cpu or weights.memory or self.dominant_resource_weight):
             raise ValueError("resourceWeights or dominantResourceWeight needs a weight above 0")
-        aggregated = Marks() if self.aggregated is None else self.aggregated.usage_thresholds
+        aggregated = ResourceThresholds() if self.aggregated is None else self.aggregated.usage_thresholds
         if any(
             marks is not None and marks.pods
             for marks in (self.usage_thresholds, self.prod_usage_thresholds, aggregated)
@@ -95,7 +95,7 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
             raise ValueError("thresholds of load_aware must not name pods: kube-scheduler itself counts them")
 
     @property
-    def demand_chain(self) -> tuple[Link, ...]:
+    def demand_chain(self) -> tuple[EstimateSource, ...]:
         return ("measured", self.estimated_scaling_factors, "default")
 
     @property
@@ -194,11 +194,11 @@ def _with_pod(nodes: NodeLoads, demand: Demand, values: Array, window: str) -> A
     return found
 
 
-def _any(marks: Marks) -> bool:
+def _any(marks: ResourceThresholds) -> bool:
     return marks.cpu is not None or marks.memory is not None
 
 
-def _above(names: Sequence[str], percent: Array, thresholds: Marks, what: str) -> dict[str, str]:
+def _above(names: Sequence[str], percent: Array, thresholds: ResourceThresholds, what: str) -> dict[str, str]:
     refused: dict[str, str] = {}
     for position, resource in enumerate(RESOURCES):
         if threshold := getattr(thresholds, resource):

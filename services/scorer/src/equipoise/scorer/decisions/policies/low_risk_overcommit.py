@@ -57,9 +57,7 @@ class LowRiskOvercommit(ScoringPolicy, frozen=True, kw_only=True, tag="low_risk_
             return np.zeros(len(nodes.load))
         at = nodes.windows.index(self.window)
         mean, base = nodes.load[:, at], nodes.base
-        risk_of_limits = limit_risk(
-            np.minimum(nodes.requested + demand.requests, base), nodes.limited + demand.limits, base
-        )
+        risk_of_limits = limit_risk(*with_pod(nodes, demand), base)
         risk_of_load = load_risk(
             mean,
             np.sqrt(self.smoothing_window_size) * np.clip(nodes.statistics["deviation"][:, at], 0.0, 1.0),
@@ -70,6 +68,11 @@ class LowRiskOvercommit(ScoringPolicy, frozen=True, kw_only=True, tag="low_risk_
         risk = weights * np.nan_to_num(risk_of_limits, nan=1.0) + (1.0 - weights) * np.nan_to_num(risk_of_load, nan=1.0)
         known = ~np.isnan(mean).all(axis=1)
         return np.where(known, np.clip(100.0 * (1.0 - risk.max(axis=1)), 0.0, 100.0), 0.0)
+
+
+def with_pod(nodes: NodeLoads, demand: Demand) -> tuple[Array, Array]:
+    """Requests, at most the base, and limits of each node with the pod."""
+    return np.minimum(nodes.requested + demand.requests, nodes.base), nodes.limited + demand.limits
 
 
 def limit_risk(requested: Array, limited: Array, base: Array) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.load.demand import Link
+from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.single import Single
@@ -28,7 +28,7 @@ class Mix(ScoringPolicy, frozen=True, kw_only=True, tag="mix"):
     parts: Annotated[tuple[Part, ...], Meta(min_length=1)]
 
     @property
-    def demand_chain(self) -> tuple[Link, ...]:
+    def demand_chain(self) -> tuple[EstimateSource, ...]:
         return self.parts[0].policy.demand_chain
 
     @property

@@ -1,7 +1,7 @@
 """What every scoring policy is: a section of the configuration that scores."""
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.load.demand import MEASURED_FIRST, Link
+from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic
 
@@ -10,7 +10,7 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
     """Says how well a pod would lie on each node. Pure: the same question has the same answer."""
 
     @property
-    def demand_chain(self) -> tuple[Link, ...]:
+    def demand_chain(self) -> tuple[EstimateSource, ...]:
         """Where the usage of a pod comes from that was not measured yet."""
         return MEASURED_FIRST
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, Link
+from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, expected_load
@@ -36,7 +36,7 @@ class TargetLoadPacking(ScoringPolicy, frozen=True, kw_only=True, tag="target_lo
     window: str = "15m"
     """By its name in `load.windows`; where it is not covered, the node is unknown."""
 
-    demand_chain: ClassVar[tuple[Link, ...]] = TARGET_LOAD_PACKING
+    demand_chain: ClassVar[tuple[EstimateSource, ...]] = TARGET_LOAD_PACKING
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.demand import WATER_LEVEL, Link
+from equipoise.contracts.load.demand import WATER_LEVEL, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.state.arrays import BEYOND, Array, Demand, NodeLoads
@@ -47,7 +47,7 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
             raise ValueError("resourceWeights needs at least one weight above 0")
 
     @property
-    def demand_chain(self) -> tuple[Link, ...]:
+    def demand_chain(self) -> tuple[EstimateSource, ...]:
         return WATER_LEVEL
 
     @property

@@ -1,0 +1,1 @@
+"""`equipoise annotations`: the annotations that the annotator writes."""

@@ -1,0 +1,182 @@
+"""Removes Equipoise's annotations from nodes and workloads, and crane-scheduler's on request."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from equipoise.annotator.decisions.replicas import SELECTOR, live
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.progress import Report, progress
+from equipoise.cli.terminal import console, print_json
+from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.crane import KEYS as CRANE
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import (
+    LEASES,
+    NODES,
+    WORKLOAD_RESOURCES,
+    Conflict,
+    Forbidden,
+    Kube,
+    KubeError,
+    NotFound,
+    Resource,
+    connect_kube,
+)
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+OURS = (LOAD, USAGE)
+
+RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values())
+"""Deployments before ReplicaSets: their controller copies annotations from the former to the latter."""
+
+
+class AnnotatedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An object and its annotations to remove."""
+
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    uid: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, (self.resource.kind, self.namespace, self.name)))
+
+
+class ClearResult(msgspec.Struct, frozen=True, kw_only=True):
+    dry_run: bool
+    found: dict[str, int]
+    """Number of objects by kind."""
+
+    removed: dict[str, int] = {}
+    deleted: int = 0
+    """Objects that were deleted in the meantime."""
+
+    failed: dict[str, str] = {}
+    """Error by object."""
+
+    active_annotators: list[str] = []
+    """Replicas that will write the annotations again."""
+
+
+async def find_annotated(kube: Kube, keys: Sequence[str]) -> list[AnnotatedObject]:
+    """Every node and workload with one of these annotations. Kinds that the cluster does not have are skipped."""
+    found: list[AnnotatedObject] = []
+    for resource in RESOURCES:
+        try:
+            async with aclosing(kube.watch(resource)) as changes:
+                async for change in changes:
+                    if change.object is not None:
+                        metadata = change.object.metadata
+                        if present := tuple(key for key in keys if key in metadata.annotations):
+                            found.append(
+                                AnnotatedObject(
+                                    resource=resource, namespace=metadata.namespace, name=metadata.name,
+                                    uid=metadata.uid, keys=present,
+                                )
+                            )  # fmt: skip
+                    if change.synced:
+                        break
+        except NotFound:
+            continue
+    return found
+
+
+async def clear(
+    kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], *, rate: float, report: Report
+) -> ClearResult:
+    """Remove the annotations, from `rate` objects per second. An object that cannot be written is reported.
+
+    Raises KubeError when the API server does not respond.
+    """
+    removed: Counter[str] = Counter()
+    failed: dict[str, str] = {}
+    deleted = 0
+    for each in objects:
+        begun = clock.monotonic()
+        try:
+            await _remove(kube, clock, each)
+            removed[each.resource.kind] += 1
+        except (NotFound, Conflict):
+            deleted += 1
+        except KubeError as error:
+            if error.status == 0:
+                raise
+            failed[str(each)] = str(error)
+        report(str(each))
+        await clock.sleep(1 / rate - (clock.monotonic() - begun))
+    return ClearResult(dry_run=False, found=by_kind(objects), removed=dict(removed), deleted=deleted, failed=failed)
+
+
+async def _remove(kube: Kube, clock: Clock, each: AnnotatedObject) -> None:
+    removal = dict.fromkeys(each.keys)
+    try:
+        await kube.annotate(each.resource, each.name, removal, namespace=each.namespace, uid=each.uid)
+    except KubeError as error:
+        if error.status != 429:
+            raise
+        await clock.sleep(error.retry_after or 1.0)
+        await kube.annotate(each.resource, each.name, removal, namespace=each.namespace, uid=each.uid)
+
+
+def by_kind(objects: Sequence[AnnotatedObject]) -> dict[str, int]:
+    return dict(Counter(each.resource.kind for each in objects))
+
+
+async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[str]:
+    """Replicas that hold a Lease; none if the Leases may not be read."""
+    try:
+        leases = await kube.list(LEASES, namespace, SELECTOR)
+    except Forbidden:
+        return []
+    return sorted(live(leases, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
+
+
+async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:
+    """The command. Raises KubeError, and CommandFailed if annotations could not be removed."""
+    configure_logging(Logging(level="error"), "clear")
+    clock = SystemClock()
+    async with connect_kube(cluster, "clear", clock) as kube:
+        objects = await find_annotated(kube, (*OURS, *CRANE) if crane else OURS)
+        if not confirmed:
+            result = ClearResult(dry_run=True, found=by_kind(objects))
+        else:
+            with progress(len(objects), "clearing", "objects") as report:
+                result = await clear(kube, clock, objects, rate=rate, report=report)
+        annotators = await active_annotators(kube, cluster.namespace, clock)
+        result = msgspec.structs.replace(result, active_annotators=annotators)
+    if as_json:
+        print_json(result)
+    else:
+        show(result, console())
+    if result.failed:
+        raise CommandFailed("some annotations could not be removed")
+
+
+def show(result: ClearResult, to: Console) -> None:
+    if not result.found:
+        to.print("no annotations found")
+    elif result.dry_run:
+        to.print(f"annotations found on {_counts(result.found)}; use --yes to remove them")
+    else:
+        deleted = f"; {result.deleted} objects no longer exist" if result.deleted else ""
+        to.print(f"annotations removed from {_counts(result.removed) or 'no objects'}{deleted}")
+    for name, error in result.failed.items():
+        to.print(f"failed: {name}: {error}")
+    if result.active_annotators and (result.found or not result.dry_run):
+        names = ", ".join(result.active_annotators)
+        to.print(
+            f"active annotators will write the annotations again: {names}; stop them with "
+            "`kubectl -n NAMESPACE scale deployment equipoise-annotator --replicas 0`"
+        )
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())

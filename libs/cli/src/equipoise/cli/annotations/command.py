@@ -1,0 +1,28 @@
+"""`equipoise annotations`."""
+
+import click
+
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option
+
+
+@click.group()
+def annotations() -> None:
+    """Manage the annotations that the annotator writes on nodes and workloads."""
+
+
+@annotations.command()
+@click.option("--crane", is_flag=True, help="Also remove crane-scheduler's annotations from nodes, whoever wrote them.")
+@click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
+@click.option("--yes", "confirmed", is_flag=True, help="Remove them. Without it they are only counted.")
+@cluster_options
+@json_option
+def clear(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions, as_json: bool) -> None:
+    """Remove Equipoise's annotations from all nodes and workloads.
+
+    Stop the annotator first: a running annotator writes them again.
+    """
+    import asyncio
+
+    from equipoise.cli.annotations.clear import run_clear
+
+    asyncio.run(run_clear(cluster.connection(), crane=crane, rate=rate, confirmed=confirmed, as_json=as_json))

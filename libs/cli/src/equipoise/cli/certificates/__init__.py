@@ -1,0 +1,1 @@
+"""`equipoise certificates`: TLS certificates for the scorer and kube-scheduler."""

@@ -1,0 +1,22 @@
+"""`equipoise certificates`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--out", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the files."
+)
+@click.option("--name", "names", multiple=True, help="Additional DNS name of the scorer. May be repeated.")
+@click.option("--address", "addresses", multiple=True, help="IP address of the scorer. May be repeated.")
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Validity in days.")
+@click.option("--force", is_flag=True, help="Renew the certificates in the folder with the CA in the folder.")
+def certificates(folder: Path, names: tuple[str, ...], addresses: tuple[str, ...], days: int, force: bool) -> None:
+    """Create TLS certificates for the scorer and kube-scheduler, and print how to install them."""
+    from equipoise.cli.certificates.files import make_certificates
+    from equipoise.runtime.process.clock import SystemClock
+
+    now = SystemClock().now()
+    click.echo(make_certificates(folder, names=names, addresses=addresses, days=days, force=force, now=now))

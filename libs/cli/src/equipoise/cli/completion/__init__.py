@@ -1,0 +1,1 @@
+"""`equipoise completion`: shell completion."""

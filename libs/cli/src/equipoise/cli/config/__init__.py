@@ -1,0 +1,1 @@
+"""`equipoise config`: defaults, schema and validation of the configuration."""

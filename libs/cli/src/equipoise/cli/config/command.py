@@ -1,0 +1,43 @@
+"""`equipoise config`."""
+
+import json
+from typing import TextIO
+
+import click
+
+
+@click.group()
+def config() -> None:
+    """Show and validate the configuration."""
+
+
+@config.command()
+def defaults() -> None:
+    """Print every setting with its default value, as YAML."""
+    from equipoise.cli.service_settings import SERVICE_SETTINGS
+    from equipoise.runtime.configuration import defaults_document
+
+    click.echo(defaults_document(SERVICE_SETTINGS), nl=False)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration."""
+    from equipoise.cli.service_settings import SERVICE_SETTINGS
+    from equipoise.runtime.configuration import document_schema
+
+    click.echo(json.dumps(document_schema(SERVICE_SETTINGS), indent=2))
+
+
+@config.command()
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+def validate(file: TextIO) -> None:
+    """Validate a configuration file; - reads standard input.
+
+    Unknown settings of any section are errors. The exit code is 2 if the file is invalid.
+    """
+    from equipoise.cli.service_settings import SERVICE_SETTINGS
+    from equipoise.runtime.configuration import validate_document
+
+    validate_document(file.read(), SERVICE_SETTINGS)
+    click.echo("valid")

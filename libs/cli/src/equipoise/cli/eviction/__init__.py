@@ -1,1 +1,0 @@
-"""`equipoise explain eviction`: what became of a pod, from the samples to its replacement."""

@@ -1,0 +1,72 @@
+"""How a command ends: an error message on stderr and an exit code; a traceback only for faults of the program."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class CommandFailed(click.ClickException):
+    """The command cannot do its work; the message says why, and what to do. Exit code 1."""
+
+
+class InvalidInput(click.ClickException):
+    """Arguments, options or files are invalid; the message says why, and what to do. Exit code 2."""
+
+    exit_code = 2
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turn known errors into a message and an exit code: 1 failed, 2 invalid input, 130 Ctrl-C, 143 SIGTERM."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    except asyncio.CancelledError:
+        raise SystemExit(TERMINATED) from None
+    except BrokenPipeError:
+        # The reader of the pipe has closed it. Python would flush stdout once more at exit and report an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except Exception as error:
+        reported = _reported(error)
+        if reported is None:
+            raise
+        raise reported from None
+
+
+def _reported(error: BaseException) -> click.ClickException | None:
+    """The error to print; None for a fault of the program."""
+    # Imported here: commands that need none of these start at once.
+    from equipoise.runtime.bus import BusError
+    from equipoise.runtime.bus.dev_server import NoNatsServer
+    from equipoise.runtime.configuration import ConfigurationError
+    from equipoise.runtime.kubernetes.client import KubeError
+    from equipoise.testbed.api import ApiError
+    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
+    from equipoise.testbed.cluster import ClusterError
+    from equipoise.testbed.processes.guard import GuardError
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, click.ClickException):
+        return error
+    if isinstance(error, ConfigurationError):
+        return InvalidInput(str(error))
+    if isinstance(error, BusError | KubeError | NoNatsServer):
+        return CommandFailed(str(error))
+    if isinstance(error, ApiError | BuildError | ClusterError | GuardError | NoGoError):
+        return CommandFailed(str(error))
+    if isinstance(error, UnicodeDecodeError):
+        return InvalidInput(f"the file is not UTF-8: {error.reason} at byte {error.start}")
+    if isinstance(error, OSError) and error.filename is not None:
+        return CommandFailed(f"{error.filename}: {error.strerror}")
+    return None

@@ -1,0 +1,190 @@
+"""The history of a pod's evictions, from the messages that the bus retains. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.descheduling import (
+    DescheduleDecision,
+    LoadReduction,
+    NodeClassification,
+    NodeState,
+    ProposedMove,
+    ReplacementPlaced,
+)
+from equipoise.contracts.messages.eviction import EvictionOutcome
+from equipoise.contracts.messages.resources import Resources
+
+
+class NodeEvaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation of the pod's node."""
+
+    evaluated_at: float
+    sampled_at: float
+    state: NodeState
+    load: Resources
+    """0..1 of the base."""
+
+    abnormal_evaluations: int
+    why: str
+
+
+class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One intent, from the first evaluation that counted to the effect of the eviction."""
+
+    intent_id: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    workload: Workload | None
+    node: str
+    target: str
+    strategy: str
+    """Empty if the decision is no longer retained."""
+
+    reason: str
+    expected_reduction: Resources
+    """Load that the node was expected to lose: cores and bytes."""
+
+    decided_at: float
+    sampled_at: float | None
+    """Oldest sample of the decision; None if the decision is no longer retained."""
+
+    expires_at: float | None
+    evaluations: list[NodeEvaluation]
+    """Consecutive evaluations of the node up to the decision, oldest first."""
+
+    target_load: Resources
+    """Load (0..1) of the target at the decision."""
+
+    outcome: EvictionOutcome | None
+    """None: there is no outcome yet."""
+
+    replacement: ReplacementPlaced | None
+    load_reduction: LoadReduction | None
+
+
+class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a strategy did not propose to move the pod."""
+
+    evaluated_at: float
+    strategy: str
+    node: str
+    why: str
+
+
+class EvictionHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is retained of a pod."""
+
+    namespace: str
+    pod: str
+    evictions: list[EvictionRecord]
+    """Oldest first. A name that is reused may have several."""
+
+    not_moved: list[NotMoved]
+    """The latest decision of each strategy that refused to move the pod."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.evictions and not self.not_moved
+
+
+def eviction_history(
+    namespace: str, pod: str, outcomes: Sequence[EvictionOutcome], decisions: Sequence[DescheduleDecision]
+) -> EvictionHistory:
+    """`outcomes`: of this pod; `decisions`: of all strategies, around these outcomes. Both oldest first."""
+    by_intent = {outcome.intent_id: outcome for outcome in outcomes}
+    proposed = {
+        move.intent_id: (decision, move)
+        for decision in decisions
+        for move in decision.moves
+        if (move.namespace, move.pod) == (namespace, pod)
+    }
+    evictions = [
+        _record(by_intent.get(id), proposed.get(id), decisions) for id in dict.fromkeys([*by_intent, *proposed])
+    ]
+    return EvictionHistory(
+        namespace=namespace,
+        pod=pod,
+        evictions=sorted(evictions, key=lambda each: each.decided_at),
+        not_moved=_not_moved(f"{namespace}/{pod}", decisions),
+    )
+
+
+def _record(
+    outcome: EvictionOutcome | None,
+    proposed: tuple[DescheduleDecision, ProposedMove] | None,
+    decisions: Sequence[DescheduleDecision],
+) -> EvictionRecord:
+    decision, move = proposed if proposed is not None else (None, None)
+    source = move or outcome
+    assert source is not None
+    intent = source.intent_id
+    replacements = (each for other in decisions for each in other.replacements if each.intent_id == intent)
+    reductions = (each for other in decisions for each in other.load_reductions if intent in each.intents)
+    decided_at = decision.evaluated_at if decision is not None else outcome.decided_at if outcome is not None else 0.0
+    return EvictionRecord(
+        intent_id=intent,
+        namespace=source.namespace,
+        pod=source.pod,
+        pod_uid=source.pod_uid,
+        workload=source.workload,
+        node=source.node,
+        target=source.target,
+        strategy=decision.strategy if decision is not None else "",
+        reason=source.reason,
+        expected_reduction=source.expected_reduction,
+        decided_at=decided_at,
+        sampled_at=move.sampled_at if move is not None else None,
+        expires_at=move.expires_at if move is not None else None,
+        evaluations=_evaluations(decision, source.node, decisions) if decision is not None else [],
+        target_load=_load(decision, source.target),
+        outcome=outcome,
+        replacement=next(replacements, None),
+        load_reduction=next(reductions, None),
+    )
+
+
+def _evaluations(
+    decision: DescheduleDecision, node: str, decisions: Sequence[DescheduleDecision]
+) -> list[NodeEvaluation]:
+    """Back to the first that counted: each count is one below the next one, or equal to it."""
+    found: list[NodeEvaluation] = []
+    for each in reversed(decisions):
+        classified = _classification(each, node)
+        if each.strategy != decision.strategy or each.evaluated_at > decision.evaluated_at or classified is None:
+            continue
+        if found and not 0 < classified.abnormal_evaluations <= found[-1].abnormal_evaluations:
+            break
+        found.append(
+            NodeEvaluation(
+                evaluated_at=each.evaluated_at,
+                sampled_at=classified.sampled_at,
+                state=classified.state,
+                load=classified.load,
+                abnormal_evaluations=classified.abnormal_evaluations,
+                why=classified.why,
+            )
+        )
+    return found[::-1]
+
+
+def _classification(decision: DescheduleDecision, node: str) -> NodeClassification | None:
+    return next((each for each in decision.nodes if each.node == node), None)
+
+
+def _load(decision: DescheduleDecision | None, node: str) -> Resources:
+    classified = None if decision is None else _classification(decision, node)
+    return Resources() if classified is None else classified.load
+
+
+def _not_moved(pod: str, decisions: Sequence[DescheduleDecision]) -> list[NotMoved]:
+    latest: dict[str, NotMoved] = {}
+    for decision in decisions:
+        refused = next((each for each in decision.refused if each.pod == pod), None)
+        if refused is not None:
+            latest[decision.strategy] = NotMoved(
+                evaluated_at=decision.evaluated_at, strategy=decision.strategy, node=refused.node, why=refused.why
+            )
+    return list(latest.values())

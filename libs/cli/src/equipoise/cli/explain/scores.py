@@ -1,0 +1,57 @@
+"""Requests an explanation from a scorer, and prints it."""
+
+import asyncio
+
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.explain.scores_text import show
+from equipoise.cli.terminal import console, print_json
+from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+TIMEOUT = 20.0
+"""Seconds for the connection and the response. A response takes milliseconds, a second connection attempt seconds."""
+
+
+def pod_request(name: str, node: str) -> ExplainRequest:
+    """`name` is NAMESPACE/NAME, `node` may be empty. Raises InvalidInput."""
+    namespace, pod = pod_name(name)
+    return ExplainRequest(namespace=namespace, name=pod, node=node)
+
+
+def pod_name(name: str) -> tuple[str, str]:
+    """Namespace and name from NAMESPACE/NAME. Raises InvalidInput."""
+    namespace, _, pod = name.partition("/")
+    if not namespace or not pod or "/" in pod:
+        raise InvalidInput(f"{name!r} is not a pod: use NAMESPACE/NAME, for example shop/web-5d8f7")
+    return namespace, pod
+
+
+async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -> None:
+    """The command. Raises BusError, and CommandFailed if the scorer cannot explain."""
+    configure_logging(Logging(level="error"), "explain")
+    explanation = await request_explanation(request, server)
+    if explanation.problem:
+        raise CommandFailed(explanation.problem)
+    if as_json:
+        print_json(explanation)
+    else:
+        show(explanation, console(), request.node)
+
+
+async def request_explanation(request: ExplainRequest, server: Nats, *, timeout: float = TIMEOUT) -> Explanation:
+    """Raises BusError if there is no response in time."""
+    try:
+        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
+            return await bus.request(SCORE_EXPLAIN, request, Explanation, timeout=timeout)
+    except TimeoutError:
+        raise BusUnavailable(
+            f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
+        ) from None
+    except NoResponders:
+        raise NoResponders(
+            f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
+        ) from None

@@ -1,0 +1,74 @@
+"""`equipoise lab compare` and `whatif`: replays, a table, a report."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.progress import progress
+from equipoise.lab.compare import ComparisonRequest, compare, plans, with_baseline
+from equipoise.lab.model.levelness import given_levels
+from equipoise.lab.model.trace import Trace
+from equipoise.lab.replay import Settings
+from equipoise.lab.report import write_report
+from equipoise.lab.report.table import encoded, table
+from equipoise.lab.results import Figures
+from equipoise.lab.runners import on_processes
+
+_PIPE_COLUMNS = 150
+
+
+def run_compare(
+    trace: Trace,
+    request: ComparisonRequest,
+    settings: Settings,
+    *,
+    processes: int,
+    out: Path | None,
+    as_json: bool,
+    command: str,
+) -> None:
+    """Raises InvalidInput for a policy that nobody has."""
+    try:
+        wanted = plans(request, settings)
+    except ValueError as error:
+        raise InvalidInput(f"--policy: {error}") from None
+    told = Console(stderr=True, highlight=False)
+    told.print(about(trace), soft_wrap=True)
+    runs = []
+    with progress(len(wanted)) as report:
+        for run in compare(trace, wanted, settings, on_processes(processes)):
+            runs.append(run)
+            report(title(run.figures))
+    runs = with_baseline(runs)
+    figures = [run.figures for run in runs]
+    if as_json:
+        click.echo(encoded(figures), nl=False)
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console.width = _PIPE_COLUMNS
+        console.print(table(figures))
+    if out is not None:
+        page = write_report(runs, trace.notes, title=trace.name, command=command, folder=out)
+        told.print(f"report: {page}", soft_wrap=True)
+
+
+def title(figures: Figures) -> str:
+    """A run in a few words."""
+    return f"{figures.scenario}, {figures.policy}{' + descheduler' if figures.descheduler else ''}"
+
+
+def about(trace: Trace) -> str:
+    """What is replayed: sizes, how level it starts, and what to know of it."""
+    text = (
+        f"{trace.name}: {len(trace.nodes):,} nodes, {len(trace.workloads):,} workloads, {len(trace.pods):,} pods, "
+        f"{trace.steps} steps of {trace.seconds_per_step / 60:g} min"
+    )
+    if (levels := given_levels(trace)) is not None:
+        text += (
+            f"\nas placed in the trace: CPU spread {levels['peak_spread']:.0f} points at the peak hour, "
+            f"{levels['median_spread']:.0f} in the median hour; memory {levels['memory_share']:.0f} % requested"
+        )
+    return "\n".join([text, *(f"note: {note}" for note in trace.notes)])

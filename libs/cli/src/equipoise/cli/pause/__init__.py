@@ -1,0 +1,1 @@
+"""`equipoise pause`: no evictions until `equipoise resume`."""

@@ -1,0 +1,1 @@
+"""`equipoise plan`: the evictions that the descheduler would propose now."""

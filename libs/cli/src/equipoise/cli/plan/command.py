@@ -1,0 +1,24 @@
+"""`equipoise plan`."""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from equipoise.cli.options import json_option, nats_options
+
+if TYPE_CHECKING:
+    from equipoise.runtime.configuration import Nats
+
+
+@click.command()
+@click.option("--diff", "only_changes", is_flag=True, help="Show only what changed since the last plan shown.")
+@nats_options
+@json_option
+def plan(only_changes: bool, server: "Nats", as_json: bool) -> None:
+    """Show which pods would move now, from where to where, and why. Nothing is proposed or evicted."""
+    import asyncio
+
+    from equipoise.cli.plan.run import run_plan
+
+    asyncio.run(run_plan(server, os.environ, as_json=as_json, only_changes=only_changes))

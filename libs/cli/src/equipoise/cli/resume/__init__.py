@@ -1,0 +1,1 @@
+"""`equipoise resume`: evictions after a pause."""

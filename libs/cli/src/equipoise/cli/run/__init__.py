@@ -1,0 +1,1 @@
+"""`equipoise run`: one service in this process."""

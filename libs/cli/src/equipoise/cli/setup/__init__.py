@@ -1,0 +1,1 @@
+"""`equipoise setup`: NATS streams and the eviction ledger."""

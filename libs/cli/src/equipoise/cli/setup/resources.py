@@ -1,0 +1,34 @@
+"""What the services need before they start: NATS streams, the namespace, the eviction ledger."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from equipoise.binder.shell.ledger_store import create_ledger
+from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import read_document, read_sections
+from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound, connect_kube
+from equipoise.runtime.process.clock import SystemClock
+
+
+async def create_resources(configuration: Path | None, environment: Mapping[str, str] | None = None) -> None:
+    """Create what is missing; waits for NATS. Raises ConfigurationError, BusError and KubeError.
+
+    The variables of `environment` override the file; by default none do.
+    """
+    plain = {} if configuration is None else read_document(configuration.read_text())  # noqa: ASYNC240  one small file
+    shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
+    descheduler = own["descheduler"]
+    assert isinstance(descheduler, DeschedulerSettings)
+    await setup_streams(shared.nats, intent_max_age=descheduler.intent_lifetime)
+    clock = SystemClock()
+    async with connect_kube(shared.kubernetes, "setup", clock) as kube:
+        try:
+            await create_ledger(kube, shared.kubernetes.namespace, clock)
+        except NotFound:
+            # Outside of a cluster only. In a cluster the manifests create the namespace, and setup may not.
+            metadata = ObjectMeta(name=shared.kubernetes.namespace)
+            await kube.create(NAMESPACES, Namespace(api_version="v1", kind="Namespace", metadata=metadata))
+            await create_ledger(kube, shared.kubernetes.namespace, clock)

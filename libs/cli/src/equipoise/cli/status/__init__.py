@@ -1,0 +1,1 @@
+"""`equipoise status`: pause, pending evictions and usage of limits."""

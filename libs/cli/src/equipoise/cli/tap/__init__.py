@@ -1,0 +1,1 @@
+"""`equipoise tap`: messages of the bus, live."""

@@ -1,0 +1,159 @@
+"""Messages of the bus as lines of text."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.terminal import amounts, percentages
+from equipoise.contracts.bus.subjects import PREFIX
+from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
+from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.score import ScoreDecision
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+
+Printer = Callable[[str, msgspec.Struct], None]
+"""Prints a subject and its message."""
+
+MIN_SUBJECT_WIDTH, MAX_SUBJECT_WIDTH = 24, 64
+"""Columns."""
+
+
+def json_printer() -> Printer:
+    """One JSON object per line."""
+
+    def show(subject: str, message: msgspec.Struct) -> None:
+        print(msgspec.json.encode({"subject": subject, "message": message}).decode(), flush=True)
+
+    return show
+
+
+def text_printer() -> Printer:
+    """Subject and message in two columns: with colors and folded on a terminal, one line per message elsewhere."""
+    width = MIN_SUBJECT_WIDTH
+
+    def short_name(subject: str) -> str:
+        nonlocal width
+        name = subject.removeprefix(f"{PREFIX}.")
+        width = max(width, min(len(name), MAX_SUBJECT_WIDTH))
+        return name
+
+    def plain(subject: str, message: msgspec.Struct) -> None:
+        print(f"{short_name(subject):<{width}}  {describe(message)}", flush=True)
+
+    if not sys.stdout.isatty():
+        return plain
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+
+    def folded(subject: str, message: msgspec.Struct) -> None:
+        name = short_name(subject)
+        line = Table.grid(padding=(0, 2), expand=True)
+        line.add_column(width=min(width, console.width // 2), overflow="fold")
+        line.add_column(ratio=1)
+        line.add_row(Text(name, style=_COLORS.get(name.split(".", 1)[0], "cyan")), Text(describe(message)))
+        console.print(line)
+
+    return folded
+
+
+_COLORS = {"eviction": "bold red", "decision": "yellow", "annotation": "magenta", "health": "dim"}
+
+
+def describe(message: msgspec.Struct) -> str:
+    """One line. A message without a description is printed as JSON."""
+    description = DESCRIPTIONS.get(type(message))
+    return msgspec.json.encode(message).decode() if description is None else description(message)
+
+
+def _windows(message: NodeUtilization | WorkloadUtilization) -> str:
+    return "   ".join(f"{name} {amounts(window.mean)}" for name, window in message.windows.items()) or "unknown"
+
+
+def _node(message: NodeUtilization) -> str:
+    age = message.queried_at - message.sampled_at
+    return f"{_windows(message)}   ({len(message.pods)} pods, sample age {age:.1f} s)"
+
+
+def _workload(message: WorkloadUtilization) -> str:
+    return f"{_windows(message)} per replica ({message.replicas} measured)"
+
+
+def _cycle(message: UtilizationCycle) -> str:
+    return f"cycle {message.cycle}: {message.fresh} of {message.expected} nodes fresh {message.problem}".rstrip()
+
+
+def _placement(message: NodePlacement) -> str:
+    state = "deleted" if message.removed else "ready" if message.ready else "not ready"
+    return f"{state}, {len(message.pods)} pods, {len(message.gone)} recently deleted"
+
+
+def _intent(message: EvictionIntent) -> str:
+    return f"evict from {message.node}, target {message.target or 'any'}: {message.reason}"
+
+
+def _outcome(message: EvictionOutcome) -> str:
+    return f"{message.outcome} from {message.node}, target {message.target or 'any'} {message.detail}".rstrip()
+
+
+def _annotation(message: AnnotationWritten) -> str:
+    values = ", ".join(f"{key}={value}" for key, value in message.annotations.items())
+    return f"{message.object}: {values} ({message.why})"
+
+
+def _score(message: ScoreDecision) -> str:
+    best = ", ".join(f"{node.node} {node.extender_score} ({node.score:.0f})" for node in message.best[:5])
+    demand = f"expected usage {amounts(message.demand)} ({message.demand_source})"
+    return f"{'neutral: ' + message.why if message.neutral else best}; {demand}; {message.considered} nodes"
+
+
+def _advice(message: PlacementAdvice) -> str:
+    if message.rank is None or message.regret is None or message.best is None:
+        return f"on {message.node}: {message.why}"
+    place = f"on {message.node}: rank {message.rank} of {message.considered}"
+    return place if message.rank == 1 else f"{place}, {message.regret:.0f} points below {message.best.node}"
+
+
+def _review(message: ClusterReview) -> str:
+    over = ", ".join(f"{node} {seconds:.0f} s" for node, seconds in list(message.over.items())[:8])
+    return f"{message.seen:.0f} s observed, {message.nodes:.0f} nodes; above their thresholds: {over or 'none'}"
+
+
+def _deschedule(message: DescheduleDecision) -> str:
+    hot = [f"{node.node} ({percentages(node.load)})" for node in message.nodes if node.state == "hot"]
+    result = f"{len(message.intents)} intents" if message.intents else message.why
+    result += f"; {len(message.dry_run_moves)} dry-run moves" if message.dry_run_moves else ""
+    return f"hot: {', '.join(hot[:8]) or 'none'}; {result}; {len(message.refused)} moves rejected"
+
+
+def _health(message: Heartbeat) -> str:
+    state = "ready" if message.ready else "not ready"
+    role = {True: ", leader", False: ", standby", None: ""}[message.leading]
+    problems = f": {'; '.join(message.problems)}" if message.problems else ""
+    return f"{state}{role}{problems}"
+
+
+DESCRIPTIONS: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {
+    NodeUtilization: _node,
+    WorkloadUtilization: _workload,
+    UtilizationCycle: _cycle,
+    NodePlacement: _placement,
+    EvictionIntent: _intent,
+    EvictionOutcome: _outcome,
+    AnnotationWritten: _annotation,
+    ScoreDecision: _score,
+    PlacementAdvice: _advice,
+    ClusterReview: _review,
+    DescheduleDecision: _deschedule,
+    Heartbeat: _health,
+}
+"""Messages without an entry are printed as JSON."""

@@ -1,0 +1,1 @@
+"""`equipoise testbed`: throwaway clusters."""

@@ -1,0 +1,5 @@
+"""`equipoise testbed`."""
+
+from equipoise.testbed.command import testbed
+
+__all__ = ["testbed"]

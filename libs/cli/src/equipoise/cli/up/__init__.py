@@ -1,0 +1,1 @@
+"""`equipoise up`: all five services on this machine."""

@@ -1,0 +1,35 @@
+"""`equipoise up`."""
+
+from pathlib import Path
+
+import click
+
+from equipoise.cli.options import configuration_option, context_option, kubeconfig_option
+
+
+@click.command()
+@click.option("--prometheus", "prometheus_url", required=True, help="URL of the Prometheus that scrapes the kubelets.")
+@context_option
+@kubeconfig_option
+@configuration_option()
+@click.option("--evict", is_flag=True, help="Evict pods, after a confirmation with the name of the context.")
+@click.option("--yes", "confirmation", metavar="CONTEXT", help="Confirm --evict without a prompt.")
+def up(
+    prometheus_url: str,
+    context: str | None,
+    kubeconfig: str | None,
+    configuration: Path | None,
+    evict: bool,
+    confirmation: str | None,
+) -> None:
+    """Run all five services on this machine against a cluster.
+
+    Every eviction is a dry run unless --evict is given.
+    """
+    from equipoise.cli.kubeconfig import chosen_context, default_files
+    from equipoise.cli.up.run import run_up
+
+    if confirmation is not None and not evict:
+        raise click.UsageError("--yes confirms --evict: give both or neither")
+    chosen = chosen_context(kubeconfig or default_files(), context)
+    run_up(prometheus_url, chosen, configuration, evict=evict, confirmation=confirmation)

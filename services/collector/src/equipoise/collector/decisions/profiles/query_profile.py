@@ -1,0 +1,35 @@
+"""A query profile: for each resource of nodes and pods, the PromQL for its usage."""
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from equipoise.collector.decisions.query import MetricQuery, Subject
+
+MemoryKind = Literal["workingSet", "anonymous"]
+"""As in `load.memory`."""
+
+
+class UsageQueries(Protocol):
+    """One resource of nodes, or of pods."""
+
+    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+        """The PromQL for a query, restricted to series with the labels `matchers`; None: not supported.
+
+        The results of all queries about one series must have the same labels.
+        """
+        ...
+
+
+class QueryProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """Which metrics hold the usage, with the labels of one way to scrape them. What is absent cannot be measured."""
+
+    cpu: Mapping[Subject, UsageQueries]
+    memory: Mapping[MemoryKind, Mapping[Subject, UsageQueries]]
+
+    node_info: str = ""
+    """Metric with the labels `node` and `internal_ip`, for series that name their node by its address only."""
+
+    names_only: bool = False
+    """True: series are identified by node, namespace and pod alone, because other labels differ between queries."""

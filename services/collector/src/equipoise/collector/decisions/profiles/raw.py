@@ -1,0 +1,105 @@
+"""Usage from metrics as they were scraped: cpu as a counter of seconds, memory as a gauge of bytes.
+
+A mean of cpu is the rate of its counter over the whole window, never a mean of rates. Only queries about raw samples
+(`count`, `newest`, `last`, `spacing`) show whether such a mean is valid: rate() divides by the whole window however
+little of it has samples, and returns values for a whole window after its source died.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.collector.decisions.profiles.promql import milliseconds, selector
+from equipoise.collector.decisions.query import MetricQuery
+
+AHEAD = "2m"
+"""How far into the future the newest sample is searched for. A machine whose clock is ahead gives all its samples such
+times, and without this its earlier samples would look new. Less than Prometheus' lookback (5 min), more than the usual
+time between two scrapes."""
+
+
+def sample_query(query: MetricQuery, samples: str) -> str | None:
+    """The PromQL for a query about raw samples, which this plain selector finds; None for other queries."""
+    window, step = milliseconds(query.length), milliseconds(query.step)
+    match query.aggregate:
+        case "count":
+            return f"count_over_time({samples}[{window}])"
+        case "newest":
+            return f"timestamp({samples} offset -{AHEAD})"
+        case "last":
+            return f"max_over_time(timestamp({samples})[{window}:{step}])"
+        case "spacing":
+            return f"{samples}[{window}]"
+    return None
+
+
+def statistic_query(query: MetricQuery, values: str) -> str | None:
+    """The PromQL for a statistic of a range of values; None for other queries."""
+    match query.aggregate:
+        case "p95":
+            return f"quantile_over_time(0.95, {values})"
+        case "max":
+            return f"max_over_time({values})"
+        case "deviation":
+            return f"stddev_over_time({values})"
+    return None
+
+
+class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of cpu, in one series or in several parts that are added up within their target."""
+
+    metric: str
+    conditions: tuple[str, ...] = ()
+
+    parts: tuple[str, ...] = ()
+    """Labels that differ between the parts of one node. Other labels are kept, so that a node that is scraped twice
+    has two series."""
+
+    one_part: tuple[str, ...] | None = None
+    """Conditions that select one part. A scrape brings all parts or none, so one shows when there were samples."""
+
+    spacing_conditions: tuple[str, ...] | None = ()
+    """Conditions on the series whose spacing is measured; None: it is that of the nodes' samples."""
+
+    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+        """See UsageQueries."""
+        window, step = milliseconds(query.length), milliseconds(query.step)
+        if query.aggregate == "mean":
+            return self._rate(matchers, window)
+        if query.aggregate == "spacing":
+            conditions = self.spacing_conditions
+            return None if conditions is None else f"{self._samples(matchers, *conditions)}[{window}]"
+        about_samples = sample_query(query, self._samples(matchers))
+        if about_samples is not None:
+            return f"max without ({', '.join(self.parts)}) ({about_samples})" if self.parts else about_samples
+        return statistic_query(query, f"{self._rate(matchers, step)}[{window}:{step}]")
+
+    def _samples(self, matchers: Mapping[str, str], *more: str) -> str:
+        conditions = self.conditions if self.one_part is None else self.one_part
+        return selector(self.metric, matchers, *conditions, *more)
+
+    def _rate(self, matchers: Mapping[str, str], window: str) -> str:
+        rate = f"rate({selector(self.metric, matchers, *self.conditions)}[{window}])"
+        return f"sum without ({', '.join(self.parts)}) ({rate})" if self.parts else rate
+
+
+class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes: a gauge, or a gauge minus other gauges on the same page."""
+
+    metric: str
+    conditions: tuple[str, ...] = ()
+    minus: tuple[str, ...] = ()
+
+    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+        """See UsageQueries."""
+        window, step = milliseconds(query.length), milliseconds(query.step)
+        gauges = [selector(metric, matchers, *self.conditions) for metric in (self.metric, *self.minus)]
+        if query.aggregate == "mean":
+            # The mean of a difference is the difference of the means.
+            return " - ".join(f"avg_over_time({gauge}[{window}])" for gauge in gauges)
+        about_samples = sample_query(query, gauges[0])
+        if about_samples is not None:
+            return about_samples
+        return statistic_query(
+            query, f"({' - '.join(gauges)})[{window}:{step}]" if self.minus else f"{gauges[0]}[{window}]"
+        )

@@ -1,0 +1,1 @@
+"""Queries Prometheus, and anything with its HTTP API: Thanos, VictoriaMetrics, Mimir."""

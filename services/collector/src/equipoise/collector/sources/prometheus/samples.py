@@ -1,0 +1,208 @@
+"""Samples from a Prometheus response. No input, however broken, becomes a 0 that was not measured.
+
+A fault of the whole response (an error, a warning, another type of result) is a SourceError: the result of that query
+is unknown. A fault of one element makes the value of that element NaN, which sample validation rejects with a reason.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from equipoise.collector.decisions.query import Sample, SourceError, Subject, series_name
+from equipoise.collector.sources.prometheus.json_document import Element
+
+_NUMBER = "0123456789+-.eE"
+"""The characters of Prometheus' numbers: float() also accepts "1_0", blanks, words and digits of other scripts."""
+
+_INFO_PREFIX = "PromQL info:"
+"""Prefix of hints about a query, such as an unusual name of a counter."""
+
+LABELS_TTL = 600.0
+"""Seconds for which the labels of a series are cached that no response contains any more, and up to as many more."""
+
+_PORT = re.compile(r":\d{1,5}", re.ASCII)
+
+_DECODER = msgspec.json.Decoder()
+
+
+def result_of(document: Any, *types: str) -> Any:
+    """The result of a complete response of one of these resultTypes; else SourceError."""
+    if not isinstance(document, Mapping):
+        raise SourceError("the response is no JSON object: is this the address of a Prometheus?")
+    if document.get("status") != "success":
+        raise SourceError(f"the query failed: {_short(document.get('error') or document.get('status'))}")
+    for key, value in (("warnings", _warnings(document.get("warnings"))), ("isPartial", document.get("isPartial"))):
+        if value:
+            raise SourceError(f"the response may be partial ({key}: {_short(value)})")
+    data = document.get("data")
+    found = data.get("resultType") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or found not in types:
+        raise SourceError(f"the response holds a {_short(found)} instead of a {types[0]}")
+    return data.get("result")
+
+
+def _warnings(warnings: Any) -> Any:
+    """The warnings without hints about the query: Prometheus has these in `infos`, Thanos among its warnings."""
+    if not isinstance(warnings, list):
+        return warnings
+    return [warning for warning in warnings if not (isinstance(warning, str) and warning.startswith(_INFO_PREFIX))]
+
+
+def number(value: Any) -> float:
+    """A sample's value; NaN for anything that is not a number."""
+    if not isinstance(value, str):
+        return math.nan
+    if not value.strip(_NUMBER):
+        try:
+            return float(value)
+        except ValueError:
+            return math.nan
+    return {"+Inf": math.inf, "Inf": math.inf, "-Inf": -math.inf}.get(value, math.nan)
+
+
+class _SeriesLabels(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    node: str
+    namespace: str
+    pod: str
+    name: str
+
+
+def time_of(result: Any) -> float:
+    """The result of `time()`; SourceError when it is no time.
+
+    VictoriaMetrics returns a vector of one element without labels, Prometheus a scalar.
+    """
+    if isinstance(result, list) and len(result) == 2:
+        value = number(result[1])
+    else:
+        value = next(map(_instant, elements(result)), math.nan) if isinstance(result, list) else math.nan
+    if not math.isfinite(value) or value <= 0:
+        raise SourceError("the result of time() is no time: is this the address of a Prometheus?")
+    return value
+
+
+def vector(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
+    """Samples of an instant vector. Elements without a name (of node, or of namespace and pod) are left out."""
+    return [
+        _sample(series, subject, _instant(element))
+        for element in elements(result)
+        if (series := labels.of(element, subject)) is not None
+    ]
+
+
+def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
+    """Per series of a range vector the median seconds between raw samples; series of fewer than two are left out."""
+    samples = []
+    for element in elements(result):
+        times = _times(element.values)
+        gaps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
+        series = labels.of(element, subject)
+        if gaps and series is not None:
+            samples.append(_sample(series, subject, median(gaps)))
+    return samples
+
+
+def elements(result: Any) -> Iterator[Element]:
+    """The series of a result; anything else in it is skipped."""
+    if not isinstance(result, list):
+        raise SourceError("the response's result is no list")
+    for element in result:
+        if isinstance(element, Element):
+            yield element
+        elif isinstance(element, Mapping):
+            yield Element(**{name: element.get(name) for name in Element.__struct_fields__})
+
+
+def _decoded(part: Any) -> Any:
+    """A part of an element; None when it cannot be decoded: one bad label must not cost all the others."""
+    if not isinstance(part, msgspec.Raw | bytes):
+        return part
+    try:
+        return _DECODER.decode(part)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _instant(element: Element) -> float:
+    pair = _decoded(element.value)
+    return number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else math.nan
+
+
+def _times(values: Any) -> list[float]:
+    if not isinstance(values, list):
+        return []
+    times = [pair[0] for pair in values if isinstance(pair, list) and len(pair) == 2]
+    return [float(at) for at in times if isinstance(at, int | float) and not isinstance(at, bool)]
+
+
+def _sample(series: _SeriesLabels, subject: Subject, value: float) -> Sample:
+    if subject == "node":
+        return Sample(node=series.node, series=series.name, value=value)
+    return Sample(node=series.node, namespace=series.namespace, pod=series.pod, series=series.name, value=value)
+
+
+class LabelCache:
+    """Decodes the labels of each series once: every query is about the same series."""
+
+    def __init__(self, node_labels: Sequence[str]) -> None:
+        """`node_labels`: those that may name the node; the first one present is used."""
+        self._node_labels = node_labels
+        self._recent: dict[bytes, _SeriesLabels | None] = {}
+        self._old: dict[bytes, _SeriesLabels | None] = {}
+        self._rotated_at = -math.inf
+
+    def rotate(self, now: float) -> None:
+        """Delete series that were in no recent response; `now` is monotonic."""
+        if now - self._rotated_at >= LABELS_TTL:
+            self._old, self._recent, self._rotated_at = self._recent, {}, now
+
+    def of(self, element: Element, subject: Subject) -> _SeriesLabels | None:
+        """The labels of a series; None when they do not identify its node or pod."""
+        series = self._labels(element.metric)
+        if series is None:
+            return None
+        return series if (series.node if subject == "node" else series.namespace and series.pod) else None
+
+    def _labels(self, metric: Any) -> _SeriesLabels | None:
+        if not isinstance(metric, msgspec.Raw):
+            return _parse(metric, self._node_labels) if isinstance(metric, Mapping) else None
+        text = bytes(metric)
+        if text in self._recent:
+            return self._recent[text]
+        series = self._old.get(text)
+        if series is None:
+            labels = _decoded(text)
+            series = _parse(labels, self._node_labels) if isinstance(labels, Mapping) else None
+        self._recent[text] = series
+        return series
+
+
+def labels_of(element: Element) -> Any:
+    """The labels of an element, decoded or not."""
+    return _decoded(element.metric)
+
+
+def _parse(metric: Mapping[str, Any], node_labels: Sequence[str]) -> _SeriesLabels:
+    labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
+    return _SeriesLabels(
+        node=sys.intern(next((_host(labels[label]) for label in node_labels if labels.get(label)), "")),
+        namespace=sys.intern(labels.get("namespace", "")),
+        pod=labels.get("pod", ""),
+        name=series_name(labels),
+    )
+
+
+def _host(text: str) -> str:
+    name, colon, port = text.rpartition(":")
+    return name if colon and _PORT.fullmatch(colon + port) else text
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else text[:199] + "…"

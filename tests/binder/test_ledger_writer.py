@@ -1,0 +1,261 @@
+"""Reservations by compare-and-swap: what is read before them, and when one is returned."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from binder.ledgers import a_ledger, an_entry
+from binder.worlds import GENEROUS, OWN, World
+from builders import NOW, an_intent
+from kube_objects import a_deployment
+
+from equipoise.binder.decisions.limits import (
+    EvictionRate,
+    EvictionsPerWorkload,
+    FailingReplacements,
+)
+from equipoise.binder.decisions.result import Finish
+from equipoise.binder.shell.ledger_store import (
+    resume,
+)
+from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import (
+    DEPLOYMENTS,
+    PODS,
+)
+
+ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
+
+
+async def test_two_binders_keep_one_set_of_limits(world: World) -> None:
+    """Of twenty concurrent intents every one has its outcome, and each workload loses one pod."""
+    for _ in range(2):
+        await world.start(world.binder(limits=ONE_PER_WORKLOAD))
+    pods = [f"{owner}-{number}" for owner in ("web", "db") for number in range(1, 11)]
+    await world.propose(*pods)
+    await world.clock.advance(1)
+    outcomes = [outcome.outcome for outcome in world.outcomes]
+    assert len(outcomes) == 20
+    assert outcomes.count(Outcome.EVICTED) == 2
+    assert outcomes.count(Outcome.REJECTED_LIMIT) == 18
+    assert {eviction.name.split("-")[0] for eviction in world.evicted} == {"web", "db"}
+
+
+async def test_the_limits_decide_again_after_a_conflict(world: World) -> None:
+    """With the reservation of the other binder in the ledger."""
+    first = await world.start(world.binder(limits=ONE_PER_WORKLOAD))
+    await world.start(world.binder(limits=ONE_PER_WORKLOAD))
+    calls = 0
+
+    async def other_reserves_first(call: Any) -> None:
+        nonlocal calls
+        if call.verb == "replace":
+            calls += 1
+            if calls == 1:
+                entry = {
+                    "intentId": "other",
+                    "podUid": "uid-web-9",
+                    "namespace": "shop",
+                    "pod": "web-9",
+                    "node": "node-a",
+                    "workload": {"kind": "Deployment", "group": "apps", "namespace": "shop", "name": "web"},
+                    "reservedAt": world.clock.now(),
+                    "expiresAt": world.clock.now() + 180,
+                }
+                document = msgspec.to_builtins(world.ledger) | {"entries": [entry]}
+                world.write_ledger(msgspec.json.encode(document).decode())
+
+    world.kube.on_call = other_reserves_first
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_LIMIT]
+    assert world.evicted == []
+    assert not first.done()
+
+
+async def test_a_refusal_does_not_settle_the_reservation_of_another_binder(world: World) -> None:
+    """The other one may be posting."""
+    writer = LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False)
+    intent = an_intent("web-1")
+    entry = an_entry("web-1", settled_at=None, outcome=None)
+    world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
+    refused = Finish(outcome=Outcome.REJECTED_FIT)
+    with pytest.raises(HandledByAnotherBinder):
+        await writer.settle(intent, refused)
+    assert world.ledger.entries == (entry,)
+
+
+async def test_a_reservation_that_was_taken_over_is_never_returned(world: World) -> None:
+    """The first binder finds the pod gone because the second one's POST, whose response was lost, evicted it."""
+    writer, intent = LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False), an_intent("web-1")
+    entry = an_entry("web-1", settled_at=None, outcome=None)
+    world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
+    await writer.take_over(intent)
+    await writer.release(intent)
+    await writer.settle(intent, Finish(outcome=Outcome.ALREADY_GONE, reservation="returned"))
+    (settled,) = world.ledger.entries
+    assert settled.counted
+
+
+async def test_a_pause_before_the_reservation_wins(world: World) -> None:
+    """It is written after the validation and conflicts with the compare-and-swap."""
+
+    async def pause_before_reserve(call: object) -> None:
+        if getattr(call, "verb", "") == "replace" and not world.ledger.paused:
+            world.write_ledger(msgspec.json.encode(world.ledger.pause("now")).decode())
+
+    world.kube.on_call = pause_before_reserve
+    assert await world.outcome_of("web-1") == "paused"
+    assert world.kube.evictions == []
+
+
+async def test_a_second_pod_may_leave_when_the_first_replacement_is_ready(world: World) -> None:
+    await world.start(world.binder())
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=3))
+    await world.propose("web-1", id="first")
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=3, ready_replicas=2))
+    await world.clock.advance(60)
+    await world.publish_cluster(2)
+    await world.propose("web-2", id="second")
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=3))
+    await world.propose("web-2", id="third")
+    assert [outcome.outcome for outcome in world.outcomes] == [
+        Outcome.EVICTED,
+        Outcome.REJECTED_LIMIT,
+        Outcome.EVICTED,
+    ]
+    assert world.ledger.entries[0].recovered_at is not None
+
+
+async def test_a_status_right_after_an_eviction_is_not_trusted(world: World) -> None:
+    """The workload still shows all replicas as ready."""
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=3))
+    await world.start(world.binder())
+    await world.propose("web-1")
+    await world.propose("web-2")
+    await world.clock.advance(11)
+    await world.propose("web-3")
+    outcomes = [outcome.outcome for outcome in world.outcomes]
+    assert outcomes == [Outcome.EVICTED, Outcome.REJECTED_LIMIT, Outcome.EVICTED]
+
+
+async def test_a_terminating_pod_is_still_migrating(world: World) -> None:
+    """Whatever the workload's status shows."""
+    world.kube.terminating_first = True
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=3))
+    await world.start(world.binder())
+    await world.propose("web-1")
+    await world.clock.advance(11)
+    await world.propose("web-2")
+    world.kube.remove(PODS, "web-1", "shop")
+    await world.propose("web-3")
+    outcomes = [outcome.outcome for outcome in world.outcomes]
+    assert outcomes == [Outcome.EVICTED, Outcome.REJECTED_LIMIT, Outcome.EVICTED]
+
+
+async def test_evictions_wait_for_the_rate(world: World) -> None:
+    """Concurrent intents are carried out one after the other; none is refused."""
+    limits = msgspec.structs.replace(GENEROUS, rate=EvictionRate(max=1, window=Duration(2)))
+    await world.start(world.binder(limits=limits))
+    await world.propose("web-1", "db-1")
+    assert len(world.evicted) == 1
+    await world.clock.advance(1.9)
+    assert len(world.evicted) == 1
+    await world.clock.advance(0.3)
+    assert len(world.evicted) == 2
+
+
+async def test_an_intent_becomes_stale_while_it_waits_for_the_rate(world: World) -> None:
+    limits = msgspec.structs.replace(GENEROUS, rate=EvictionRate(max=1, window=Duration(30)))
+    await world.start(world.binder(limits=limits))
+    await world.propose("web-1")
+    await world.propose("db-1", sampled_at=world.clock.now() - 100)
+    assert len(world.outcomes) == 1
+    await world.clock.advance(40)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED, Outcome.REJECTED_STALE]
+
+
+async def test_a_window_is_longer_by_the_error_of_the_clock(world: World) -> None:
+    """At both ends, while the API server's time is known to half a second."""
+    limits = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
+    world.kube.time_error = 0.5
+    await world.start(world.binder(limits=limits))
+    await world.propose("web-1")
+    await world.clock.advance(300.9)
+    await world.publish_cluster(2)
+    await world.propose("web-2")
+    await world.clock.advance(0.3)
+    await world.propose("web-3")
+    outcomes = [outcome.outcome for outcome in world.outcomes]
+    assert outcomes == [Outcome.EVICTED, Outcome.REJECTED_LIMIT, Outcome.EVICTED]
+
+
+FAILING = [objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
+
+
+async def test_a_failing_replacement_stops_all_evictions(world: World) -> None:
+    """When admission refuses the replacement of the first pod, no workload loses a second one."""
+    await world.start(world.binder())
+    await world.propose("web-1")
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=9, spec_replicas=10, conditions=FAILING))
+    await world.propose("db-1", "db-2")
+    assert len(world.evicted) == 1
+    assert [(outcome.outcome, outcome.limit) for outcome in world.outcomes[1:]] == [
+        (Outcome.REJECTED_LIMIT, "failingReplacements")
+    ] * 2
+    assert "FailedCreate" in world.outcomes[-1].detail
+    assert world.ledger.entries[0].failing_since is not None
+
+
+async def test_a_failing_replacement_stops_evictions_beyond_the_migration_timeout(world: World) -> None:
+    """It ends when the replica is ready."""
+    await world.start(world.binder())
+    await world.propose("web-1")
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=9, spec_replicas=10, conditions=FAILING))
+    await world.propose("db-1", id="first")
+    await world.clock.advance(3_600)
+    await world.publish_cluster(2)
+    await world.propose("db-1", id="second")
+    world.kube.put(DEPLOYMENTS, a_deployment())
+    await world.propose("db-1", id="third")
+    assert [outcome.outcome for outcome in world.outcomes[1:]] == [
+        Outcome.REJECTED_LIMIT,
+        Outcome.REJECTED_LIMIT,
+        Outcome.EVICTED,
+    ]
+
+
+async def test_a_replacement_that_is_never_created_is_failing(world: World) -> None:
+    """The controller reports nothing: the pod is gone, and a replica is missing after the settling period."""
+    await world.start(world.binder())
+    await world.propose("web-1")
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=9, spec_replicas=10))
+    await world.propose("db-1")
+    await world.clock.advance(11)
+    await world.propose("db-2")
+    assert [outcome.outcome for outcome in world.outcomes] == [
+        Outcome.EVICTED,
+        Outcome.EVICTED,
+        Outcome.REJECTED_LIMIT,
+    ]
+    assert "9 of 10 pods" in world.outcomes[-1].detail
+
+
+async def test_resume_accepts_a_failing_replacement(world: World) -> None:
+    """A quota may refuse it for ever: a person decides."""
+    entry = an_entry("web-1", settled_at=NOW - 4_000, failing_since=NOW - 3_900, failure="a quota")
+    world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
+    world.kube.put(DEPLOYMENTS, a_deployment(conditions=FAILING))
+    await world.start(world.binder())
+    await world.propose("db-1", id="first")
+    await resume(world.kube, OWN, world.clock)
+    await world.propose("db-1", id="second", decided_at=world.clock.now() + 1)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_LIMIT, Outcome.EVICTED]
+
+
+async def test_zero_failing_replacements_allowed_stops_everything(world: World) -> None:
+    """As every limit of 0."""
+    limits = msgspec.structs.replace(GENEROUS, failing_replacements=FailingReplacements(max=0))
+    assert await world.outcome_of("web-1", limits=limits) == "rejected_limit"

@@ -1,0 +1,67 @@
+"""Outages halve the limits of every binder."""
+
+import msgspec
+import pytest
+from binder.ledgers import a_ledger
+from binder.worlds import GENEROUS, World
+from builders import NOW
+
+from equipoise.binder.decisions.limits import (
+    EvictionsPerCluster,
+)
+from equipoise.binder.state.outages import Outages
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.messages.eviction import Outcome
+
+HALVING = msgspec.structs.replace(
+    GENEROUS,
+    startup_grace_period=Duration(3_600),
+    evictions_per_cluster=EvictionsPerCluster(max=2, window=Duration(600)),
+)
+
+
+def _started_long_ago(world: World) -> None:
+    """A ledger whose grace period is over."""
+    ledger = a_ledger(created_at=NOW - 9_000, started_at=NOW - 9_000)
+    world.write_ledger(msgspec.json.encode(ledger).decode())
+
+
+@pytest.mark.parametrize("outage", ["the API server", "the ledger", "the bus", "nothing"])
+async def test_limits_are_halved_after_an_outage(world: World, outage: str) -> None:
+    """For the binder that saw it and, through the ledger, for every other one."""
+    _started_long_ago(world)
+    await world.start(world.binder(limits=HALVING))
+    for sequence in range(2, 9):
+        unavailable = sequence < 7
+        if outage == "the API server":
+            world.kube.refuse(status=0) if unavailable else world.kube.heal()
+        if outage == "the ledger":
+            world.kube.refuse("get", resource="configmaps") if unavailable else world.kube.heal()
+        await world.clock.advance(15)
+        if outage != "the bus" or not unavailable:
+            await world.publish_cluster(sequence)
+    await world.propose("web-1")
+    await world.propose("db-1")
+    expected = [Outcome.EVICTED, Outcome.EVICTED if outage == "nothing" else Outcome.REJECTED_LIMIT]
+    assert [outcome.outcome for outcome in world.outcomes] == expected
+    if outage == "nothing":
+        assert world.ledger.outage_ended_at is None
+    else:
+        assert world.ledger.outage_ended_at is not None
+        assert "was unavailable" in world.ledger.outage
+
+
+def test_unavailability_up_to_the_threshold_is_no_outage() -> None:
+    """Each side is timed by itself."""
+    outages = Outages(60, started_at=0)
+    outages.request_failed(10)
+    outages.request_failed(60)
+    outages.ledger_read(70)
+    outages.message_received(60)
+    outages.message_received(119)
+    assert outages.pending == ""
+    outages.request_failed(100)
+    outages.ledger_read(161)
+    assert "61 s" in outages.pending
+    outages.written(outages.pending)
+    assert outages.pending == ""

@@ -1,0 +1,73 @@
+"""Why an intent is not carried out, whatever its pod."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from binder.worlds import LEADER, a_cycle
+from builders import NOW, an_intent
+
+from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.messages.eviction import Outcome
+
+LOAD = LoadSettings()
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({}, None),
+        ({"expires_at": NOW}, Outcome.EXPIRED),
+        ({"expires_at": NOW + 0.1}, None),
+        ({"sampled_at": NOW - 120}, None),
+        ({"sampled_at": NOW - 120.1}, Outcome.REJECTED_STALE),
+        ({"sampled_at": NOW + 5.1}, Outcome.REJECTED_STALE),
+    ],
+)
+def test_expired_intents_and_samples_of_the_wrong_age_are_refused(
+    fields: dict[str, float], outcome: Outcome | None
+) -> None:
+    intent = an_intent(**({"sampled_at": NOW - 5, "expires_at": NOW + 60} | fields))
+    finish = check_age(intent, LOAD, NOW)
+    assert (finish and finish.outcome) == outcome
+
+
+@pytest.mark.parametrize(
+    ("cycles", "reason"),
+    [
+        ([], "no collector has completed a cycle yet"),
+        ([{"fresh": 8, "expected": 10}], ""),
+        ([{"fresh": 7, "expected": 10}], "shard all: the load of 7 of 10 nodes is known, 80% needed"),
+        ([{"problem": "it is down"}], "it is down"),
+        ([{"queried_at": NOW - 121}], "its cycles stopped"),
+        ([{"expected": 0, "fresh": 0}], "no node is expected"),
+        ([{"fresh": 10, "expected": 10}, {"shard": "b", "fresh": 1, "expected": 3}], "shard b"),
+        ([{}, {"shard": "b", "queried_at": NOW - 1_801}], ""),
+    ],
+)
+def test_every_shard_must_be_covered(cycles: list[dict[str, Any]], reason: str) -> None:
+    """A shard that has been silent for half an hour counts as removed."""
+    finish = check_coverage([a_cycle(**fields) for fields in cycles], LOAD, NOW)
+    assert (finish is None) == (reason == "")
+    assert finish is None or reason in finish.detail
+
+
+def test_a_fifth_of_the_nodes_may_be_not_ready() -> None:
+    assert check_readiness(8, 10, LOAD) is None
+    assert check_readiness(7, 10, LOAD)
+
+
+def test_only_the_newest_holder_of_the_lease_is_accepted() -> None:
+    intent = an_intent(epoch=LEADER)
+    spec = LeaseSpec(holder_identity=LEADER.holder, lease_transitions=LEADER.transitions)
+    lease = Lease(metadata=ObjectMeta(uid=LEADER.lease_uid), spec=spec)
+    newer = msgspec.structs.replace(LEADER, transitions=2, holder="descheduler-2")
+    assert check_epoch(intent, lease, None) is None
+    assert check_epoch(intent, lease, LEADER) is None
+    assert check_epoch(intent, None, None)
+    assert check_epoch(intent, lease, newer)
+    assert check_epoch(intent, lease, msgspec.structs.replace(newer, lease_uid="deleted")) is None
+    followed = msgspec.structs.replace(spec, lease_transitions=2, holder_identity="descheduler-2")
+    assert check_epoch(intent, msgspec.structs.replace(lease, spec=followed), None)

@@ -1,0 +1,169 @@
+"""The live checks of an intent before the ledger decides."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from binder.worlds import OWN, World, a_cycle
+from builders import NOW, a_node_utilization, a_placed_pod, a_placement
+from kube_objects import a_deployment, a_pod, a_replica_set
+
+from equipoise.binder.shell.ledger_store import (
+    NAME,
+)
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+)
+
+
+def _put_pod(**fields: Any) -> Callable[[World], None]:
+    return lambda world: void(world.kube.put(PODS, a_pod("web-1", **fields)))
+
+
+def void(_: object) -> None:
+    """For lambdas that only act."""
+
+
+CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
+    "another leader": (World.elect_another_leader, Outcome.REJECTED_STALE),
+    "no Lease": (lambda world: world.kube.remove(LEASES, "equipoise-descheduler", OWN), Outcome.REJECTED_STALE),
+    "pod gone": (lambda world: world.kube.remove(PODS, "web-1", "shop"), Outcome.ALREADY_GONE),
+    "other pod": (_put_pod(metadata={"uid": "other"}), Outcome.UID_CHANGED),
+    "other node": (_put_pod(node="node-c"), Outcome.REJECTED_STALE),
+    "terminating": (
+        _put_pod(metadata={"deletion_timestamp": datetime.fromtimestamp(NOW, UTC)}),
+        Outcome.REJECTED_POLICY,
+    ),
+    "owner gone": (lambda world: world.kube.remove(DEPLOYMENTS, "web", "shop"), Outcome.REJECTED_POLICY),
+    "owner not readable": (lambda world: world.kube.refuse("get", resource="deployments"), Outcome.REJECTED_POLICY),
+    "owner replaced": (
+        lambda world: void(
+            world.kube.put(
+                REPLICA_SETS,
+                msgspec.structs.replace(
+                    a_replica_set(), metadata=msgspec.structs.replace(a_replica_set().metadata, uid="another")
+                ),
+            )
+        ),
+        Outcome.REJECTED_POLICY,
+    ),
+    "namespace gone": (lambda world: world.kube.remove(NAMESPACES, "shop"), Outcome.REJECTED_POLICY),
+    "too many missing": (
+        lambda world: void(world.kube.put(DEPLOYMENTS, a_deployment(ready_replicas=7))),
+        Outcome.REJECTED_LIMIT,
+    ),
+    "too big": (
+        _put_pod(
+            spec={"containers": [objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "64"}))]}
+        ),
+        Outcome.REJECTED_FIT,
+    ),
+    "no ledger": (lambda world: world.kube.remove(CONFIG_MAPS, NAME, OWN), Outcome.PAUSED),
+    "invalid ledger": (lambda world: world.write_ledger("{"), Outcome.PAUSED),
+    "empty ledger": (lambda world: world.write_ledger("{}"), Outcome.PAUSED),
+    "ledger not readable": (lambda world: world.kube.refuse("get", resource="configmaps"), Outcome.PAUSED),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_an_obstacle_at_the_last_moment_refuses_the_intent(world: World, name: str) -> None:
+    """The outcome gives the reason."""
+    change, expected = CHANGES[name]
+    change(world)
+    assert await world.outcome_of("web-1") == expected.value
+    assert world.kube.evictions == []
+    assert world.outcomes[0].detail
+
+
+async def test_stale_and_future_samples_and_expired_intents_are_refused(world: World) -> None:
+    await world.start(world.binder())
+    now = world.clock.now()
+    await world.propose("web-1", id="old", sampled_at=now - 121)
+    await world.propose("web-1", id="future", sampled_at=now + 6)
+    await world.propose("web-1", id="late", expires_at=now)
+    assert [outcome.outcome for outcome in world.outcomes] == [
+        Outcome.REJECTED_STALE,
+        Outcome.REJECTED_STALE,
+        Outcome.EXPIRED,
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"fresh": 2}, {"problem": "down"}, {"skew": 11.0}, {"expected": 0, "fresh": 0}, {"queried_at": NOW - 200}],
+)
+async def test_nothing_is_evicted_when_too_few_nodes_are_measured(world: World, fields: dict[str, Any]) -> None:
+    await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(sequence=2, **fields))
+    assert await world.outcome_of("web-1") == "rejected_stale"
+
+
+async def test_nothing_is_evicted_when_too_many_nodes_are_not_ready(world: World) -> None:
+    """One of three is more than a fifth."""
+    await world.bus.publish(subjects.node_placement("node-c"), a_placement("node-c", ready=False, sequence=2))
+    assert await world.outcome_of("web-1") == "rejected_stale"
+    assert "2 of 3 nodes are Ready" in world.outcomes[0].detail
+
+
+async def test_a_pod_needs_a_node_that_stays_below_the_threshold(world: World) -> None:
+    """It fits everywhere by its requests, but one node would become hot and the other is unknown."""
+    await world.bus.publish(
+        subjects.node_utilization("node-b"), a_node_utilization("node-b", cpu=8.5, sampled_at=NOW - 1, sequence=2)
+    )
+    await world.bus.publish(
+        subjects.node_utilization("node-c"), a_node_utilization("node-c", cpu=1.0, sampled_at=NOW - 200, sequence=2)
+    )
+    assert await world.outcome_of("web-1") == "rejected_fit"
+    assert "node-b" in world.outcomes[0].detail
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ready_since": NOW - 10},
+        {"created_at": NOW - 10},
+        {"cordoned": True},
+        {"removed": True},
+    ],
+)
+async def test_an_unsettled_cordoned_or_removed_node_is_no_target(world: World, fields: dict[str, Any]) -> None:
+    for node in ("node-b", "node-c"):
+        await world.bus.publish(subjects.node_placement(node), a_placement(node, sequence=2, **fields))
+    assert await world.outcome_of("web-1") == "rejected_fit"
+
+
+async def test_a_node_that_became_ready_lately_loses_no_pods(world: World) -> None:
+    placement = a_placement("node-a", ready_since=NOW - 10, sequence=2)
+    await world.bus.publish(subjects.node_placement("node-a"), placement)
+    assert await world.outcome_of("web-1") == "rejected_fit"
+
+
+FAILING = [objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")]
+
+
+async def test_a_workload_that_cannot_create_pods_loses_none(world: World) -> None:
+    """Its replacement would be refused as well."""
+    world.kube.put(DEPLOYMENTS, a_deployment(conditions=FAILING))
+    assert await world.outcome_of("web-1") == "rejected_policy"
+    assert "cannot create" in world.outcomes[0].detail
+
+
+@pytest.mark.parametrize(("placed", "desired", "protected"), [(NOW - 10, 12, True), (NOW - 400, 12, False)])
+async def test_a_workload_that_was_scaled_lately_loses_no_pods(
+    world: World, placed: float, desired: int, protected: bool
+) -> None:
+    """The bus reports its pods five minutes ago: two more now are the work of an autoscaler."""
+    pods = [a_placed_pod(f"web-{number}") for number in range(1, 11)]
+    pods += [a_placed_pod(f"web-{number}", placed_at=placed, running_since=placed) for number in (11, 12)]
+    await world.bus.publish(subjects.node_placement("node-c"), a_placement("node-c", pods, sequence=2))
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=desired))
+    assert await world.outcome_of("web-1") == ("rejected_policy" if protected else "evicted")

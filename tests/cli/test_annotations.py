@@ -1,0 +1,160 @@
+"""`equipoise annotations clear`: what it finds and removes, its rate, and its output."""
+
+import asyncio
+import io
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from builders import NOW
+from cli.programs import invoke
+from rich.console import Console
+
+from equipoise.annotator.decisions.replicas import seat_for
+from equipoise.cli.annotations.clear import OURS, ClearResult, active_annotators, clear, find_annotated, show
+from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.crane import KEYS as CRANE
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, WorkloadObject
+from equipoise.runtime.kubernetes.client import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, REPLICA_SETS, KubeError
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+
+class World:
+    """Two annotated nodes, one without our annotations, and three annotated workloads."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(now=NOW)
+        self.kube = MemoryKube(self.clock)
+        for name, annotations in (
+            ("a", {LOAD: "{}", "theirs": "1"}),
+            ("b", {LOAD: "{}", **dict.fromkeys(CRANE, "0.5,x")}),
+            ("c", {"theirs": "1"}),
+        ):
+            self.kube.put(NODES, Node(metadata=ObjectMeta(name=name, annotations=annotations)))
+        for resource in (REPLICA_SETS, CLONE_SETS, DEPLOYMENTS):
+            metadata = ObjectMeta(name="web", namespace="shop", annotations={USAGE: "{}"})
+            self.kube.put(resource, WorkloadObject(metadata=metadata))
+
+    def annotations(self, resource: Any) -> Mapping[str, Mapping[str, str]]:
+        return {value.metadata.name: value.metadata.annotations for value in self.kube.stored(resource)}
+
+    async def cleared(self, *keys: str, seconds: float = 10) -> ClearResult:
+        found = await find_annotated(self.kube, keys)
+        task = asyncio.create_task(clear(self.kube, self.clock, found, rate=2, report=lambda _: None))
+        await self.clock.advance(seconds)
+        assert task.done(), "it takes longer"
+        return await task
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_it_finds_all_objects_with_our_annotations(world: World) -> None:
+    """Of every kind; Deployments before the ReplicaSets that their controller copies annotations to."""
+    found = await find_annotated(world.kube, OURS)
+    assert [str(each) for each in found] == [
+        "Node/a",
+        "Node/b",
+        "Deployment/shop/web",
+        "ReplicaSet/shop/web",
+        "CloneSet/shop/web",
+    ]
+    assert all(set(each.keys) <= set(OURS) for each in found)
+    assert not any(call.verb == "annotate" for call in world.kube.calls)
+
+
+async def test_a_kind_that_the_cluster_does_not_have_is_skipped(world: World) -> None:
+    """Kruise and Argo are not everywhere."""
+    world.kube.refuse("watch", resource="clonesets", status=404)
+    assert "CloneSet/shop/web" not in map(str, await find_annotated(world.kube, OURS))
+
+
+async def test_it_removes_only_our_annotations(world: World) -> None:
+    """Annotations of others are kept, those of crane-scheduler included."""
+    result = await world.cleared(*OURS)
+    assert result.removed == {"Node": 2, "Deployment": 1, "ReplicaSet": 1, "CloneSet": 1}
+    assert (result.deleted, result.failed) == (0, {})
+    nodes = world.annotations(NODES)
+    assert (nodes["a"], nodes["c"]) == ({"theirs": "1"}, {"theirs": "1"})
+    assert nodes["b"].keys() == set(CRANE)
+    for resource in (DEPLOYMENTS, REPLICA_SETS, CLONE_SETS):
+        assert world.annotations(resource) == {"web": {}}
+    assert not await find_annotated(world.kube, OURS)
+
+
+async def test_annotations_of_crane_scheduler_are_removed_on_request(world: World) -> None:
+    """With ours, in one request."""
+    result = await world.cleared(*OURS, *CRANE)
+    assert result.removed["Node"] == 2
+    assert world.annotations(NODES)["b"] == {}
+
+
+async def test_it_respects_the_rate(world: World) -> None:
+    """Five objects at two per second."""
+    with pytest.raises(AssertionError, match="takes longer"):
+        await world.cleared(*OURS, seconds=1.9)
+    assert sum(call.verb == "annotate" for call in world.kube.calls) == 4
+
+
+async def test_an_object_that_cannot_be_written_does_not_stop_the_others(world: World) -> None:
+    """It is reported; a deleted object is no failure; after 429 the request is repeated."""
+    world.kube.refuse("annotate", resource="nodes", name="a", status=403)
+    world.kube.fail_next("annotate", resource="nodes", name="b", status=404)
+    world.kube.fail_next("annotate", resource="deployments", status=429, retry_after=2)
+    result = await world.cleared(*OURS)
+    assert list(result.failed) == ["Node/a"]
+    assert (result.deleted, result.removed) == (1, {"Deployment": 1, "ReplicaSet": 1, "CloneSet": 1})
+
+
+async def test_an_unavailable_api_server_ends_the_command(world: World) -> None:
+    """One error is enough."""
+    world.kube.refuse("annotate", status=0)
+    with pytest.raises(KubeError):
+        await world.cleared(*OURS)
+
+
+async def test_active_annotators_are_listed(world: World) -> None:
+    """They would write the annotations again."""
+    now = datetime.fromtimestamp(NOW, UTC)
+    await world.kube.create(LEASES, seat_for("annotator-1", [], "ours", now, 30))
+    assert await active_annotators(world.kube, "ours", world.clock) == ["annotator-1"]
+    await world.clock.advance(31)
+    assert await active_annotators(world.kube, "ours", world.clock) == []
+
+
+def shown(result: ClearResult) -> str:
+    text = io.StringIO()
+    show(result, Console(file=text, width=400))
+    return text.getvalue()
+
+
+def test_the_output_counts_objects_by_kind() -> None:
+    """With failures, and with the annotators that will write again."""
+    found = {"Node": 2, "Deployment": 1}
+    dry = shown(ClearResult(dry_run=True, found=found, active_annotators=["one"]))
+    assert "annotations found on 2 Nodes, 1 Deployment; use --yes to remove them" in dry
+    assert "active annotators will write the annotations again: one;" in dry
+    done = shown(
+        ClearResult(dry_run=False, found=found, removed={"Node": 1}, deleted=1, failed={"Deployment/shop/web": "no"})
+    )
+    assert "annotations removed from 1 Node; 1 objects no longer exist" in done
+    assert "failed: Deployment/shop/web: no" in done
+    assert shown(ClearResult(dry_run=True, found={})) == "no annotations found\n"
+
+
+def test_an_invalid_rate_is_invalid_input() -> None:
+    """Before any request to a cluster."""
+    result = invoke("annotations", "clear", "--rate", "0")
+    assert result.exit_code == 2
+    assert "--rate" in result.stderr
+
+
+def test_a_missing_kubeconfig_is_invalid_input() -> None:
+    """The error says which option to use."""
+    result = invoke("annotations", "clear", "-o", "json", "--kubeconfig", "/nowhere")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no kubeconfig at /nowhere: use --kubeconfig" in result.stderr

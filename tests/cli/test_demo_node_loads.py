@@ -1,0 +1,73 @@
+"""What the demo is judged by, from a real Prometheus."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+from collector.exporter import Exporter, a_job, a_node, prometheus
+
+from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.cli.demo.trace import Trace, TraceNode
+from equipoise.testbed.binaries.paths import Binaries
+
+WINDOW = 6.0
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[Exporter]:
+    """Of one node that uses 3 of its 4 cores, and one that comes later."""
+    exporter = Exporter()
+    exporter.show("busy", a_node(3))
+    yield exporter
+    exporter.close()
+
+
+@pytest.fixture(scope="module")
+def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    jobs = [a_job(page, exporter, page, node=page) for page in ("busy", "late")]
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("loads"), jobs) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def node_loads(url: str) -> AsyncIterator[NodeLoads]:
+    nodes = tuple(TraceNode(name=name, cpu_milli=4_000, memory_mib=1) for name in ("busy", "late"))
+    async with aiohttp.ClientSession() as session:
+        yield NodeLoads(session, url, Trace(name="two", nodes=nodes, workloads=(), seconds_per_step=1), WINDOW)
+
+
+async def measured(node_loads: NodeLoads) -> float:
+    """A moment at which the busy node is known: there is a whole window of it."""
+    async with asyncio.timeout(60):
+        while "busy" not in await node_loads.at():  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+            await asyncio.sleep(0.1)
+    return time.time()  # noqa: TID251  Prometheus scrapes with the same clock
+
+
+async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads) -> None:
+    """Three quarters of the window have no sample yet: what is known of it counts, not what is missing."""
+    moment = await measured(node_loads)
+
+    loads = await node_loads.at(moment + 0.75 * WINDOW)
+
+    assert loads["busy"] == pytest.approx(75, abs=8)
+
+
+async def test_a_window_without_a_sample_tells_nothing(node_loads: NodeLoads) -> None:
+    """Neither zero nor what was."""
+    moment = await measured(node_loads)
+
+    assert await node_loads.at(moment + 10 * WINDOW) == {}
+
+
+async def test_all_nodes_are_waited_for(node_loads: NodeLoads, exporter: Exporter) -> None:
+    """A spread of the others would be flattering; a node that stays unknown is named."""
+    await measured(node_loads)
+    with pytest.raises(TimeoutError, match="no usage of these nodes for 0 s: late"):
+        await node_loads.of_all(patience=0)
+
+    exporter.show("late", a_node(1))
+
+    assert (await node_loads.of_all()).keys() == {"busy", "late"}

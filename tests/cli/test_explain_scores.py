@@ -1,0 +1,212 @@
+"""`equipoise explain pod` and `node`: output and exit codes."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+from builders import (
+    GIB,
+    NOW,
+    a_node_utilization,
+    a_placed_pod,
+    a_placement,
+    a_window,
+    a_workload,
+    a_workload_utilization,
+)
+from bus_worlds import free_port
+from cli.buses import Bus
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+from scorer.fleets import a_cycle, a_picture, a_pod
+
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.explain.scores import pod_request, request_explanation
+from equipoise.cli.explain.scores_text import show
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
+from equipoise.scorer.service import Scorer
+from equipoise.scorer.settings import ScorerSettings
+
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+async def scored(bus: Bus) -> AsyncIterator[Bus]:
+    """A scorer with three nodes; the pod shop/web-1 is on the first."""
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        collector = await stack.enter_async_context(open_bus(bus.settings("collector"), "collector", clock, None))
+        service = await stack.enter_async_context(open_bus(bus.settings("scorer"), "scorer", clock, None))
+        now = clock.now()
+        pod = a_placed_pod("web-1", placed_at=now - 200, running_since=now - 190)
+        for node, cpu in {"node-a": 2.0, "node-b": 3.0, "node-c": 7.0}.items():
+            pods = [pod] if node == "node-a" else []
+            placement = a_placement(node, pods)
+            windows = {name: a_window(cpu, 4 * GIB, now) for name in ("5m", "15m", "1h", "1d")}
+            used = {each.uid: Resources(cpu=0.4, memory=GIB) for each in pods}
+            utilization = a_node_utilization(node, sampled_at=now, queried_at=now, windows=windows, pods=used)
+            await collector.publish(subjects.node_placement(node), placement)
+            await collector.publish(subjects.node_utilization(node), utilization)
+        await collector.publish(subjects.utilization_cycle("0"), a_cycle(3, queried_at=now))
+        metrics = CollectorRegistry()
+        scorer = Scorer(
+            settings=ScorerSettings(listen="127.0.0.1:0"),
+            load=LoadSettings(),
+            thresholds=Thresholds(),
+            bus=service,
+            clock=clock,
+            health=Health(configuration_hash="", metrics=metrics),
+            metrics=metrics,
+        )
+        await scorer.attach()
+        yield bus
+
+
+async def test_without_a_scorer_the_exit_code_is_1(bus: Bus) -> None:
+    """The error says what to check. Runs before the fixture `scored`."""
+    code, output = await bus.run("explain", "pod", "shop/web-1")
+
+    assert code == 1
+    assert output == f"Error: no scorer responds at {bus.url}: check that one is running and ready (/readyz)\n"
+
+
+async def test_an_unreachable_server_is_reported_after_the_timeout() -> None:
+    """Services wait for the bus without end; a command does not."""
+    url = f"nats://127.0.0.1:{free_port()}"
+
+    with pytest.raises(BusUnavailable, match=f"no connection to {url} within 0.2 s: check --nats"):
+        await request_explanation(ExplainRequest(node="node-a"), Nats(url=url), timeout=0.2)
+
+
+async def test_the_user_tap_may_explain_a_pod(scored: Bus) -> None:
+    """The best node comes first, with a label; without colors on a pipe."""
+    code, output = await scored.run("explain", "pod", "shop/web-1")
+    lines = output.splitlines()
+    ranking = next(number for number, line in enumerate(lines) if line.split()[:1] == ["node"])
+
+    assert code == 0, output
+    assert lines[0] == "shop/web-1 of Deployment/shop/web, placed on node-a (its load there is scored without the pod)"
+    assert lines[1].startswith(
+        "expected usage: 0.50 cores (request), 1.00 GiB (request); sources in order of precedence: measured, request"
+    )
+    assert lines[ranking + 1].startswith("best")
+    assert "\x1b" not in output
+    assert "Nearest change of the ranking: " in output
+    assert "departed: shop/web-1 (this pod)" in output
+
+
+async def test_json_has_the_whole_explanation(scored: Bus) -> None:
+    """One object on stdout, also for a node."""
+    code, output = await scored.run("explain", "node", "node-c", "-o", "json")
+    explanation = json.loads(output)
+
+    assert code == 0
+    assert [each["node"] for each in explanation["nodes"]][-1] == "node-c"
+    assert explanation["nodes"][-1]["windows"][0]["measured"]["mean"]["cpu"] == 7.0
+
+
+async def test_an_unknown_pod_is_exit_code_1(scored: Bus) -> None:
+    """The error is the scorer's."""
+    code, output = await scored.run("explain", "pod", "shop/web-7", "-o", "json")
+
+    assert code == 1
+    assert output == (
+        "Error: the scorer has not heard that pod shop/web-7 has a node, and explains a pod from then on: "
+        "see `kubectl -n shop get pod web-7 -o wide`\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["web-1", "/web-1", "shop/", "a/b/c", ""])
+def test_a_pod_name_requires_its_namespace(name: str) -> None:
+    """Anything else is invalid input."""
+    with pytest.raises(InvalidInput, match="use NAMESPACE/NAME"):
+        pod_request(name, "")
+
+
+# text
+
+
+def shown(explanation: Explanation, requested_node: str = "", **console: object) -> str:
+    out = io.StringIO()
+    show(explanation, Console(file=out, highlight=False, width=200, **console), requested_node)  # type: ignore[arg-type]
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_the_ranking_has_ten_nodes_and_the_current_and_the_requested_one() -> None:
+    """These two are shown whatever their rank, with all their inputs."""
+    picture = a_picture({f"n{number:02}": 0.5 + 0.25 * number for number in range(30)})
+    picture.on_placement(a_placement("n25", [a_placed_pod("web-1")], sequence=2), NOW)
+    explanation = picture.explain_question(ExplainRequest(namespace="shop", name="web-1", node="n29"), NOW)
+    text = shown(explanation, "n29")
+    ranking = text.split("\n\n")[1].splitlines()
+
+    assert len(ranking) == 1 + 10 + 2
+    assert next(line for line in ranking if "n25" in line).startswith("current")
+    assert ranking[1].startswith("best")
+    assert f"n29: rank {explanation.nodes[-1].rank} of 30" in text
+    assert "30 nodes considered" in text
+
+
+def test_the_inputs_of_a_window_are_one_row() -> None:
+    """Measured + arrived − departed + reserved of the base, then the load, now and with the pod."""
+    picture = a_picture({"low": 1.0, "over": 6.0})
+    late = a_placed_pod("web-1", placed_at=NOW - 160, running_since=NOW - 150)
+    picture.on_workload(a_workload_utilization(cpu=1.0))
+    picture.on_placement(a_placement("low", [late], sequence=2), NOW)
+    picture.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
+    picture.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
+    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(cpu=0.5)), NOW + 1))
+
+    row = next(line.split() for line in text.splitlines() if line.startswith("15m "))
+
+    assert row[1:6] == ["cpu,", "cores", "1.00", "0.83", "(1)"]
+    assert row[6:12] == ["–", "0.25", "10.00", "20.8%", "→", "25.8%"]
+    assert row[12:] == ["1.0", "s", "old,", "valid", "for", "180", "s"]
+    assert "\n5m (unused)  cpu, cores       1.00   0.50 (1)  " in text
+    assert "\narrived: shop/web-1\n" in text
+    assert "reserved: 1 pods that may be placed here by the latest responses" in text
+
+
+def test_an_unknown_load_is_shown_as_unknown() -> None:
+    """Never as 0, and with the reason."""
+    picture = a_picture({"low": 1.0, "over": 6.0})
+    picture.on_placement(a_placement("silent"), NOW)
+    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(), node="silent"), NOW), "silent")
+
+    row = next(line for line in text.splitlines() if "silent" in line)
+    assert row.split()[:5] == ["silent", "0", "0.0", "?", "?"]
+    assert "never" in row
+    assert "no utilization was heard of it" in row
+    assert "unknown: samples do not cover it" in text
+
+
+def test_a_neutral_score_is_shown_in_the_headline() -> None:
+    """With the reason; no node is labeled as best."""
+    picture = a_picture({"low": 1.0, "over": 6.0})
+    picture.on_cycle(a_cycle(10, sequence=2))
+    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(workload=a_workload())), NOW))
+
+    assert "all nodes get the same score: the load of 2 of 10 nodes is known, at least 70% are needed\n" in text
+    assert "best" not in text
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text has colors on a terminal unless NO_COLOR is set."""
+    explanation = a_picture({"low": 1.0, "over": 6.0}).explain_question(ExplainRequest(pod=a_pod()), NOW)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    colored = shown(explanation, force_terminal=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = shown(explanation, force_terminal=True)
+
+    assert "\x1b[1;32m" in colored
+    assert "32m" not in plain

@@ -1,0 +1,185 @@
+"""Commands, output, error messages and exit codes of the program."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from cli.programs import PROGRAM, invoke
+from click.testing import CliRunner
+
+from equipoise.cli.main import COMMANDS, main
+from equipoise.runtime.kubernetes.client import KubeError
+
+HEADER = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+HEAVY = (
+    "aiohttp",
+    "cryptography",
+    "nats",
+    "numpy",
+    "prometheus_api_client",
+    "kubernetes_asyncio",
+    "rich",
+    "yaml",
+    "structlog",
+)
+
+
+def test_help_and_completion_do_not_import_large_libraries() -> None:
+    """Declarations of commands import nothing that only their work needs: help and completion respond at once."""
+    script = f"""
+import sys
+from equipoise.cli.main import COMMANDS, main
+for name in COMMANDS:
+    assert main.get_command(None, name).name == name
+print([name for name in {HEAVY} if name in sys.modules])
+"""
+
+    assert "[]\n" == subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_every_command_has_a_help_text() -> None:
+    """The help of the program shows the first sentence of each."""
+    lines = invoke("--help").stdout.partition("Commands:\n")[2].splitlines()
+
+    assert [line.split()[0] for line in lines[: len(COMMANDS)]] == list(COMMANDS)
+    assert all(len(line.split()) > 2 for line in lines[: len(COMMANDS)])
+
+
+def test_it_is_a_kubectl_plugin() -> None:
+    """It is installed under both names; as a plugin its usage begins with `kubectl equipoise`."""
+    names = {script.name for script in entry_points(group="console_scripts", module="equipoise.cli.main")}
+    shown = CliRunner().invoke(main, ["--help"], prog_name="kubectl-equipoise").output
+
+    assert {"equipoise", "kubectl-equipoise"} == names
+    assert shown.startswith("Usage: kubectl equipoise ")
+
+
+def test_version_prints_text_and_json() -> None:
+    """Both have the same version."""
+    text, encoded = invoke("version").stdout, invoke("version", "-o", "json").stdout
+
+    assert f"equipoise {json.loads(encoded)['version']}\n" == text
+
+
+def test_the_defaults_are_a_valid_configuration() -> None:
+    """`validate` accepts the output of `defaults` from a pipe."""
+    defaults = invoke("config", "defaults")
+    checked = invoke("config", "validate", "-", text=defaults.stdout)
+
+    assert (0, 0, "valid\n") == (defaults.exit_code, checked.exit_code, checked.stdout)
+    assert "scorer" in json.loads(invoke("config", "schema").stdout)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (HEADER + "binder: {evict: maybe}", 'binder.evict: "maybe" is not allowed: expected bool'),
+        (HEADER + "scorer: {lsten: x}", "scorer.lsten: there is no such setting: did you mean listen?"),
+        (HEADER + "descheduler: {interval: soon}", "descheduler.interval:"),
+        ("a: [", "line 1, column 5"),
+        ("kind: Pod", "apiVersion: null is not allowed: expected equipoise.dev/v1alpha1"),
+    ],
+)
+def test_an_invalid_configuration_is_reported_with_path_value_and_what_is_allowed(text: str, error: str) -> None:
+    """On stderr, with exit code 2 and no traceback."""
+    result = invoke("config", "validate", "-", text=text)
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert error in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["run", "nobody"], "'nobody' is not one of"),
+        (["up"], "Missing option '--prometheus'"),
+        (["up", "--prometheus", "http://p:9090", "--yes", "home"], "--yes confirms --evict"),
+        (
+            ["up", "--prometheus", "http://p:9090", "--kubeconfig", "/nowhere"],
+            "no kubeconfig at /nowhere: use --kubeconfig",
+        ),
+        (["up", "--prometheus", "http://p:9090", "--context", "away"], "no context 'away' (it has: home)"),
+        (["up", "--prometheus", "prometheus"], "collector.prometheus"),
+        (["pause", "--context", "away"], "no context 'away' (it has: home)"),
+        (["tap", "nonsense"], "no service publishes on 'nonsense'"),
+        (["tap", "--nats", "http://x"], "url must begin with nats://"),
+        (["explain", "pod", "web-1"], "'web-1' is not a pod: use NAMESPACE/NAME"),
+        (["explain", "pod", "a/b", "--nats", "http://x"], "url must begin with nats://"),
+        (["explain", "node"], "Missing argument 'NAME'"),
+        (["tap", "--user", "tap"], "user and --password-file belong together"),
+        (["testbed", "up", "--name", "a/b"], "a name is letters, digits and -"),
+    ],
+)
+def test_invalid_input_is_reported_in_one_sentence(arguments: list[str], error: str, tmp_path: Path) -> None:
+    """On stderr, with exit code 2."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps({"current-context": "home", "contexts": [A_CONTEXT], "clusters": []}))
+    result = invoke(*arguments, KUBECONFIG=str(file))
+
+    assert 2 == result.exit_code, result.output
+    assert error in result.stderr
+    assert "" == result.stdout
+
+
+def test_the_first_of_several_kubeconfigs_that_has_a_name_wins(tmp_path: Path) -> None:
+    """As kubectl merges the files of KUBECONFIG; missing files are ignored."""
+    from equipoise.cli.kubeconfig import chosen_context
+
+    def a_file(name: str, **content: object) -> str:
+        (tmp_path / name).write_text(json.dumps(content))
+        return str(tmp_path / name)
+
+    castle = {"name": "castle", "cluster": {"server": "https://castle:6443"}}
+    one = a_file("one", contexts=[A_CONTEXT])
+    two = a_file("two", **{"current-context": "home"}, clusters=[castle], contexts=[{"name": "home", "context": {}}])
+    chosen = chosen_context(f"{one}:{tmp_path / 'missing'}:{two}", None)
+
+    assert ("home", "castle", "https://castle:6443") == (chosen.name, chosen.cluster, chosen.server)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (
+            KubeError(403, "Forbidden", "get configmaps x/y: no"),
+            1,
+            "Error: 403 Forbidden: get configmaps x/y: no\n",
+        ),
+        (ExceptionGroup("tasks", [KubeError(0, "Timeout", "late")]), 1, "Error: no answer Timeout: late\n"),
+        (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "Error: x.yaml: No such file"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_failures_are_reported_in_one_sentence(error: BaseException, code: int, message: str) -> None:
+    """Exit code 1; Ctrl-C is 130 without a message."""
+
+    @main.command("fails", hidden=True)
+    def fails() -> None:
+        raise error
+
+    try:
+        result = CliRunner().invoke(main, ["fails"])
+    finally:
+        del main.commands["fails"]
+
+    assert code == result.exit_code
+    assert result.stderr.startswith(message)
+    assert "Traceback" not in result.stderr
+
+
+def test_completion_completes_commands() -> None:
+    """The printed script runs the program, which prints the names."""
+    script = invoke("completion", "bash").stdout
+    variables = {"_EQUIPOISE_COMPLETE": "bash_complete", "COMP_WORDS": "equipoise pa", "COMP_CWORD": "1"}
+    completed = subprocess.run(PROGRAM, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+
+    assert "complete -o nosort -F _equipoise_completion equipoise" in script
+    assert "plain,pause\n" == completed.stdout

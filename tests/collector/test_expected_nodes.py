@@ -1,0 +1,43 @@
+"""Which nodes should have data."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from builders import NOW
+
+from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.contracts.kubernetes import objects
+
+
+def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> objects.Node:
+    return objects.Node(
+        metadata=objects.ObjectMeta(
+            name="a", labels=fields.get("labels", {}), creation_timestamp=datetime.fromtimestamp(NOW - age, UTC)
+        ),
+        spec=objects.NodeSpec(taints=fields.get("taints", [])),
+        status=objects.NodeStatus(conditions=[objects.Condition(type="Ready", status=ready)]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "word"),
+    [
+        (a_node(), ""),
+        (a_node(labels={"kubernetes.io/os": "linux", "type": "large"}), ""),
+        (a_node(labels={"type": "virtual-kubelet"}), "virtual"),
+        (a_node(taints=[objects.NodeTaint(key="virtual-kubelet.io/provider")]), "virtual"),
+        (a_node(labels={"kubernetes.io/os": "windows"}), "Windows"),
+    ],
+)
+def test_some_nodes_have_nothing_to_measure(node: objects.Node, word: str) -> None:
+    """By the marks that virtual-kubelet and every kubelet leave."""
+    assert word in unmeasurable(node)
+    assert bool(unmeasurable(node)) == bool(word)
+
+
+def test_a_node_is_expected_once_it_is_ready_and_has_settled() -> None:
+    """Age from its creation, in seconds."""
+    assert not_yet_expected(a_node(age=300.0), NOW, 300.0) == ""
+    assert not_yet_expected(a_node(age=299.0), NOW, 300.0) == "created 299 s ago: data is expected after 300 s"
+    assert not_yet_expected(a_node(ready="Unknown"), NOW, 300.0) == "not Ready"

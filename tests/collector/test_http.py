@@ -1,0 +1,270 @@
+"""Servers that are ill, hostile or no Prometheus at all."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from equipoise.collector.decisions.query import MetricQuery, SourceError
+from equipoise.collector.settings import BasicAuthentication, PrometheusSettings
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.clock import SystemClock
+
+ASK = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=300.0, at=1_000.0004)
+GOOD = json.dumps(
+    {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"node": "a"}, "value": [1, "2"]}]}}
+).encode()
+
+Handler = BaseHTTPRequestHandler
+
+
+class Server:
+    """Answers as `answer` says; remembers what came."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.answer: Callable[[Handler], None] = lambda handler: send(handler, GOOD)
+        server = self
+
+        class Answering(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server.requests.append((self.path, dict(self.headers)))
+                server.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+def send(handler: Handler, body: bytes, status: int = 200, **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    opened = Server()
+    yield opened
+    opened.close()
+
+
+def a_source(server: Server, **fields: Any) -> PrometheusSource:
+    settings = PrometheusSettings(**({"url": f"{server.url}/", "timeout": 60.0} | fields))
+    return PrometheusSource(settings, memory="workingSet", clock=SystemClock())
+
+
+@pytest.fixture
+async def source(server: Server) -> AsyncIterator[PrometheusSource]:
+    opened = a_source(server, max_body_bytes=100_000)
+    yield opened
+    opened.close()
+
+
+async def test_a_query_is_one_get(server: Server, source: PrometheusSource) -> None:
+    """At the given moment, to the millisecond, under a path without a doubled slash."""
+    samples = await source.query(ASK)
+    (path, _) = server.requests[0]
+
+    assert [("a", 2.0)] == [(sample.node, sample.value) for sample in samples]
+    assert path.startswith("/api/v1/query?")
+    assert "time=1000.000" in path
+    assert "timeout=60s" in path
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (lambda h: send(h, b"", 302, Location="http://169.254.169.254/"), "redirect"),
+        (lambda h: send(h, b"<html>login</html>"), "no JSON"),
+        (lambda h: send(h, b""), "no JSON"),
+        (lambda h: send(h, GOOD[:-5]), "no JSON"),
+        (lambda h: send(h, b"\xff\xfe"), "no JSON"),
+        (lambda h: send(h, b"[" * 90_000), "no JSON"),
+        (lambda h: send(h, GOOD.replace(b'"2"', b"NaN")), "no JSON"),
+        (lambda h: send(h, GOOD + b" " * 200_000), "larger than"),
+        (lambda h: send(h, b'{"status":"error","error":"bad query"}', 400), "400.*bad query"),
+        (lambda h: send(h, b"ill", 500), "500"),
+        (lambda h: send(h, GOOD.replace(b'"success"', b'"error"')), "failed"),
+        (lambda h: send(h, GOOD[:-1] + b',"warnings":["a store is away"]}'), "a store is away"),
+        (lambda h: send(h, b"[1]"), "no JSON object"),
+        (lambda h: h.connection.shutdown(2), "Remote|aborted|closed|reset"),
+    ],
+)  # fmt: skip
+async def test_a_bad_answer_is_an_error_with_a_reason(
+    server: Server, source: PrometheusSource, answer: Callable[[Handler], None], word: str
+) -> None:
+    """Whatever comes, the question is unknown, and the next one works."""
+    server.answer = answer
+    with pytest.raises(SourceError, match=word):
+        await source.query(ASK)
+    server.answer = lambda handler: send(handler, GOOD)
+
+    assert 1 == len(await source.query(ASK))
+
+
+def silent(handler: Handler, over: threading.Event) -> None:
+    over.wait()
+
+
+def dripping(handler: Handler, over: threading.Event) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    while not over.wait(0.1):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+
+
+@pytest.mark.parametrize("answer", [silent, dripping])
+async def test_a_server_that_does_not_come_to_an_end_costs_no_more_than_its_time(
+    server: Server, answer: Callable[[Handler, threading.Event], None]
+) -> None:
+    """The question's time ends the wait, for the first byte as for the last, and the next question is answered."""
+    source, over = a_source(server, timeout=2.0), threading.Event()
+    server.answer = lambda handler: answer(handler, over)
+    async with asyncio.timeout(60):
+        with pytest.raises(SourceError, match=r"longer than|timed out"):
+            await source.query(ASK)
+    over.set()
+    server.answer = lambda handler: send(handler, GOOD)
+
+    assert 1 == len(await source.query(ASK))
+    source.close()
+
+
+async def test_a_moments_absence_is_bridged(server: Server, source: PrometheusSource) -> None:
+    """A 503 is tried again at once, a few times; its wish to be left alone for an hour is not followed."""
+    answers = iter([503, 503, 200])
+    server.answer = lambda handler: send(handler, GOOD, next(answers), Retry_After="3600")
+
+    assert 1 == len(await source.query(ASK))
+
+
+async def test_nobody_there(server: Server) -> None:
+    """The reason is short and names the refusal, not the whole query."""
+    source = a_source(server)
+    server.close()
+    with pytest.raises(SourceError, match="refused") as caught:
+        await source.query(ASK)
+    source.close()
+
+    assert "query=" not in str(caught.value)
+
+
+async def test_redirects_carry_no_token_away(server: Server, tmp_path: Path) -> None:
+    """The other server is never asked."""
+    other = Server()
+    (tmp_path / "token").write_text("secret")
+    source = a_source(server, bearer_token_file=str(tmp_path / "token"))
+    server.answer = lambda handler: send(handler, b"", 307, Location=other.url)
+    with pytest.raises(SourceError) as caught:
+        await source.query(ASK)
+    source.close()
+    other.close()
+
+    assert [] == other.requests
+    assert "secret" not in str(caught.value)
+
+
+async def test_tokens_are_read_anew(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rotated token counts at once, and no .netrc takes its place."""
+    (tmp_path / ".netrc").write_text("default login eve password wrong\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    token = tmp_path / "token"
+    source = a_source(server, bearer_token_file=str(token), headers={"X-Scope-OrgID": "platform"})
+    for text in ("one", "two\n"):
+        token.write_text(text)
+        await source.query(ASK)
+    token.unlink()
+    with pytest.raises(SourceError, match="cannot read"):
+        await source.query(ASK)
+    source.close()
+
+    assert ["Bearer one", "Bearer two"] == [headers["Authorization"] for _, headers in server.requests]
+    assert "platform" == server.requests[0][1]["X-Scope-OrgID"]
+
+
+async def test_basic_authentication(server: Server, tmp_path: Path) -> None:
+    """Name and password."""
+    (tmp_path / "password").write_text("open\n")
+    basic = BasicAuthentication(username="eve", password_file=str(tmp_path / "password"))
+    source = a_source(server, basic_authentication=basic)
+    await source.query(ASK)
+    source.close()
+
+    assert "Basic ZXZlOm9wZW4=" == server.requests[0][1]["Authorization"]
+
+
+async def test_queries_wait_for_one_another(server: Server) -> None:
+    """Never more under way than `concurrency`, however many are asked."""
+    under_way, most, lock, two_at_once = 0, 0, threading.Lock(), threading.Event()
+
+    def answer(handler: Handler) -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+            if under_way == 2:
+                two_at_once.set()
+        two_at_once.wait(60)
+        time.sleep(0.02)
+        with lock:
+            under_way -= 1
+        send(handler, GOOD)
+
+    server.answer = answer
+    source = a_source(server, concurrency=2)
+    await asyncio.gather(*(source.query(ASK) for _ in range(10)))
+    source.close()
+
+    assert 2 == most
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"url": "prometheus:9090"}, "must look like"),
+        ({"url": "file:///etc/passwd"}, "must look like"),
+        ({"url": "http://eve:secret@prometheus"}, "basicAuthentication"),
+        (
+            {"bearerTokenFile": "t", "basicAuthentication": {"username": "u", "passwordFile": "p"}},
+            "not both",
+        ),
+        ({"certFile": "c"}, "together"),
+        ({"nodeLabels": []}, "at least one"),
+    ],
+)
+def test_settings_that_cannot_work(fields: dict[str, Any], word: str) -> None:
+    """They are refused with what to do."""
+    with pytest.raises(msgspec.ValidationError, match=word):
+        msgspec.convert(fields, PrometheusSettings)
+
+
+def test_a_profile_without_that_memory_is_refused() -> None:
+    """The kubelet's resource metrics do not tell anonymous memory."""
+    with pytest.raises(ConfigurationError, match="workingSet"):
+        PrometheusSource(PrometheusSettings(), memory="anonymous", clock=SystemClock())

@@ -1,0 +1,384 @@
+"""What a node's metrics may look like, and why its load is then unknown: on a real Prometheus that scrapes them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometheus
+
+from equipoise.collector.decisions.utilization import unknown_summary
+from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.shell.measurement import Measurement
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.placement import ClusterPlacement
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.binaries.paths import Binaries
+
+SETTLING = 4.0
+LOAD = LoadSettings(
+    windows=(
+        Window(name="5m", length=Duration(2), refresh_period=Duration(0.5)),
+        Window(name="1d", length=Duration(600), refresh_period=Duration(30)),
+    ),
+    freshness=Freshness(eviction=Duration(10), score=Duration(20)),
+    coverage=Coverage(node_settling_period=Duration(SETTLING)),
+)
+LONG_AGO = 1_000_000.0
+GROWN = [f"grown-{number}" for number in range(13)]
+ZEROS = [f"zero-{number}" for number in range(6)]
+STEADY = ("well", "gap", "twin", "again", *GROWN[:10], *ZEROS)
+
+
+class Machines:
+    """Many nodes on one page, each with a label that names it."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, Callable[[], str]] = {}
+
+    def show(self, node: str, text: Callable[[], str]) -> None:
+        self._pages[node] = text
+
+    def hide(self, node: str) -> None:
+        del self._pages[node]
+
+    def page(self) -> str:
+        lines = [(node, line) for node, text in list(self._pages.items()) for line in text().splitlines()]
+        return "".join(f'{line.partition(" ")[0]}{{node="{node}"}} {line.partition(" ")[2]}\n' for node, line in lines)
+
+
+class World:
+    """A fleet that a test makes, measured in a real Prometheus."""
+
+    def __init__(self, machines: Machines, source: PrometheusSource, selector: dict[str, str]) -> None:
+        self.machines = machines
+        self.clock = SystemClock()
+        self.fleet = ClusterPlacement(
+            windows=[2.0], start_timeout=600.0, owner_retention=60.0, owner_of=lambda _: None, selector=selector
+        )
+        settings = CollectorSettings(node_selector=selector)
+        self.measurement = Measurement(
+            settings=settings, load=LOAD, source=source, placement=self.fleet, clock=self.clock
+        )
+
+    def put(self, *names: str, age: float = LONG_AGO, uid: str = "", pods: bool = False, **node: Any) -> None:
+        """Ready nodes of this age; with `pods` each has one that ran all the time."""
+        now = self.clock.now()
+        for name in names:
+            metadata = objects.ObjectMeta(
+                name=name,
+                uid=uid or f"uid-{name}",
+                labels=node.get("labels", {}),
+                creation_timestamp=datetime.fromtimestamp(now - age, UTC),
+            )
+            status = objects.NodeStatus(
+                capacity={"cpu": "16", "memory": "64G"},
+                allocatable={"cpu": "16", "memory": "64G"},
+                conditions=[objects.Condition(type="Ready", status="True")],
+            )
+            spec = objects.NodeSpec(taints=node.get("taints", []))
+            self.fleet.on_node(None, objects.Node(metadata=metadata, spec=spec, status=status))
+            if pods:
+                pod = objects.Pod(
+                    metadata=objects.ObjectMeta(name=f"pod-{name}", namespace="shop", uid=f"uid-pod-{name}"),
+                    spec=objects.PodSpec(node_name=name),
+                    status=objects.PodStatus(phase="Running", start_time=datetime.fromtimestamp(now - LONG_AGO, UTC)),
+                )
+                self.fleet.on_pod(None, pod, now)
+
+    async def cycle(self) -> UtilizationCycle:
+        """Measure the shortest window, and tell of it."""
+        await self.measurement.round(LOAD.shortest)
+        cycle, self.doubts = await self.measurement.cycle(self.fleet.nodes, shard="all", number=1)
+        return cycle
+
+    async def until(self, wanted: Callable[[UtilizationCycle], bool]) -> UtilizationCycle:
+        async with asyncio.timeout(60):
+            while not wanted(cycle := await self.cycle()):  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+                await asyncio.sleep(SCRAPE_INTERVAL / 2)
+            return cycle
+
+    async def until_known(self) -> UtilizationCycle:
+        return await self.until(lambda cycle: cycle.fresh == cycle.expected)
+
+    async def unknown(self, reason: str) -> str:
+        """Wait until the one node is unknown for this reason; the reason as people read it."""
+        cycle = await self.until(lambda cycle: cycle.reasons == {reason: 1})
+        [why] = cycle.missing.values()
+        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.doubts)
+        return why
+
+    def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
+        """As it is told to all."""
+        messages = self.measurement.node_messages(self.fleet.nodes, epoch=1, sequence=1)
+        told = {message.node: message for message in messages}
+        return told[name].windows.get(window) if name in told else None
+
+
+@pytest.fixture(scope="module")
+def machines() -> Machines:
+    made = Machines()
+    for node in STEADY:
+        made.show(node, a_node(2.0))
+    return made
+
+
+@pytest.fixture(scope="module")
+def exporter(machines: Machines) -> Iterator[Exporter]:
+    opened = Exporter()
+    opened.show("machines", machines.page)
+    opened.show("single", a_node(2.0))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    jobs = [
+        a_job("machines", exporter, "machines"),
+        a_job("twin", exporter, "single", node="twin"),
+        a_job("joined", exporter, "single", node="joined", instance="neighbour"),
+    ]
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("truth"), jobs) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def start(machines: Machines, url: str) -> AsyncIterator[Callable[..., World]]:
+    source = PrometheusSource(PrometheusSettings(url=url), memory="workingSet", clock=SystemClock())
+    yield lambda **selector: World(machines, source, selector)
+    source.close()
+
+
+async def test_a_node_as_it_should_be(start: Callable[..., World]) -> None:
+    """Its usage with the time of its newest sample; nobody is told of as unknown."""
+    world = start()
+    world.put("well", pods=True)
+
+    def right(_: UtilizationCycle) -> bool:
+        usage = world.usage("well")
+        if usage is None or usage.mean.cpu != pytest.approx(2.0, rel=0.1):
+            return False
+        return 0.0 <= world.measurement.source_now() - usage.sampled_at < 5 * SCRAPE_INTERVAL
+
+    cycle = await world.until(right)
+    assert (cycle.expected, cycle.reasons, unknown_summary(world.doubts)) == (1, {}, "")
+
+
+async def test_no_sample_at_all(start: Callable[..., World]) -> None:
+    """Nothing names it: it never reads as 0."""
+    world = start()
+    world.put("unheard-of", "well")
+    cycle = await world.until(lambda cycle: cycle.reasons == {"no sample": 1})
+    assert cycle.missing == {"unheard-of": "cpu: no sample"}
+    assert world.usage("unheard-of") is None
+
+
+async def test_a_gap(start: Callable[..., World]) -> None:
+    """Scrapes that failed for more than a fifth of the window, then work again: unknown until the window is covered."""
+    world = start()
+    world.put("gap")
+    await world.until_known()
+    world.machines.hide("gap")
+    why = await world.unknown("gap")
+    world.machines.show("gap", a_node(2.0))
+    assert "samples cover" in why
+    assert world.usage("gap") is None
+    await world.until_known()
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "reason", "word"),
+    [
+        ("nan", "node_cpu_usage_seconds_total NaN\nnode_memory_working_set_bytes NaN\n", "invalid", "value is nan"),
+        ("negative", "", "invalid", "value is -5"),
+        ("excess", "", "excess", "where the machine has 16"),
+    ],
+)
+async def test_values_that_cannot_be(start: Callable[..., World], page: str, text: str, reason: str, word: str) -> None:
+    """No number, below nothing, above 105 % of the machine: unknown, not capped and not 0."""
+    world = start()
+    world.put(page, "well")
+    begun = time.monotonic()
+
+    def shown() -> str:
+        # What a gauge does: a falling counter is a reset to rate(), which knows no negative.
+        cores = 40.0 if page == "excess" else 1.0
+        return text or (
+            f"node_cpu_usage_seconds_total {cores * (time.monotonic() - begun):.6f}\n"
+            f"node_memory_working_set_bytes {-5 if page == 'negative' else 1e12}\n"
+        )
+
+    world.machines.show(page, shown)
+    if page == "negative":
+        await world.until(lambda _: (usage := world.usage(page)) is not None and (usage.mean.cpu or 0.0) > 0.5)
+        usage = world.usage(page)
+        assert usage is not None
+        assert usage.mean.memory is None
+        return
+    cycle = await world.until(lambda cycle: cycle.reasons == {reason: 1})
+    assert word in cycle.missing[page]
+    assert world.usage(page) is None
+
+
+async def test_duplicates(start: Callable[..., World]) -> None:
+    """Two jobs scrape one node: neither wins."""
+    world = start()
+    world.put("twin", "well")
+    cycle = await world.until(lambda cycle: cycle.reasons == {"duplicate": 1})
+    assert cycle.missing == {"twin": "cpu: 2 series claim to be this node"}
+
+
+async def test_samples_of_the_future(start: Callable[..., World]) -> None:
+    """A machine whose clock is 30 s ahead stamps its samples so: what it said 30 s ago must not pass for new."""
+    world = start()
+    world.put("future")
+    begun = time.monotonic()
+
+    def text() -> str:
+        stamp = int((time.time() + 30.0) * 1_000)  # noqa: TID251
+        used = 2 * (time.monotonic() - begun)
+        return f"node_cpu_usage_seconds_total {used:.6f} {stamp}\nnode_memory_working_set_bytes 1e9 {stamp}\n"
+
+    world.machines.show("future", text)
+    assert "s in the future" in await world.unknown("future")
+    assert world.usage("future") is None
+
+
+async def test_a_frozen_page(start: Callable[..., World]) -> None:
+    """An exporter that repeats its last page is scraped well, and rate() calls its machine idle."""
+    world = start()
+    world.put("frozen", "well", pods=True)
+    live = a_node(2.0)
+    world.machines.show("frozen", live)
+    await world.until_known()
+    page = live()
+    world.machines.show("frozen", lambda: page)
+    cycle = await world.until(lambda cycle: cycle.reasons == {"frozen": 1})
+    assert "stands still while memory is in use" in cycle.missing["frozen"]
+    assert world.usage("frozen") is None
+
+
+async def test_half_of_all_nodes_at_exactly_zero(start: Callable[..., World]) -> None:
+    """Something between them and us is broken: those are unknown, and so few are known that nothing is acted upon."""
+    world = start()
+    world.put(*ZEROS, pods=True)
+    await world.until_known()
+    for page in ZEROS[:3]:
+        world.machines.show(page, a_node(0.0, 0.0))
+    cycle = await world.until(lambda cycle: cycle.reasons == {"zeros": 3})
+    assert set(cycle.missing) == set(ZEROS[:3])
+    assert "3 of 6 nodes with pods read exactly 0" in cycle.missing["zero-0"]
+    assert (cycle.fresh, cycle.expected) == (3, 6)
+    assert world.usage("zero-0") is None
+    assert world.usage("zero-5") is not None
+
+
+async def test_nodes_that_are_empty_may_read_zero(start: Callable[..., World]) -> None:
+    """Without pods 0 is believed: an idle fleet is no broken one."""
+    world = start()
+    world.put(*ZEROS)
+    for page in ZEROS[:3]:
+        world.machines.show(page, a_node(0.0, 0.0))
+
+    def believed(cycle: UtilizationCycle) -> bool:
+        usage = world.usage("zero-0")
+        return usage is not None and usage.mean.memory == 0.0 and cycle.reasons == {}
+
+    await world.until(believed)
+
+
+async def test_a_young_prometheus(start: Callable[..., World]) -> None:
+    """Its long windows are unknown and left out; the short one is known, and so is the node."""
+    world = start()
+    world.put("well")
+    await world.until_known()
+    assert await world.measurement.round(LOAD.longest)
+    assert world.usage("well", "1d") is None
+    assert world.usage("well", "5m") is not None
+    await world.until_known()
+
+
+async def test_a_prometheus_that_was_started_again(
+    testbed_binaries: Binaries, machines: Machines, exporter: Exporter, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its history is there, with a hole: unknown until the window is covered again, and known then."""
+    folder = tmp_path_factory.mktemp("again")
+    jobs = [a_job("well", exporter, "single", node="well")]
+    for run in range(2):
+        with prometheus(testbed_binaries.prometheus, folder, jobs) as url:
+            source = PrometheusSource(PrometheusSettings(url=url), memory="workingSet", clock=SystemClock())
+            world = World(machines, source, {})
+            world.put("well")
+            if run:
+                assert (await world.cycle()).fresh == 0
+            await world.until_known()
+            source.close()
+        await asyncio.sleep(1.5 * (1 - run))  # the hole
+
+
+async def test_nodes_that_are_expected_to_have_no_data(start: Callable[..., World]) -> None:
+    """Virtual, Windows and filtered ones do not count; a Windows node that has data does."""
+    world = start(pool="ours")
+    ours = {"pool": "ours"}
+    world.put("well", labels=ours)
+    world.put("cloud", labels={**ours, "type": "virtual-kubelet"})
+    world.put("edge", labels=ours, taints=[objects.NodeTaint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
+    world.put("panes", labels={**ours, "kubernetes.io/os": "windows"})
+    world.put("foreign", labels={"pool": "theirs"})
+    cycle = await world.until_known()
+    assert (cycle.expected, cycle.missing) == (1, {})
+    world.put("grown-0", labels={**ours, "kubernetes.io/os": "windows"})
+    cycle = await world.until(lambda cycle: cycle.fresh == 2)
+    assert (cycle.expected, cycle.missing) == (2, {})
+
+
+async def test_a_fleet_that_grows_by_a_third_at_once(start: Callable[..., World]) -> None:
+    """Coverage does not fall while the new ones settle; then they count, those without data too."""
+    world = start()
+    world.put(*GROWN[:10])
+    await world.until_known()
+    world.put(*GROWN[10:], age=0.0)
+    for page in GROWN[10:12]:
+        world.machines.show(page, a_node(2.0))
+    seen = []
+
+    def grown(cycle: UtilizationCycle) -> bool:
+        seen.append(cycle)
+        return cycle.expected == 13 and cycle.fresh == 12
+
+    last = await world.until(grown)
+    settling = [cycle for cycle in seen if cycle.expected == 10]
+    assert any(cycle.fresh == 10 for cycle in settling)
+    assert not any(cycle.missing.keys() & GROWN[10:] for cycle in settling)
+    assert (last.missing, last.reasons) == ({"grown-12": "cpu: no sample"}, {"no sample": 1})
+
+
+async def test_only_the_label_of_the_node_joins(start: Callable[..., World]) -> None:
+    """A series of one node that bears another one's name as its instance is not the other one's."""
+    world = start()
+    world.put("joined", "neighbour")
+    cycle = await world.until(lambda cycle: cycle.fresh == 1)
+    assert cycle.missing == {"neighbour": "cpu: no sample"}
+
+
+async def test_a_node_that_is_made_again_under_its_name(start: Callable[..., World]) -> None:
+    """The samples of its forerunner are not its own: unknown until it has samples of a window."""
+    world = start()
+    world.put("again")
+    await world.until_known()
+    world.put("again", uid="uid-of-another", age=-SETTLING)
+    assert (await world.cycle()).expected == 0
+    assert world.usage("again") is None
+    [message] = world.measurement.node_messages(world.fleet.nodes, epoch=1, sequence=1) or [None]
+    assert message is None or message.uid == "uid-of-another"
+    made = world.clock.now()
+    world.put("again", uid="uid-of-a-third", age=0.0)
+    await world.until(lambda _: world.usage("again") is not None)
+    assert world.clock.now() - made >= LOAD.coverage.window * LOAD.shortest.length

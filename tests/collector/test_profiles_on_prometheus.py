@@ -1,0 +1,389 @@
+"""The profiles against a real Prometheus that scrapes what kube-prometheus-stack scrapes, as it scrapes it."""
+
+import asyncio
+import json
+import operator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import aiohttp
+import pytest
+from collector.exporter import Exporter, prometheus
+from collector.scraped_pages import (
+    NODES,
+    cadvisor,
+    exporter_job,
+    kube_state_metrics,
+    kubelet_job,
+    node_exporter,
+    resource_page,
+    state_job,
+)
+
+from equipoise.collector.decisions.profiles import PROFILES
+from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
+from equipoise.collector.decisions.profiles.recording_rules import RULE_INTERVAL, WINDOWS, rule_file
+from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Sample
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
+from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.shell.rounds import PodRound, find_intervals, measure_nodes, measure_pods
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.placement import PodName
+from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.binaries.paths import Binaries
+
+EVERY_SCRAPE = 0.5
+"""Seconds: there are a dozen targets, and a busy machine must not miss them."""
+
+WINDOW = 5.0
+YOUNG_DAY = 1_000.0
+"""Seconds that stand for a day in the compressed rules: far more than the rules have been there."""
+
+CAPACITY = Resources(cpu=16.0, memory=64e9)
+KNOWN = {node: MeasurementTarget(since=0.0, capacity=CAPACITY) for node in (*NODES, "moved", "twin", "stuck", "gone")}
+PODS = {"shop/web-0": 0.5, "kube-system/proxy": 0.1}
+POD_TARGETS: dict[PodName, MeasurementTarget] = {
+    ("shop", "web-0"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
+    ("kube-system", "proxy"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
+}
+WORKING_SET = 16e9 - 9e9 - 2e9
+
+
+def compressed(rules: dict[str, Any]) -> dict[str, Any]:
+    """The shipped rules, evaluated at every scrape and over seconds instead of minutes."""
+    text = json.dumps(rules)
+    for window in WINDOWS:
+        seconds = YOUNG_DAY if window.name == "1d" else WINDOW
+        text = text.replace(f"[{window.name}]", f"[{seconds:g}s]")
+        text = text.replace(f"* {RULE_INTERVAL:g} / {window.length:g},", f"* {EVERY_SCRAPE:g} / {seconds:g},")
+    made: dict[str, Any] = json.loads(text)
+    for group in made["groups"]:
+        group["interval"] = f"{EVERY_SCRAPE * 1000:.0f}ms"
+    return made
+
+
+def stamped(stamp: Callable[[], float]) -> Callable[[], str]:
+    """The page of an exporter that says when it measured."""
+    page = node_exporter(busy=1.5)
+
+    def text() -> str:
+        end = f" {int(stamp() * 1000)}\n"
+        return "".join(line if line.startswith("#") else line.rstrip() + end for line in page().splitlines(True))
+
+    return text
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[Exporter]:
+    opened = Exporter()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Two usual nodes, one whose address belonged to another, one scraped twice, and two that tests will harm."""
+    addresses = NODES | {"moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6"}
+    jobs = [exporter_job(exporter, node, address) for node, address in addresses.items()]
+    jobs.append(exporter_job(exporter, "twin", addresses["twin"]) | {"job_name": "twin-again"})
+    jobs[-1]["static_configs"][0]["labels"]["job"] = "node-exporter-again"  # type: ignore[index]
+    for node in addresses:
+        exporter.show(f"node-exporter/{node}", node_exporter(busy=3.0 if node == "node-b" else 1.5))
+    exporter.show("node-exporter/stuck", stamped(time.time))  # noqa: TID251
+    exporter.show("cadvisor/node-a", cadvisor(PODS))
+    exporter.show("resource/node-a", resource_page(PODS))
+    jobs += [kubelet_job(exporter, "node-a", NODES["node-a"], path) for path in ("cadvisor", "resource")]
+    exporter.show("state", kube_state_metrics(addresses | {"before": "10.0.0.3"}))
+    jobs.append(state_job(exporter))
+    folder = tmp_path_factory.mktemp("stack")
+    with prometheus(testbed_binaries.prometheus, folder, jobs, compressed(rule_file()), EVERY_SCRAPE) as opened:
+        yield opened
+
+
+Open = Callable[..., PrometheusSource]
+
+
+@pytest.fixture
+async def source(url: str) -> AsyncIterator[Open]:
+    opened: list[PrometheusSource] = []
+
+    def open_source(profile: str, memory: str = "workingSet", **settings: object) -> PrometheusSource:
+        told = PrometheusSettings(url=url, profile=profile, **settings)  # type: ignore[arg-type]
+        opened.append(PrometheusSource(told, memory=memory, clock=SystemClock()))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_source
+    for one in opened:
+        one.close()
+
+
+async def read(source: PrometheusSource, node: str, resource: ResourceName = "cpu") -> NodeReading:
+    at = await source.time()
+    intervals = await find_intervals(source, WINDOW, at)
+    criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
+    found = await measure_nodes(source, KNOWN, criteria, intervals, ["p95", "max", "deviation"])
+
+    assert {} == found.failed
+    return found.readings[resource][node]
+
+
+async def until(look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], object]) -> Any:
+    async with asyncio.timeout(60):
+        while not wanted(found := await look()):  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+            await asyncio.sleep(EVERY_SCRAPE / 2)
+        return found
+
+
+async def query(
+    source: PrometheusSource, aggregate: Aggregate, length: float = WINDOW, **fields: object
+) -> list[Sample]:
+    defaults: dict[str, object] = {"subject": "node", "resource": "cpu", "step": 1.0, "at": await source.time()}
+    return await source.query(MetricQuery(aggregate=aggregate, length=length, **(defaults | fields)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+@pytest.mark.parametrize(("node", "cores"), [("node-a", 1.5), ("node-b", 3.0)])
+async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: float) -> None:
+    """Busy modes of all cores, no guest twice, nothing stolen; kube_node_info knows its address."""
+    opened = source(profile)
+
+    def right(found: NodeReading) -> bool:
+        new = found.sampled_at == pytest.approx(time.time(), abs=5 * EVERY_SCRAPE)  # noqa: TID251
+        return new and found.mean == pytest.approx(cores, rel=0.05)
+
+    await until(lambda: read(opened, node), right)
+    memory = await until(lambda: read(opened, node, "memory"), lambda found: found.mean is not None)
+    assert WORKING_SET == memory.mean
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_statistics_are_measured(source: Open, profile: str) -> None:
+    """Every question has its answer."""
+    opened = source(profile)
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    for resource, expected in (("cpu", 1.5), ("memory", WORKING_SET)):
+        for aggregate, value in (("p95", expected), ("max", expected), ("deviation", 0.0)):
+            wanted = [pytest.approx(value, abs=0.15 * expected)]
+            found = await until(partial(_of_node_a, opened, aggregate, WINDOW, resource), partial(operator.eq, wanted))
+
+            assert wanted == found
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_pods_are_measured_once(source: Open, profile: str) -> None:
+    """Neither the containers nor the sandbox nor the kubelet's other page add to the cgroup of the pod."""
+    opened = source(profile)
+
+    async def look() -> Any:
+        at = await opened.time()
+        intervals = await find_intervals(opened, WINDOW, at, "pod")
+        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
+        return await measure_pods(opened, POD_TARGETS, criteria, intervals)
+
+    cpu = {("shop", "web-0"): pytest.approx(0.5, rel=0.1), ("kube-system", "proxy"): pytest.approx(0.1, rel=0.1)}
+
+    def whole(found: PodRound) -> bool:
+        # A window of which a fifth is still missing reads a fifth too low.
+        known = all(used.memory is not None for used in found.usage.values())
+        return known and {name: used.cpu for name, used in found.usage.items()} == cpu
+
+    usage = (await until(look, whole)).usage
+
+    assert {name: used.memory for name, used in usage.items()} == {
+        ("shop", "web-0"): 5e8, ("kube-system", "proxy"): 1e8
+    }  # fmt: skip
+
+
+async def test_the_spacing_of_pods_is_that_of_their_own_samples(source: Open) -> None:
+    """Of some pods on each node, as the kubelet may be scraped less often than node-exporter."""
+    opened = source("kube-prometheus")
+    intervals = await until(
+        lambda: _pod_intervals(opened), lambda found: found.of("node-a") == pytest.approx(EVERY_SCRAPE, abs=0.05)
+    )
+
+    assert {"node-a"} == intervals.by_node.keys()
+
+
+async def _pod_intervals(source: PrometheusSource) -> Any:
+    return await find_intervals(source, WINDOW, await source.time(), "pod")
+
+
+async def test_anonymous_memory_is_measured(source: Open) -> None:
+    """The same kind for nodes and pods."""
+    opened = source("kube-prometheus", "anonymous")
+    reading = await until(lambda: read(opened, "node-a", "memory"), lambda found: found.mean is not None)
+    pods = await until(lambda: query(opened, "mean", subject="pod", resource="memory"), bool)
+
+    assert 3e9 == reading.mean
+    assert 2e8 == next(sample.value for sample in pods if sample.pod == "web-0")
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_an_address_of_two_nodes_names_neither(source: Open, profile: str) -> None:
+    """A node that took over an address does not inherit the usage of the one before."""
+    opened = source(profile)
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    reading = await read(opened, "moved")
+
+    assert (None, "cpu: no sample") == (reading.mean, reading.why)
+
+
+async def test_addresses_are_asked_for_once_for_each_moment(source: Open) -> None:
+    """However many questions there are about it; and each moment has its own."""
+    opened = source("kube-prometheus")
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    now = await opened.time()
+    queries: list[str] = []
+    query = opened._query
+
+    async def counting(text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
+        queries.append(text)
+        return await query(text, at, read)
+
+    opened._query = counting  # type: ignore[method-assign]
+    for at in (now, now - 1, now, now - 1):
+        await asyncio.gather(*(query(opened, aggregate, at=at) for aggregate in ("mean", "count")))
+
+    assert 2 == len([text for text in queries if "kube_node_info" in text])
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+async def test_a_node_that_is_scraped_twice_is_unknown(source: Open, profile: str) -> None:
+    """It is not counted twice: what is added up is added up within one target."""
+    opened = source(profile)
+    reading = await until(lambda: read(opened, "twin"), lambda found: found.why.startswith("cpu: 2 series"))
+
+    assert (None, "cpu: 2 series claim to be this node") == (reading.mean, reading.why)
+
+
+async def test_a_rule_whose_source_died_says_so(source: Open, exporter: Exporter) -> None:
+    """The age is that of the raw sample, though the rule goes on being evaluated."""
+    opened = source("recording-rules")
+    await until(lambda: read(opened, "gone"), lambda found: found.mean is not None)
+    exporter.hide("node-exporter/gone")
+    gone_at = await opened.time()
+    reading = await until(lambda: read(opened, "gone"), lambda found: found.mean is None)
+
+    assert reading.sampled_at is not None
+    assert reading.sampled_at <= gone_at + EVERY_SCRAPE
+
+
+async def test_a_rule_over_a_sample_with_a_stuck_time_ages(source: Open, exporter: Exporter) -> None:
+    """Prometheus shows such a sample for minutes and a rule records it anew each time."""
+    opened = source("recording-rules")
+    await until(lambda: read(opened, "stuck"), lambda found: found.mean is not None)
+    stamp = time.time()  # noqa: TID251
+    exporter.show("node-exporter/stuck", stamped(lambda: stamp))
+    await until(opened.time, lambda now: now > stamp + WINDOW)
+    reading = await until(lambda: read(opened, "stuck"), lambda found: found.mean is None)
+    newest = [sample.value for sample in await query(opened, "newest") if sample.node == "stuck"]
+
+    assert [pytest.approx(stamp, abs=2 * EVERY_SCRAPE)] == newest
+    assert reading.sampled_at == pytest.approx(stamp, abs=2 * EVERY_SCRAPE)
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+async def test_each_recorded_window_is_looked_up(source: Open, resource: ResourceName) -> None:
+    """Mean, count of raw samples and time of the newest one, from rules alone."""
+    opened = source("recording-rules")
+    expected = {"cpu": 1.5, "memory": WORKING_SET}[resource]
+    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
+    for window in WINDOWS[:3]:
+        of_window = partial(_of_node_a, opened, length=window.length, resource=resource)
+        await until(partial(of_window, "mean"), partial(operator.eq, [pytest.approx(expected, rel=0.05)]))
+        [count] = await until(partial(of_window, "count"), lambda found: found[0] >= 0.7 * WINDOW / EVERY_SCRAPE)
+        await until(partial(_age_of_node_a, opened, window.length, resource), lambda age: age <= 5 * EVERY_SCRAPE)
+
+        assert count <= WINDOW / EVERY_SCRAPE + 1
+
+
+async def test_a_recorded_window_costs_one_sample_per_node(source: Open, url: str) -> None:
+    """By Prometheus' own count of what a question loads; scraped ones load every core and mode over the window."""
+    opened = source("recording-rules")
+    await until(lambda: _of_node_a(opened, "mean", 300.0, "cpu"), bool)
+    loaded = {}
+    async with aiohttp.ClientSession() as session:
+        for name, length in (("recording-rules", 300.0), ("kube-prometheus", WINDOW)):
+            query = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=length, at=0.0)
+            promql = PROFILES[name](CustomQueries()).cpu["node"].promql(query, {})
+            async with session.get(f"{url}/api/v1/query", params={"query": promql or "", "stats": "all"}) as answer:
+                told = (await answer.json())["data"]
+            loaded[name] = told["stats"]["samples"]["totalQueryableSamples"] / len(told["result"])
+
+    assert loaded["recording-rules"] == 1
+    assert loaded["kube-prometheus"] > 2 * WINDOW / EVERY_SCRAPE
+
+
+async def test_young_rules_do_not_speak_for_a_long_window(source: Open) -> None:
+    """However many raw samples there are, the mean is made of what the rules have kept."""
+    opened = source("recording-rules")
+    [count] = await until(lambda: _of_node_a(opened, "count", 86_400.0, "cpu"), bool)
+    [raw] = await _of_node_a(source("kube-prometheus"), "count", YOUNG_DAY, "cpu")
+
+    assert count < 0.2 * raw
+
+
+async def _of_node_a(
+    source: PrometheusSource, aggregate: Aggregate, length: float, resource: ResourceName
+) -> list[float]:
+    return [
+        sample.value for sample in await query(source, aggregate, length, resource=resource) if sample.node == "node-a"
+    ]
+
+
+async def _age_of_node_a(source: PrometheusSource, length: float, resource: ResourceName) -> float:
+    [newest] = await _of_node_a(source, "newest", length, resource)
+    return await source.time() - newest
+
+
+async def test_the_user_asks_in_own_words(source: Open) -> None:
+    """Mean and raw samples differ in their labels and are matched by the name of the node."""
+    promql = CustomQuery(
+        mean='sum by (instance) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[$window]))',
+        samples='node_cpu_seconds_total{cpu="1",mode="idle"}',
+    )
+    opened = source("custom", custom=CustomQueries(node_cpu=promql))
+    by_address = {"10.0.0.1": MeasurementTarget(since=0.0, capacity=CAPACITY)}
+
+    async def look() -> Any:
+        at = await opened.time()
+        intervals = await find_intervals(opened, WINDOW, at)
+        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
+        return await measure_nodes(opened, by_address, criteria, intervals, ["p95"])
+
+    found = await until(look, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
+
+    assert {} == found.failed
+    assert "memory: profile custom does not measure the mean of memory of nodes" == (
+        found.readings["memory"]["10.0.0.1"].why
+    )
+
+
+async def test_pods_in_own_words_are_matched_by_name(source: Open) -> None:
+    """Their mean and their raw samples need not have the same labels; too few samples leave a pod out."""
+    promql = CustomQuery(
+        mean='sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{image="",pod!=""}[$window]))',
+        samples='container_cpu_usage_seconds_total{container="",image="",name="",pod!=""}',
+    )
+    opened = source("custom", custom=CustomQueries(node_cpu=promql, pod_cpu=promql))
+
+    async def told(min_samples: float) -> set[str]:
+        query = MetricQuery(
+            subject="pod", resource="cpu", aggregate="mean", length=WINDOW, at=await opened.time(),
+            min_samples=min_samples,
+        )  # fmt: skip
+        return {sample.pod for sample in await opened.query(query)}
+
+    assert {"web-0", "proxy"} <= await until(lambda: told(2.0), bool)
+    assert set() == await told(1_000.0)
+
+
+def test_prometheus_takes_the_shipped_rules(
+    testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As they are; a rule that it cannot read keeps it from starting."""
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("rules"), [], rule_file()) as opened:
+        assert opened

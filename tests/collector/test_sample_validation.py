@@ -1,0 +1,309 @@
+"""Which answers are measurements, and why the others are not."""
+
+import math
+from typing import Any
+
+import pytest
+from builders import GIB, NOW
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.decisions.query import Sample, series_name
+from equipoise.collector.decisions.sample_validation import (
+    MeasurementTarget,
+    NodeReading,
+    ScrapeIntervals,
+    UnknownUsage,
+    WindowCriteria,
+    check_plausibility,
+    coverage,
+    scrape_intervals,
+    validate_nodes,
+    validate_pods,
+)
+from equipoise.contracts.messages.resources import Resources
+
+INTERVALS = ScrapeIntervals(default=15.0)
+CRITERIA = WindowCriteria(at=NOW, length=300.0, coverage=0.8, max_age=180.0, lookback=300.0)
+NODE = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=10.0, memory=64 * GIB))
+
+
+def a_sample(value: float, node: str = "a", namespace: str = "", pod: str = "", **labels: str) -> Sample:
+    named = {"node": node, "namespace": namespace, "pod": pod, **labels}
+    return Sample(node=node, namespace=namespace, pod=pod, series=series_name(named), value=value)
+
+
+def answers(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
+    return {"mean": [a_sample(mean)], "count": [a_sample(count)], "newest": [a_sample(newest)]}
+
+
+def read(
+    given: dict[Any, Any], known: MeasurementTarget = NODE, intervals: ScrapeIntervals = INTERVALS, **criteria: float
+) -> Any:
+    queries = WindowCriteria(
+        **({"at": NOW, "length": 300.0, "coverage": 0.8, "max_age": 180.0, "lookback": 300.0} | criteria)
+    )
+    return validate_nodes({"a": known}, "cpu", given, intervals, queries)["a"]
+
+
+def test_a_whole_answer_is_a_measurement() -> None:
+    """Value, sample time, no doubts."""
+    reading = read({**answers(), "p95": [a_sample(4.0)]})
+
+    assert (2.5, {"p95": 4.0}, NOW - 5, "") == (reading.mean, reading.statistics, reading.sampled_at, reading.why)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.01, 10.51, 55.0])
+def test_impossible_values_are_unknown(value: float) -> None:
+    """NaN, infinite, negative, and above 105 % of what the machine has."""
+    reading = read(answers(mean=value))
+
+    assert reading.mean is None
+    assert "value is" in reading.why
+
+
+def test_a_little_too_much_is_capped() -> None:
+    """Rounding may show 103 % of a machine, which is all of it."""
+    assert 10.0 == read(answers(mean=10.3)).mean
+
+
+def test_a_measured_zero_is_zero() -> None:
+    """An idle counter is a measurement; minus zero is zero."""
+    assert 0.0 == read(answers(mean=0.0)).mean
+    assert 1.0 == math.copysign(1.0, read(answers(mean=-0.0)).mean)
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({}, "no sample"),
+        ({"mean": [a_sample(2.5)], "count": [a_sample(20)]}, "no sample"),
+        ({**answers(), "newest": [a_sample(math.nan)]}, "no sample"),
+        ({**answers(), "mean": []}, "no value"),
+        ({**answers(), "count": []}, "cover 0%"),
+        ({**answers(), "count": [a_sample(math.nan)]}, "cover 0%"),
+        (answers(count=15), "cover 79%"),
+        (answers(count=4), "cover 21%"),
+        (answers(newest=NOW + 6), "future"),
+        (answers(newest=NOW - 181), "181 s old"),
+        (answers(newest=NOW - 90_001), "older than the node"),
+    ],
+)
+def test_what_is_not_measured_is_unknown(given: dict[Any, Any], word: str) -> None:
+    """A gap, a partly covered window, a sample from the future, a stale one, one of a namesake."""
+    reading = read(given)
+
+    assert reading.mean is None
+    assert word in reading.why
+
+
+def test_a_live_rate_without_raw_samples_is_unknown() -> None:
+    """rate() answers for a whole window after its source died: only a raw sample's time makes it a measurement."""
+    reading = read({**answers(), "newest": [], "last": []})
+
+    assert reading.mean is None
+
+
+def test_a_series_that_just_ended_tells_its_age() -> None:
+    """After one failed scrape the window still speaks, with the time of the last sample before."""
+    reading = read({**answers(), "newest": [], "last": [a_sample(NOW - 40)]})
+
+    assert (2.5, NOW - 40) == (reading.mean, reading.sampled_at)
+
+
+def test_two_live_series_of_one_node_are_unknown() -> None:
+    """Nobody knows which one is right: neither wins."""
+    twins = [a_sample(NOW - 5), a_sample(NOW - 5, job="twin")]
+    reading = read({**answers(), "newest": twins})
+
+    assert reading.mean is None
+    assert "2 series" in reading.why
+
+
+def test_a_dead_namesake_does_not_count() -> None:
+    """Another series of the node that ended inside the window is not mixed in."""
+    given = answers()
+    given["mean"].append(a_sample(9.0, instance="old"))
+    given["count"].append(a_sample(300, instance="old"))
+    given["last"] = [a_sample(NOW - 200, instance="old")]
+
+    assert 2.5 == read(given).mean
+
+
+def test_a_window_longer_than_the_nodes_life_is_unknown() -> None:
+    """A node made anew under its old name, and labels, is not judged by its forerunner's samples."""
+    young = MeasurementTarget(since=NOW - 200, capacity=NODE.capacity)
+
+    assert "200 s" in read(answers(), known=young).why
+    assert 2.5 == read(answers(count=8), known=young, length=120.0).mean
+
+
+def test_the_scrape_interval_of_each_node_counts() -> None:
+    """A node scraped once a minute covers its window with five samples."""
+    slow = ScrapeIntervals(by_node={"a": 60.0}, default=15.0)
+
+    assert 2.5 == read(answers(count=5), intervals=slow).mean
+    assert read(answers(count=5)).mean is None
+
+
+def test_without_a_scrape_interval_nothing_is_known() -> None:
+    """How much a number of samples covers cannot be told."""
+    assert "interval" in read(answers(), intervals=ScrapeIntervals()).why
+
+
+def test_nodes_that_nobody_knows_are_passed_over() -> None:
+    """A series of a deleted node makes no reading."""
+    assert {"b"} == validate_nodes({"b": NODE}, "cpu", answers(), INTERVALS, CRITERIA).keys()
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "interval", "expected"),
+    [
+        (20, 300, 15, 1.0),
+        (16, 300, 15, 16 / 19),
+        (4, 4, 1, 1.0),
+        (3, 4, 1, 1.0),
+        (2, 4, 1, 2 / 3),
+        (5, 300, 60, 1.0),
+        (2, 1.333, 1, 1.0),
+        (1, 1.333, 1, 0.5),
+        (3_600, 86_400, 15, 3_600 / 5_759),
+    ],
+)
+def test_coverage(count: float, length: float, interval: float, expected: float) -> None:
+    """Samples by their expected number, less the one that the window's ends may miss."""
+    assert expected == coverage(count, length, interval)
+
+
+def test_intervals_are_found_per_node() -> None:
+    """The rarer of two series of a node counts; nodes without one get the usual interval."""
+    found = scrape_intervals(
+        [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")]
+    )
+
+    assert (30.0, 60.0, 45.0) == (found.of("a"), found.of("b"), found.of("c"))
+
+
+POD = MeasurementTarget(since=NOW - 1_000, capacity=NODE.capacity, node="a")
+
+
+def read_one_pod(*means: Sample, count: float = 20, known: MeasurementTarget = POD) -> float | None:
+    counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
+    given: Any = {"mean": list(means), "count": counts}
+    return validate_pods({("shop", "web"): known}, "cpu", given, INTERVALS, CRITERIA).get(("shop", "web"))
+
+
+def test_pods_are_found_by_namespace_name_and_node() -> None:
+    """A pod that came back elsewhere under its name leaves a series behind, which is not its own."""
+    here, there = a_sample(1.5, namespace="shop", pod="web"), a_sample(9.0, "b", namespace="shop", pod="web")
+
+    assert 1.5 == read_one_pod(here)
+    assert 1.5 == read_one_pod(here, there)
+    assert read_one_pod(there) is None
+    assert read_one_pod(a_sample(1.5, namespace="shop", pod="other")) is None
+
+
+def test_pods_are_judged_like_nodes() -> None:
+    """Duplicates, young pods, uncovered windows and impossible values are unknown."""
+    here = a_sample(1.5, namespace="shop", pod="web")
+
+    assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
+    assert read_one_pod(here, count=15) is None
+    counts = [Sample(node="a", namespace="shop", pod="web", series=here.series, value=value) for value in (15.0, 20.0)]
+    assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, INTERVALS, CRITERIA)
+    assert read_one_pod(here, known=MeasurementTarget(since=NOW - 100, capacity=NODE.capacity, node="a")) is None
+    assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
+    assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
+
+
+def test_counts_that_were_not_asked_for_are_enough() -> None:
+    """The source left out what has too few samples; everything else is judged as ever."""
+    here = a_sample(1.5, namespace="shop", pod="web")
+    pods = {("shop", "web"): POD}
+
+    assert {("shop", "web"): 1.5} == validate_pods(pods, "cpu", {"mean": [here]}, INTERVALS, CRITERIA)
+    assert {} == validate_pods(pods, "cpu", {"mean": [here], "count": []}, INTERVALS, CRITERIA)
+    assert {} == validate_pods(pods, "cpu", {"mean": [here]}, ScrapeIntervals(), CRITERIA)
+
+
+VALUES = st.floats() | st.sampled_from([0.0, -0.0, NOW, NOW - 5, 20.0])
+NAMES = [st.sampled_from(["a", "b", ""]), st.sampled_from(["", "shop"]), st.sampled_from(["", "web"])]
+SAMPLES = st.lists(st.builds(a_sample, VALUES, *NAMES), max_size=4)
+
+
+@given(
+    given=st.dictionaries(st.sampled_from(["mean", "count", "newest", "last", "p95", "max"]), SAMPLES),
+    interval=st.none() | st.floats(0.001, 1_000),
+    capacity=st.none() | st.floats(0, 1e6),
+)
+def test_no_answer_becomes_a_value_that_was_not_measured(
+    given: dict[Any, list[Sample]], interval: float | None, capacity: float | None
+) -> None:
+    """Any samples at all: nothing raises, and every known mean is one of the means that were answered, or its cap."""
+    known = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=capacity), node="a")
+    intervals = ScrapeIntervals(default=interval)
+    measured = [s.value for s in given.get("mean", []) if s.node in ("a", "")]
+    possible = {*measured, *([] if capacity is None else [capacity] if any(v >= capacity for v in measured) else [])}
+
+    reading = validate_nodes({"a": known}, "cpu", given, intervals, CRITERIA)["a"]
+    assert (reading.mean is None) == bool(reading.why)
+    assert reading.mean is None or reading.mean in possible
+    for value in validate_pods({("shop", "web"): known}, "cpu", given, intervals, CRITERIA).values():
+        assert value in possible
+
+
+NO_SAMPLE = UnknownUsage("no sample", "cpu: no sample")
+
+
+def readings(**cpu: float | None) -> dict[str, NodeReading]:
+    return {
+        node: NodeReading(mean=mean, sampled_at=9.0, unknown=NO_SAMPLE if mean is None else None)
+        for node, mean in cpu.items()
+    }
+
+
+def known(found: dict[str, NodeReading]) -> dict[str, float | None]:
+    return {node: reading.mean for node, reading in found.items()}
+
+
+def test_a_counter_that_stands_still_while_memory_is_in_use_is_frozen() -> None:
+    """Both of that node are unknown, with the time of the sample; a machine that uses nothing at all is idle."""
+    found = check_plausibility({"cpu": readings(a=0.0, b=0.0, c=1.0), "memory": readings(a=5.0, b=0.0, c=5.0)}, set())
+    assert known(found["cpu"]) == {"a": None, "b": 0.0, "c": 1.0}
+    assert known(found["memory"]) == {"a": None, "b": 0.0, "c": 5.0}
+    reasons = [found[resource]["a"].unknown for resource in ("cpu", "memory")]
+    assert [unknown and unknown.reason for unknown in reasons] == ["frozen", "frozen"]
+    assert found["cpu"]["a"].sampled_at == 9.0
+
+
+def test_half_of_the_busy_nodes_at_zero_are_not_believed() -> None:
+    """Nor is the 0 of an empty node that came through the same pipe."""
+    cpu = readings(a=0.0, b=0.0, c=1.0, d=2.0, empty=0.0)
+    found = check_plausibility({"cpu": cpu}, {"a", "b", "c", "d"})["cpu"]
+    assert known(found) == {"a": None, "b": None, "c": 1.0, "d": 2.0, "empty": None}
+    assert found["a"].unknown == ("zeros", "cpu: 2 of 4 nodes with pods read exactly 0")
+
+
+def test_fewer_than_half_and_a_single_one_are_believed() -> None:
+    """So are nodes without pods, however many."""
+    few = readings(a=0.0, b=0.0, c=1.0, d=2.0, e=3.0)
+    assert check_plausibility({"cpu": few}, set("abcde"))["cpu"] == few
+    alone = readings(a=0.0)
+    assert check_plausibility({"cpu": alone}, {"a"})["cpu"] == alone
+    assert check_plausibility({"cpu": few}, {"c", "d", "e"})["cpu"] == few
+
+
+MEANS = st.none() | st.sampled_from([0.0, 1.0, 2.5])
+
+
+@given(cpu=st.lists(MEANS, max_size=6), memory=st.lists(MEANS, max_size=6), busy=st.sets(st.integers(0, 6)))
+def test_nothing_is_made_up(cpu: list[float | None], memory: list[float | None], busy: set[int]) -> None:
+    """A reading stays as it is or becomes unknown with a reason."""
+    given_ = {
+        "cpu": readings(**{f"n{number}": mean for number, mean in enumerate(cpu)}),
+        "memory": readings(**{f"n{number}": mean for number, mean in enumerate(memory)}),
+    }
+    for resource, found in check_plausibility(given_, {f"n{number}" for number in busy}).items():  # type: ignore[arg-type]
+        assert found.keys() == given_[resource].keys()
+        for node, reading in found.items():
+            assert reading == given_[resource][node] or (reading.mean is None and reading.unknown)

@@ -1,0 +1,216 @@
+"""Who tells of which node, and which replica holds which shard."""
+
+import inspect
+from collections import Counter
+
+import msgspec
+import pytest
+from deployment.base import base_documents
+from deployment.kustomize import named
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.collector.decisions.sharding import (
+    ACQUIRE_DELAY,
+    KEEP_SECONDS,
+    REPLICA_TIMEOUT,
+    OwnedShards,
+    acquire_delay,
+    fair_share,
+    is_obsolete,
+    lease_name,
+    shard_name,
+    shard_of,
+)
+from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
+from equipoise.runtime.kubernetes.leader_election import JITTER, lead
+
+SHARDS = st.integers(1, 16)
+NODES = [f"node-{number}" for number in range(5_000)]
+
+
+@given(st.text(), SHARDS)
+def test_every_node_has_exactly_one_shard(name: str, shards: int) -> None:
+    """The same whenever it is asked for, and one that there is."""
+    assert 0 <= shard_of(name, shards) < shards
+    assert shard_of(name, shards) == shard_of.__wrapped__(name, shards)
+
+
+@given(st.text(), SHARDS)
+def test_one_more_shard_takes_nodes_and_moves_none_among_the_others(name: str, shards: int) -> None:
+    """A node stays where it was, or goes to the new shard."""
+    assert shard_of(name, shards + 1) in (shard_of(name, shards), shards)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 5, 16])
+def test_shards_are_about_equal_and_a_new_one_takes_its_share(shards: int) -> None:
+    """Of 5,000 nodes, to a fifth of the share."""
+    counts = Counter(shard_of(name, shards) for name in NODES)
+    assert all(0.8 < count / (5_000 / shards) < 1.2 for count in counts.values())
+    moved = sum(shard_of(name, shards) != shard_of(name, shards + 1) for name in NODES)
+    assert 0.8 < moved / (5_000 / (shards + 1)) < 1.2
+
+
+def test_the_division_is_the_same_in_every_version() -> None:
+    """Replicas of two versions run side by side during an upgrade: they must agree."""
+    assert [shard_of(f"node-{number}", 4) for number in range(8)] == PINNED
+
+
+PINNED = [2, 0, 3, 0, 2, 3, 3, 3]
+
+
+def test_names() -> None:
+    """The whole has none; a family of its own is part of both."""
+    assert (shard_name("all", 0, 1), shard_name("all", 2, 3)) == ("all", "all-2")
+    assert lease_name("all", WHOLE_CLUSTER, 0, 1) == "equipoise-collector"
+    assert lease_name("all", WHOLE_CLUSTER, 2, 3) == "equipoise-collector-2"
+    assert lease_name("gpu", WHOLE_CLUSTER, 0, 1) == "equipoise-collector-gpu"
+    assert lease_name("gpu", WHOLE_CLUSTER, 2, 3) == "equipoise-collector-gpu-2"
+
+
+@pytest.mark.parametrize(
+    ("name", "shards", "expected"),
+    [("all", 3, True), ("all-3", 3, True), ("all-2", 3, False), ("all", 1, False), ("all-0", 1, True),
+     ("gpu", 3, False), ("all-gpu", 3, False)],
+)  # fmt: skip
+def test_shards_of_an_earlier_division_are_dissolved(name: str, shards: int, expected: bool) -> None:
+    """Those of another family are not ours to dissolve."""
+    assert is_obsolete(name, "all", shards) == expected
+
+
+@pytest.mark.parametrize(
+    ("held", "shards", "replicas", "seconds"),
+    [(0, 2, 2, 0), (1, 2, 2, 5), (1, 4, 2, 0), (2, 4, 2, 5), (5, 6, 1, 0), (0, 2, 9, 0)],
+)
+def test_who_has_its_share_leaves_a_free_one_to_others_first(
+    held: int, shards: int, replicas: int, seconds: float
+) -> None:
+    """Not for long: somebody has to take it."""
+    assert acquire_delay(held, shards, replicas) == seconds
+
+
+def test_patience_outlasts_a_look_at_the_lease_and_leaves_time_to_take_over() -> None:
+    """The last renewal is seen a look late, runs out, is left to others, and is taken at the next look: 30 s in all."""
+    timing = {name: parameter.default for name, parameter in inspect.signature(lead).parameters.items()}
+    look = timing["retry_period"] * (1 + JITTER)
+    assert look < ACQUIRE_DELAY
+    assert look + timing["lease_duration"] + ACQUIRE_DELAY + look <= 30
+
+
+@given(SHARDS, st.integers(1, 20))
+def test_fair_shares_are_enough_for_all(shards: int, replicas: int) -> None:
+    """And not more than one too many each."""
+    assert replicas * fair_share(shards, replicas) >= shards > replicas * (fair_share(shards, replicas) - 1)
+
+
+def voices(shards: int = 4) -> OwnedShards:
+    made = OwnedShards(family="all", shards=shards, identity="one")
+    for shard in range(shards):
+        made.acquire(shard, epoch=1, now=0.0)
+    return made
+
+
+def test_a_replica_gives_back_what_is_too_much_once_others_are_there() -> None:
+    """The highest ones, one after the other, down to its share."""
+    here = voices()
+    assert not any(here.should_release(shard, 0.0) for shard in range(4))
+    here.on_heartbeat("two", 0.0, ready=True)
+    assert [here.should_release(shard, 1.0) for shard in range(4)] == [False, False, True, True]
+    here.release(3)
+    here.release(2)
+    assert not any(here.should_release(shard, 1.0) for shard in range(2))
+
+
+def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
+    """Somebody is there who cannot: handing to and fro would leave nodes untold of."""
+    here = voices(2)
+    here.on_heartbeat("two", 0.0, ready=True)
+    assert here.should_release(1, 1.0)
+    here.release(1)
+    assert here.acquire_delay(1, 2.0) == ACQUIRE_DELAY
+    here.acquire(1, epoch=2, now=7.0)
+    for seconds in range(20, 300, 20):
+        here.on_heartbeat("two", seconds, ready=True)
+        assert not here.should_release(1, seconds)
+    here.on_heartbeat("two", 7 + KEEP_SECONDS, ready=True)
+    assert here.should_release(1, 7 + KEEP_SECONDS)
+
+
+def test_what_nobody_took_is_given_to_one_who_is_new() -> None:
+    """Or was away: it is not the one who could not."""
+    here = voices(2)
+    here.on_heartbeat("two", 0.0, ready=True)
+    assert here.should_release(1, 1.0)
+    here.release(1)
+    assert here.acquire_delay(1, 2.0) == ACQUIRE_DELAY
+    here.acquire(1, epoch=2, now=7.0)
+    here.on_heartbeat("two", REPLICA_TIMEOUT + 2, ready=True)
+    assert here.should_release(1, REPLICA_TIMEOUT + 3)
+
+
+def test_what_a_dead_one_lost_is_kept() -> None:
+    """Its last heartbeat is younger than what its Lease takes to run out."""
+    here = voices(2)
+    here.on_heartbeat("two", 0.0, ready=True)
+    here.release(1)
+    here.on_heartbeat("two", 100.0, ready=True)
+    assert here.acquire_delay(1, 112.0) == ACQUIRE_DELAY
+    here.acquire(1, epoch=2, now=117.0)
+    assert not any(here.should_release(shard, now) for now in (117.0, 118.0, 129.0, 200.0) for shard in (0, 1))
+
+
+def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
+    """It has not read the cluster yet, or is about to stop: once it is ready it gets its share."""
+    here = voices(2)
+    here.on_heartbeat("two", 0.0, ready=False)
+    assert not here.should_release(1, 1.0)
+    here.on_heartbeat("two", 10.0, ready=True)
+    assert here.should_release(1, 11.0)
+    here.on_heartbeat("two", 40.0, ready=False)
+    assert not here.should_release(1, 41.0)
+
+
+def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
+    """Nothing is kept for it."""
+    here = voices()
+    here.on_heartbeat("two", 0.0, ready=True)
+    assert not here.should_release(3, REPLICA_TIMEOUT + 1)
+    assert here.acquire_delay(3, REPLICA_TIMEOUT + 1) == 5.0
+
+
+@pytest.mark.parametrize("name", ["all", "zone-a", "blue2", "a"])
+def test_a_part_of_the_cluster_has_a_name(name: str) -> None:
+    """One that can stand in the name of a Lease."""
+    assert msgspec.convert({"shard": name}, CollectorSettings).shard == name
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("zone-1", "shard 1 of a collector named 'zone'"),
+        ("zone-12", "shard 12 of a collector named 'zone'"),
+        ("zone-", "name"),
+        ("z" * 64, "name"),
+        ("1", "name"),
+        ("Zone A", "name"),
+        ("a.b", "name"),
+        ("", "name"),
+    ],
+)
+def test_a_name_that_is_another_ones_is_refused(name: str, complaint: str) -> None:
+    """`zone` in two parts has the Leases and the cycles of `zone-0` and `zone-1`."""
+    with pytest.raises(msgspec.ValidationError, match=complaint):
+        msgspec.convert({"shard": name}, CollectorSettings)
+
+
+def test_there_are_as_many_shards_as_the_account_has_leases_for() -> None:
+    """k8s/base names them."""
+    role = named(base_documents(), "Role", "equipoise-collector")
+    leases = role["rules"][1]["resourceNames"]
+    most = 16
+    assert leases == [
+        lease_name("all", WHOLE_CLUSTER, 0, 1),
+        *(lease_name("all", WHOLE_CLUSTER, shard, most) for shard in range(most)),
+    ]
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"shards": most + 1}, CollectorSettings)

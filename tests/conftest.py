@@ -1,0 +1,71 @@
+"""Real clusters for all tests, and two lanes: tests that need a cluster are marked, and run beside the others."""
+
+import os
+from typing import Any
+
+import pytest
+from lanes import FIRST_WORKER, WORKER, Lanes, send_units
+
+from equipoise.testbed.binaries.build import build
+from equipoise.testbed.pytest_fixture import start_cluster, testbed_binaries
+
+__all__ = ["start_cluster", "testbed_binaries"]
+
+CURRENT_TEST = pytest.StashKey[pytest.Item]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses a program of the testbed, before `-m` is evaluated."""
+    for item in items:
+        if testbed_binaries.__name__ in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[CURRENT_TEST] = item
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Collection does not see a fixture that a test requests while it runs: such a test must have the mark itself."""
+    test = request.config.stash[CURRENT_TEST]
+    if fixturedef.argname == testbed_binaries.__name__ and test.get_closest_marker("cluster") is None:
+        pytest.fail(f"mark {test.nodeid} with pytest.mark.cluster, for example at the parameter of its fixture")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any(item.get_closest_marker("cluster") for item in session.items) and not session.config.option.collectonly:
+        _build(session.config)
+    if WORKER == FIRST_WORKER:
+        send_units(session.items, os.environ["PYTEST_XDIST_TESTRUNUID"])
+
+
+def _build(config: pytest.Config) -> None:
+    """The build of an empty cache takes longer than a test may, so it runs before the tests and shows its progress."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        build()
+
+
+# pytest-xdist
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Nobody sees the output of a worker: build before they start."""
+    if config.option.markexpr != "not cluster":
+        _build(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    return Lanes(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests with a cluster wait for real time; the first worker, which has none, uses what they leave of the CPU."""
+    if WORKER == FIRST_WORKER:
+        os.nice(10)

@@ -1,5 +1,0 @@
-"""Real parts for the tests of recording."""
-
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, start_cluster, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries"]

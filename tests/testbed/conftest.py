@@ -1,5 +1,0 @@
-"""The fixtures of the testbed itself."""
-
-from equipoise.testbed.pytest_fixture import pytest_collection_finish, start_cluster, testbed_binaries
-
-__all__ = ["pytest_collection_finish", "start_cluster", "testbed_binaries"]
