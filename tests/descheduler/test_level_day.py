@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import SLOTS, Day
+from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -32,7 +32,7 @@ class World:
     """Pods with a given day on nodes. Their current usage is the mean of their day."""
 
     def __init__(self) -> None:
-        self.days: dict[Workload, Day] = {}
+        self.days: dict[Workload, HourlyUsage] = {}
         self._pods: dict[str, list[MovablePod]] = {}
         self._memory: dict[str, float] = {}
 
