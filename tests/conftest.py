@@ -4,12 +4,16 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.pytest_fixture import start_cluster, testbed_binaries
 
 __all__ = ["start_cluster", "testbed_binaries"]
+
+settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
+"""The same examples in every run; `pytest --hypothesis-profile=default` looks for new ones, and for twice as many."""
 
 CURRENT_TEST = pytest.StashKey[pytest.Item]()
 

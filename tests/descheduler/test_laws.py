@@ -119,7 +119,7 @@ def clusters(draw: st.DrawFn) -> ClusterView:
 
 
 @pytest.mark.parametrize("strategy", VARIANTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cluster=clusters(), data=st.data())
 def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterView, data: st.DataObject) -> None:
     """Protected pods do not move, no pod moves twice, refused and unknown nodes are excluded, limits hold."""
@@ -150,7 +150,7 @@ def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterView, data: st.
 
 
 @pytest.mark.parametrize("strategy", BOUNDED)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cluster=clusters())
 def test_no_target_is_above_its_ceiling(strategy: WithCeilings, cluster: ClusterView) -> None:
     """After the whole plan, as a whole and by its production pods.

@@ -531,7 +531,7 @@ async def not_numbers(rig: Rig, extent: Extent) -> None:
 
 
 async def frozen(rig: Rig, extent: Extent) -> None:
-    """Prometheus scores every query as of one fixed time."""
+    """Prometheus evaluates every query as of one fixed time."""
 
     def freeze() -> None:
         at = rig.clock.now()

@@ -75,7 +75,7 @@ def check_epoch(intent: EvictionIntent, lease: Lease | None, newest: LeaseEpoch 
     if epoch != live:
         return _stale(
             f"{epoch.holder} (transition {epoch.transitions}) does not hold the Lease: "
-            f"{live.holder or 'nobody'} (transition {live.transitions}) does"
+            f"{live.holder or 'no descheduler'} (transition {live.transitions}) does"
         )
     if newest is not None and newest.lease_uid == epoch.lease_uid and newest.transitions > epoch.transitions:
         return _stale(f"a newer descheduler is active: {newest.holder} (transition {newest.transitions})")

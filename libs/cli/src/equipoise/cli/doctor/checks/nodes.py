@@ -98,7 +98,7 @@ async def _read(
         intervals = await find_intervals(source, load.shortest.length, at)
     found: dict[str, Readings] = {}
     for window in load.windows:
-        answered = await measure_nodes(source, known, criteria_of(load, window, at), intervals)
+        answered = await measure_nodes(source, known, criteria_of(load, window, at, intervals))
         failed = {
             resource: dict.fromkeys(known, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))
             for resource, why in answered.failed.items()
