@@ -157,7 +157,11 @@ def test_services_without_thresholds_go_on(service: ServiceName) -> None:
         {"scorer": 1, "descheduler": []},
         {"scorer": {"policy": 3, "extender": "x"}, "descheduler": {"strategies": {"name": "bin_pack"}}},
         {"descheduler": {"strategies": [None, {"name": 4}, {"name": "low_node_load", "pools": "x", "deviation": 3}]}},
-        {"descheduler": {"strategies": [{"name": "bin_pack", "thresholds": 3, "headroom": "much", "nodeSelector": []}]}},
+        {
+            "descheduler": {
+                "strategies": [{"name": "bin_pack", "thresholds": 3, "headroom": "much", "nodeSelector": []}]
+            }
+        },
         {"scorer": {"policy": {"name": "target_load_packing", "targetUtilization": None}}},
         {"scorer": {"extender": {"filter": True}, "policy": {"name": "mix", "parts": [1, {"policy": None}]}}},
     ],

@@ -23,11 +23,17 @@ from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import ResourceWeights
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.target_selection import least_loaded_target, target_nodes
-from equipoise.descheduler.decisions.planning.thresholds import Deviation, KnownLoads, AppliedThresholds, deviating, fixed
+from equipoise.descheduler.decisions.planning.thresholds import (
+    AppliedThresholds,
+    Deviation,
+    KnownLoads,
+    deviating,
+    fixed,
+)
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import ClusterView, ClusterNode, MovablePod, PodMove, Resource
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove, Resource
 from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL
 
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}
@@ -246,7 +252,9 @@ def test_evaluations_in_a_row(case: Case) -> None:
     states = []
     for place, mark in enumerate(inputs["marks"]):
         at = NOW + 120.0 * place
-        counts = counted(counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120)
+        counts = counted(
+            counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120
+        )
         states.append("anomaly" if "a" in abnormal_nodes(counts, needed) else "ok")
 
     case.check(states=states, acted_on=states[-1] == "anomaly")
