@@ -158,7 +158,7 @@ async def delayed(rig: Rig, extent: Extent) -> None:
     await rig.evictions(extent.evictions)
 
 
-async def rehearsed(rig: Rig, extent: Extent) -> None:
+async def dry_run(rig: Rig, extent: Extent) -> None:
     """Two binders with dry runs are killed, and every fifth request fails."""
     begin = rig.clock.now()
     await rig.recreate_consumer(ack_wait=ACK_WAIT)
@@ -561,7 +561,7 @@ FAULTS: Mapping[str, Fault] = {
         _fault(three_binders, 20, 10),
         _fault(redelivered, 10, 6),
         _fault(delayed, 20, 10),
-        _fault(rehearsed, 20, 1),
+        _fault(dry_run, 20, 1),
         _fault(paused, 20, 10),
         _fault(api_stopped, 12, 8),
         _fault(errors, 20, 10),
