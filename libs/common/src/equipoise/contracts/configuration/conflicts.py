@@ -232,7 +232,7 @@ def _bin_pack_faults(
             )
         elif isinstance(target, int | float) and sparse.cpu is not None and sparse.cpu + MIN_GAP > target:
             yield (
-                f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, and {place} fills to {target:g}% only: "
+                f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, {place} fills to {target:g}% only: "
                 f"lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
             )
 
