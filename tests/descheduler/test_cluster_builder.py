@@ -129,7 +129,7 @@ def test_costs_and_labels_of_pods_are_read() -> None:
     (pod,) = nodes_of(with_metadata(a_pod(), annotations=costs, labels=labels))["node-a"].pods
     (plain,) = nodes_of(with_metadata(a_pod(), annotations=dict.fromkeys(costs, "much")))["node-a"].pods
 
-    assert (pod.deletion_cost, pod.eviction_cost, pod.tier) == (7, -3, "batch")
+    assert (pod.deletion_cost, pod.eviction_cost, pod.priority_class) == (7, -3, "batch")
     assert (plain.deletion_cost, plain.eviction_cost) == (0, 0)
 
 

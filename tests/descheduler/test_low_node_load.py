@@ -21,6 +21,7 @@ from descheduler.cluster_states import (
 from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
+from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
@@ -30,7 +31,6 @@ from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
-from equipoise.descheduler.state.pod_priority import QOS_LABEL
 
 STRATEGY = LowNodeLoad()
 

@@ -103,7 +103,7 @@ def test_nothing_is_planned_without_coverage() -> None:
     (result,) = evaluation.results
 
     assert result.plan == MovePlan(why=evaluation.problem)
-    assert "no message of the collector yet" in evaluation.problem
+    assert "no collector has completed a cycle yet" in evaluation.problem
     assert [each.abnormal for each in result.observations] == [True, False, False]
 
 

@@ -183,7 +183,7 @@ async def test_nothing_moves_without_coverage(cluster: Cluster) -> None:
             await cluster.clock.advance(30)
 
         assert not cluster.intents
-        assert cluster.last_decision.why == "load is known of 3 of 4 nodes, 75% of 80% needed"
+        assert cluster.last_decision.why == "the load of 3 of 4 nodes is known, 80% needed"
         assert cluster.health.problems == [cluster.last_decision.why]
         await cluster.pass_time(120)
     assert cluster.intents
@@ -492,7 +492,7 @@ async def test_a_plan_without_coverage_has_the_reason(cluster: Cluster) -> None:
         plan = await shown(cluster)
 
     assert plan.moves == []
-    assert plan.why == {"low_node_load": "load is known of 3 of 4 nodes, 75% of 80% needed"}
+    assert plan.why == {"low_node_load": "the load of 3 of 4 nodes is known, 80% needed"}
 
 
 async def test_both_default_strategies_publish_decisions(cluster: Cluster) -> None:

@@ -75,7 +75,7 @@ class Validation:
         now = self._clock.now()
         return (
             check_age(intent, self._load, now)
-            or check_coverage(self._cluster.cycles, self._load, now)
+            or check_coverage(self._cluster.cycles, self._cluster.known_loads(now), self._load, now)
             or check_readiness(*self._cluster.ready, self._load)
         )
 

@@ -12,7 +12,7 @@ from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodD
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, skew_of
-from equipoise.contracts.load.pod_priority import qos_of
+from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.forecast import WorkloadProfiles, pods_after_moves
@@ -32,7 +32,7 @@ from equipoise.descheduler.state.pending_moves import (
     without_outcome,
 )
 from equipoise.descheduler.state.pod_lifetimes import occupies_node
-from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of, tier_of
+from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of
 
 NONE = Resources(cpu=0.0, memory=0.0)
 
@@ -227,7 +227,7 @@ class ClusterBuilder:
             for pod in pods
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.uid not in self._moving
-            and tier_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
+            and priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
         ]
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
 

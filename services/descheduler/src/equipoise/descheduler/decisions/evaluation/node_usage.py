@@ -110,14 +110,7 @@ class NodeUsageReader:
         return [lifetime for lifetime in lifetimes if lifetime is not None]
 
     def _corrected(self, window: Window, value: WindowUsage, lifetimes: Sequence[PodLifetime]) -> Resources:
-        return corrected(
-            value.mean,
-            lifetimes,
-            sampled_at=value.sampled_at,
-            length=window.length,
-            mode=self._settings.compensation,
-            pod_start_timeout=self._settings.pod_start_timeout,
-        )
+        return corrected(value.mean, lifetimes, sampled_at=value.sampled_at, length=window.length, load=self._settings)
 
     def _unknown(self, node: Node, utilization: NodeUtilization | None, now: float) -> str:
         if utilization is None:

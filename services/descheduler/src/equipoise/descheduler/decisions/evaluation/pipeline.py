@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.evaluation.annotation_check import unexpected_annotations
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
-from equipoise.descheduler.decisions.evaluation.coverage import coverage_problem
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import NodeObservation, abnormal_nodes, counted
@@ -112,4 +112,5 @@ def classify(strategy: Strategy, cluster: ClusterView) -> tuple[list[NodeClassif
 def _problem(cluster: ClusterView, snapshot: Snapshot, settings: EvaluationSettings) -> str:
     if snapshot.watch_problem:
         return f"the watch of the API server is interrupted: {snapshot.watch_problem}"
-    return coverage_problem(snapshot.cycles, sum(not node.unknown for node in cluster.nodes), settings.load)
+    known = sum(not node.unknown for node in cluster.nodes)
+    return coverage_problem(snapshot.cycles, known=known, load=settings.load, use="eviction", now=snapshot.now)
