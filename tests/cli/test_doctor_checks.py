@@ -359,14 +359,16 @@ async def test_without_accounts_it_asks_about_oneself() -> None:
 async def test_with_nothing_there_everything_is_said_and_nothing_raised(tmp_path: Path) -> None:
     """Exit code 1, every check with its finding, no traceback, no colours where nobody looks."""
     unreachable = ("--prometheus", "http://127.0.0.1:1", "--nats", "nats://127.0.0.1:1")
-    code, said = await run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none"))
+    (code, said), (code_of_json, encoded) = await asyncio.gather(
+        run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none")),
+        run("doctor", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none")),
+    )
     assert code == 1
     assert "Traceback" not in said
     assert "\x1b" not in said
     assert "no kubeconfig" in said
-    code, said = await run("doctor", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none"))
-    diagnosis: dict[str, Any] = json.loads(said)
-    assert code == 1
+    diagnosis: dict[str, Any] = json.loads(encoded)
+    assert code_of_json == 1
     assert not diagnosis["well"]
     assert {finding["check"] for finding in diagnosis["findings"]} == set(CHECKS)
     assert {finding["state"] for finding in diagnosis["findings"]} == {"error", "unknown"}
