@@ -14,6 +14,7 @@ from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPer
 from equipoise.binder.decisions.limits.evictions_per_namespace import EvictionsPerNamespace
 from equipoise.binder.decisions.limits.migrating_per_node import MigratingPerNode
 from equipoise.binder.decisions.limits.rate import EvictionRate
+from equipoise.binder.decisions.limits.unusual_rate import UnusualRate
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
@@ -43,6 +44,7 @@ UNHURRIED = Limits(
     migrating_per_node=MigratingPerNode(max="unlimited"),
     evictions_per_namespace=EvictionsPerNamespace(max="unlimited"),
     evictions_per_cluster=EvictionsPerCluster(max="unlimited", max_count="unlimited"),
+    unusual_rate=UnusualRate(max="unlimited"),
     rate=EvictionRate(max="unlimited"),
     startup_grace_period=Duration(0),
 )

@@ -5,7 +5,7 @@ from typing import Any
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 
@@ -66,6 +66,18 @@ def a_placed_pod(name: str = "web-1", **fields: Any) -> PlacedPod:
         "requests": Resources(cpu=0.5, memory=GIB),
     }
     return PlacedPod(**(defaults | fields))
+
+
+def a_gone_pod(name: str = "web-1", gone_at: float = NOW - 60, **fields: Any) -> GonePod:
+    defaults: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "namespace": "shop",
+        "name": name,
+        "workload": a_workload(),
+        "running_since": NOW - 3 * 86_400,
+        "requests": Resources(cpu=0.5, memory=GIB),
+    }
+    return GonePod(**(defaults | fields), gone_at=gone_at)
 
 
 def a_placement(node: str = "node-a", pods: list[PlacedPod] | None = None, **fields: Any) -> NodePlacement:

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 
 from equipoise.testbed.binaries.build import build
@@ -11,15 +12,22 @@ from equipoise.testbed.pytest_fixture import start_cluster, testbed_binaries
 
 __all__ = ["start_cluster", "testbed_binaries"]
 
+settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
+"""The same examples in every run; `pytest --hypothesis-profile=default` looks for new ones, and for twice as many."""
+
 CURRENT_TEST = pytest.StashKey[pytest.Item]()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses a program of the testbed, before `-m` is evaluated."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test that uses a program of the testbed, before `-m` is evaluated; leave out what is run weekly."""
     for item in items:
         if testbed_binaries.__name__ in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)
+    if "weekly" not in config.option.markexpr:
+        weekly = [item for item in items if item.get_closest_marker("weekly")]
+        config.hook.pytest_deselected(items=weekly)
+        items[:] = [item for item in items if item not in weekly]
 
 
 @pytest.hookimpl(tryfirst=True)

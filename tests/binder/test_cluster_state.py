@@ -4,13 +4,14 @@ import pytest
 from builders import NOW, a_placed_pod, a_placement, a_workload
 
 from equipoise.binder.state.cluster_state import ClusterState
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import GonePod
 
 
 @pytest.mark.parametrize("since", range(5, 400, 5))
 def test_a_replacement_does_not_look_like_scaling(since: int) -> None:
     """So long after an eviction: the old pod took 30 s to terminate, its replacement was there after one."""
-    cluster, evicted_at = ClusterState(), NOW - since
+    cluster, evicted_at = ClusterState(LoadSettings()), NOW - since
     pods = [a_placed_pod(f"web-{number}") for number in range(1, 10)]
     pods.append(a_placed_pod("new", placed_at=evicted_at + 1, running_since=evicted_at + 2))
     gone = GonePod(

@@ -3,7 +3,13 @@
 import msgspec
 from builders import an_intent
 
-from equipoise.binder.decisions.event import eviction_event
+from equipoise.binder.decisions.event import intent_event, pod_reference
+from equipoise.contracts.kubernetes.objects import Event
+from equipoise.contracts.messages.eviction import EvictionIntent
+
+
+def eviction_event(intent: EvictionIntent, now: float, instance: str) -> Event:
+    return intent_event(intent, now, instance, pod_reference(intent))
 
 
 def test_an_event_has_the_form_that_the_api_server_requires() -> None:

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 import pytest
-from binder.ledgers import an_entry, an_eviction
+from binder.ledgers import a_ledger, an_entry, an_eviction
 from builders import NOW, a_workload
 
 from equipoise.binder.decisions.limits import (
@@ -21,7 +21,8 @@ from equipoise.binder.decisions.limits import (
     ProposedEviction,
     UnusualRate,
 )
-from equipoise.binder.decisions.limits.rule import amount, replicas_amount
+from equipoise.binder.decisions.limits.rule import Count, WindowedLimit, amount, replicas_amount
+from equipoise.binder.decisions.status import ledger_status
 from equipoise.binder.state.ledger import CLOCK_TOLERANCE, LedgerEntry, LedgerView
 from equipoise.contracts.configuration.duration import Duration
 
@@ -193,6 +194,33 @@ def test_a_refusal_has_the_time_at_which_the_limit_agrees() -> None:
     assert Limits(evictions_per_namespace=EvictionsPerNamespace(max=2)).refusal(other, a_view(old)) is None
     crowd = [an_entry(f"w{each}", workload=a_workload(f"w{each}"), namespace="bank") for each in range(2)]
     assert retry_at(an_eviction(namespace="fair", workload=a_workload("fair")), *crowd) is None
+
+
+class EvictionsPerNode(WindowedLimit, frozen=True, kw_only=True):
+    """The example of docs/extending.md."""
+
+    per = "node"
+    counts = "evictions from node {eviction.node} in {limit.window}"
+
+    max: Count = 1
+    window: Duration = Duration(7_200)
+
+
+class LimitsWithOneMore(Limits, frozen=True, kw_only=True):
+    evictions_per_node: EvictionsPerNode = EvictionsPerNode()
+
+
+def test_a_new_limit_needs_its_class_and_one_field() -> None:
+    """Then it refuses, has a place in the configuration, in the ledger's memory and in `equipoise status`."""
+    limits = LimitsWithOneMore()
+    eviction = an_eviction(workload=a_workload("db"), namespace="bank")
+    refusal = limits.refusal(eviction, a_view(an_entry("one")))
+    assert refusal is not None
+    assert refusal.detail == "evictions from node node-a in 2h: 1 of 1 allowed (limits.evictionsPerNode)"
+    assert limits.memory == 7_200
+    assert msgspec.to_builtins(limits, enc_hook=str)["evictionsPerNode"] == {"max": 1, "window": "2h"}
+    usage = ledger_status(a_ledger(an_entry("one")), limits, NOW).usage
+    assert ("evictionsPerNode", "node node-a", 1) in {(each.limit, each.scope, each.counted) for each in usage}
 
 
 def test_every_limit_of_the_configuration_is_in_the_table() -> None:

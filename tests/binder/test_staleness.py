@@ -35,23 +35,13 @@ def test_expired_intents_and_samples_of_the_wrong_age_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("cycles", "reason"),
-    [
-        ([], "no collector has completed a cycle yet"),
-        ([{"fresh": 8, "expected": 10}], ""),
-        ([{"fresh": 7, "expected": 10}], "shard all: the load of 7 of 10 nodes is known, 80% needed"),
-        ([{"problem": "it is down"}], "it is down"),
-        ([{"queried_at": NOW - 121}], "its cycles stopped"),
-        ([{"expected": 0, "fresh": 0}], "no node is expected"),
-        ([{"fresh": 10, "expected": 10}, {"shard": "b", "fresh": 1, "expected": 3}], "shard b"),
-        ([{}, {"shard": "b", "queried_at": NOW - 1_801}], ""),
-    ],
+    ("cycle", "known", "refused"),
+    [({}, 3, False), ({}, 2, True), ({"problem": "it is down"}, 3, True), ({"queried_at": NOW - 121}, 3, True)],
 )
-def test_every_shard_must_be_covered(cycles: list[dict[str, Any]], reason: str) -> None:
-    """A shard that has been silent for half an hour counts as removed."""
-    finish = check_coverage([a_cycle(**fields) for fields in cycles], LOAD, NOW)
-    assert (finish is None) == (reason == "")
-    assert finish is None or reason in finish.detail
+def test_an_intent_is_refused_while_too_few_loads_are_known(cycle: dict[str, Any], known: int, refused: bool) -> None:
+    """The rules are those of `contracts/load/coverage.py` for evictions."""
+    finish = check_coverage([a_cycle(**cycle)], known, LOAD, NOW)
+    assert (finish and finish.outcome) == (Outcome.REJECTED_STALE if refused else None)
 
 
 def test_a_fifth_of_the_nodes_may_be_not_ready() -> None:

@@ -107,6 +107,14 @@ async def test_nothing_is_evicted_when_too_few_nodes_are_measured(world: World, 
     assert await world.outcome_of("web-1") == "rejected_stale"
 
 
+async def test_nothing_is_evicted_while_the_binder_knows_too_few_loads(world: World) -> None:
+    """The collector counts samples of up to 180 s; an eviction needs younger ones, and the bus may lose them."""
+    late = a_node_utilization("node-c", cpu=1.0, sampled_at=NOW - 150, sequence=2)
+    await world.bus.publish(subjects.node_utilization("node-c"), late)
+    assert await world.outcome_of("web-1") == "rejected_stale"
+    assert "the load of 2 of 3 nodes is known, 80% needed" in world.outcomes[0].detail
+
+
 async def test_nothing_is_evicted_when_too_many_nodes_are_not_ready(world: World) -> None:
     """One of three is more than a fifth."""
     await world.bus.publish(subjects.node_placement("node-c"), a_placement("node-c", ready=False, sequence=2))
@@ -122,6 +130,7 @@ async def test_a_pod_needs_a_node_that_stays_below_the_threshold(world: World) -
     await world.bus.publish(
         subjects.node_utilization("node-c"), a_node_utilization("node-c", cpu=1.0, sampled_at=NOW - 200, sequence=2)
     )
+    await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(expected=2, fresh=2, sequence=2))
     assert await world.outcome_of("web-1") == "rejected_fit"
     assert "node-b" in world.outcomes[0].detail
 
@@ -138,6 +147,8 @@ async def test_a_pod_needs_a_node_that_stays_below_the_threshold(world: World) -
 async def test_an_unsettled_cordoned_or_removed_node_is_no_target(world: World, fields: dict[str, Any]) -> None:
     for node in ("node-b", "node-c"):
         await world.bus.publish(subjects.node_placement(node), a_placement(node, sequence=2, **fields))
+    expected = 1 if "removed" in fields else 3
+    await world.bus.publish(subjects.utilization_cycle("all"), a_cycle(expected=expected, fresh=expected, sequence=2))
     assert await world.outcome_of("web-1") == "rejected_fit"
 
 

@@ -196,7 +196,7 @@ def test_a_neutral_score_is_shown_in_the_headline() -> None:
     picture.on_cycle(a_cycle(10, sequence=2))
     text = shown(picture.explain_question(ExplainRequest(pod=a_pod(workload=a_workload())), NOW))
 
-    assert "all nodes get the same score: the load of 2 of 10 nodes is known, at least 70% are needed\n" in text
+    assert "all nodes get the same score: the load of 2 of 10 nodes is known, 70% needed\n" in text
     assert "best" not in text
 
 

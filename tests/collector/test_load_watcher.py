@@ -89,8 +89,8 @@ async def watch(world: World, source: LoadWatcherSource, minutes: int) -> None:
 async def read(source: LoadWatcherSource, length: float = WINDOW) -> dict[str, dict[str, NodeReading]]:
     at = await source.time()
     intervals = await find_intervals(source, WINDOW, at)
-    criteria = WindowCriteria(at=at, length=length, coverage=0.8, max_age=180.0, lookback=WINDOW)
-    found = await measure_nodes(source, KNOWN, criteria, intervals)
+    criteria = WindowCriteria(at=at, length=length, coverage=0.8, max_age=180.0, lookback=WINDOW, intervals=intervals)
+    found = await measure_nodes(source, KNOWN, criteria)
 
     assert {} == found.failed
     return {resource: dict(readings) for resource, readings in found.readings.items()}
@@ -186,8 +186,10 @@ async def test_what_it_cannot_know_is_said(world: World) -> None:
     """Other windows, pods, quantiles: unknown, and no failure."""
     source = a_source(world)
     await watch(world, source, 16)
-    criteria = WindowCriteria(at=await source.time(), length=WINDOW, coverage=0.8, max_age=180.0, lookback=WINDOW)
-    pods = await measure_pods(source, {}, criteria, await find_intervals(source, WINDOW, criteria.at))
+    at = await source.time()
+    intervals = await find_intervals(source, WINDOW, at)
+    criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=180.0, lookback=WINDOW, intervals=intervals)
+    pods = await measure_pods(source, {}, criteria)
 
     assert "cpu: load-watcher has windows of 5, 10 and 15 minutes only" == (await read(source, 3_600.0))["cpu"]["a"].why
     assert ({}, {}) == (pods.usage, pods.failed)

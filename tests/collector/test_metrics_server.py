@@ -77,10 +77,12 @@ class World:
     async def read(self, length: float = WINDOW) -> tuple[object, object]:
         at = await self.source.time()
         intervals = await find_intervals(self.source, WINDOW, at)
-        criteria = WindowCriteria(at=at, length=length, coverage=0.8, max_age=180.0, lookback=300.0)
-        nodes = await measure_nodes(self.source, KNOWN, criteria, intervals, ["p95"])
+        criteria = WindowCriteria(
+            at=at, length=length, coverage=0.8, max_age=180.0, lookback=300.0, intervals=intervals
+        )
+        nodes = await measure_nodes(self.source, KNOWN, criteria, ["p95"])
         pods = await measure_pods(
-            self.source, {POD: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a")}, criteria, intervals
+            self.source, {POD: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a")}, criteria
         )
 
         assert {} == nodes.failed == pods.failed

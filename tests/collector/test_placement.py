@@ -346,3 +346,14 @@ def test_quantities_that_are_none_are_unknown() -> None:
 
     assert placement is not None
     assert (Resources(), Resources(), False) == (placement.allocatable, placement.capacity, placement.ready)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"), [({}, "prod"), ({"koordinator.sh/priority-class": "koord-batch"}, "batch")]
+)
+def test_placement_carries_the_priority_class(labels: dict[str, str], expected: str) -> None:
+    """Readers of placement see no labels of pods: Koordinator's are read here."""
+    pod = a_pod()
+    labeled = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
+
+    assert pods_of(a_fleet(trimmed(labeled)))["web-1"].priority_class == expected

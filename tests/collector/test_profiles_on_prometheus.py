@@ -123,8 +123,8 @@ async def source(url: str) -> AsyncIterator[Open]:
 async def read(source: PrometheusSource, node: str, resource: ResourceName = "cpu") -> NodeReading:
     at = await source.time()
     intervals = await find_intervals(source, WINDOW, at)
-    criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
-    found = await measure_nodes(source, KNOWN, criteria, intervals, ["p95", "max", "deviation"])
+    criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals)
+    found = await measure_nodes(source, KNOWN, criteria, ["p95", "max", "deviation"])
 
     assert {} == found.failed
     return found.readings[resource][node]
@@ -180,8 +180,10 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
     async def look() -> Any:
         at = await opened.time()
         intervals = await find_intervals(opened, WINDOW, at, "pod")
-        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
-        return await measure_pods(opened, POD_TARGETS, criteria, intervals)
+        criteria = WindowCriteria(
+            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
+        )
+        return await measure_pods(opened, POD_TARGETS, criteria)
 
     cpu = {("shop", "web-0"): pytest.approx(0.5, rel=0.1), ("kube-system", "proxy"): pytest.approx(0.1, rel=0.1)}
 
@@ -351,8 +353,10 @@ async def test_the_user_asks_in_own_words(source: Open) -> None:
     async def look() -> Any:
         at = await opened.time()
         intervals = await find_intervals(opened, WINDOW, at)
-        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
-        return await measure_nodes(opened, by_address, criteria, intervals, ["p95"])
+        criteria = WindowCriteria(
+            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
+        )
+        return await measure_nodes(opened, by_address, criteria, ["p95"])
 
     found = await until(look, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
 

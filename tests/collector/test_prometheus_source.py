@@ -36,8 +36,10 @@ class World:
     async def read(self, node: str, resource: str = "cpu", window: float = WINDOW) -> NodeReading:
         at = await self.source.time()
         intervals = await find_intervals(self.source, window, at)
-        criteria = WindowCriteria(at=at, length=window, coverage=0.8, max_age=60.0, lookback=WINDOW)
-        found = await measure_nodes(self.source, KNOWN, criteria, intervals)
+        criteria = WindowCriteria(
+            at=at, length=window, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
+        )
+        found = await measure_nodes(self.source, KNOWN, criteria)
         assert {} == found.failed
         return found.readings[resource][node]  # type: ignore[index]
 
@@ -110,8 +112,10 @@ async def test_statistics_are_measured(world: World) -> None:
     await world.until(known, "steady")
     at = await world.source.time()
     intervals = await find_intervals(world.source, WINDOW, at)
-    criteria = WindowCriteria(at=at, length=4 * WINDOW, coverage=0.1, max_age=60.0, lookback=WINDOW)
-    found = await measure_nodes(world.source, KNOWN, criteria, intervals, ("p95", "max", "deviation"))
+    criteria = WindowCriteria(
+        at=at, length=4 * WINDOW, coverage=0.1, max_age=60.0, lookback=WINDOW, intervals=intervals
+    )
+    found = await measure_nodes(world.source, KNOWN, criteria, ("p95", "max", "deviation"))
     reading = found.readings["memory"]["steady"]
 
     assert {"p95": 1e9, "max": 1e9, "deviation": 0.0} == reading.statistics
@@ -206,8 +210,10 @@ async def test_pods_are_measured(world: World) -> None:
     async def measured() -> Resources:
         at = await world.source.time()
         intervals = await find_intervals(world.source, WINDOW, at)
-        criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW)
-        return (await measure_pods(world.source, pods, criteria, intervals)).usage.get(("shop", "web-1"), Resources())
+        criteria = WindowCriteria(
+            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
+        )
+        return (await measure_pods(world.source, pods, criteria)).usage.get(("shop", "web-1"), Resources())
 
     await until(measured, lambda usage: (usage.cpu, usage.memory) == (pytest.approx(0.5, rel=0.1), 5e8))
 

@@ -1,5 +1,6 @@
 """What a source never answers is unknown, and no failure."""
 
+import msgspec
 import pytest
 from builders import GIB, NOW
 from collector.sources_in_memory import INTERVAL, FakeSource, Usage
@@ -11,8 +12,9 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.testbed.memory.clock import ManualClock
 
 CAPACITY = Resources(cpu=16.0, memory=64 * GIB)
-INTERVALS = ScrapeIntervals(default=INTERVAL)
-CRITERIA = WindowCriteria(at=NOW, length=3_600.0, coverage=0.8, max_age=180.0, lookback=300.0)
+CRITERIA = WindowCriteria(
+    at=NOW, length=3_600.0, coverage=0.8, max_age=180.0, lookback=300.0, intervals=ScrapeIntervals(default=INTERVAL)
+)
 POD = ("shop", "web-1")
 
 
@@ -27,7 +29,7 @@ async def test_a_resource_that_is_never_measured_is_unknown_and_says_why(aggrega
     source.rejects = lambda query: (
         "no such metric" if (query.resource, query.aggregate) == ("memory", aggregate) else ""
     )
-    found = await measure_nodes(source, {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}, CRITERIA, INTERVALS)
+    found = await measure_nodes(source, {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}, CRITERIA)
 
     assert (2.0, None) == (found.readings["cpu"]["a"].mean, found.readings["memory"]["a"].mean)
     assert "memory: no such metric" == found.readings["memory"]["a"].why
@@ -39,9 +41,7 @@ async def test_a_statistic_that_is_never_answered_is_left_out() -> None:
     """The mean beside it is known."""
     source = a_source()
     source.rejects = lambda query: "no" if query.aggregate == "p95" else ""
-    found = await measure_nodes(
-        source, {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}, CRITERIA, INTERVALS, ["p95"]
-    )
+    found = await measure_nodes(source, {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}, CRITERIA, ["p95"])
 
     assert (2.0, {}) == (found.readings["cpu"]["a"].mean, found.readings["cpu"]["a"].statistics)
 
@@ -50,9 +50,7 @@ async def test_pods_that_are_never_measured_are_absent() -> None:
     """They do not read as idle."""
     source = a_source()
     source.rejects = lambda query: "no pods" if query.resource == "cpu" else ""
-    found = await measure_pods(
-        source, {POD: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a")}, CRITERIA, INTERVALS
-    )
+    found = await measure_pods(source, {POD: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a")}, CRITERIA)
 
     assert (None, False) == (found.usage[POD].cpu, found.usage[POD].memory is None)
     assert {} == found.failed
@@ -63,7 +61,7 @@ async def test_pods_are_counted_by_the_source() -> None:
     source = a_source()
     source.pods["shop", "gaps", "a"] = Usage(coverage=0.7)
     known = {name: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a") for name in (POD, ("shop", "gaps"))}
-    found = await measure_pods(source, known, CRITERIA, INTERVALS)
+    found = await measure_pods(source, known, CRITERIA)
 
     assert {POD} == found.usage.keys()
     assert {("mean", 192.0)} == {(query.aggregate, query.min_samples) for query in source.queries}
@@ -74,7 +72,8 @@ async def test_pods_are_counted_one_by_one_where_intervals_differ() -> None:
     source = a_source()
     source.pods = {("shop", name, name): Usage(interval=60.0) for name in ("a", "b")}
     known = {("shop", name): MeasurementTarget(since=0.0, capacity=CAPACITY, node=name) for name in ("a", "b")}
-    found = await measure_pods(source, known, CRITERIA, ScrapeIntervals(by_node={"b": 60.0}, default=15.0))
+    intervals = ScrapeIntervals(by_node={"b": 60.0}, default=15.0)
+    found = await measure_pods(source, known, msgspec.structs.replace(CRITERIA, intervals=intervals))
 
     assert {("shop", "b")} == found.usage.keys()
 

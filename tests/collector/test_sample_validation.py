@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from builders import GIB, NOW
 from hypothesis import given
@@ -23,8 +24,9 @@ from equipoise.collector.decisions.sample_validation import (
 )
 from equipoise.contracts.messages.resources import Resources
 
-INTERVALS = ScrapeIntervals(default=15.0)
-CRITERIA = WindowCriteria(at=NOW, length=300.0, coverage=0.8, max_age=180.0, lookback=300.0)
+CRITERIA = WindowCriteria(
+    at=NOW, length=300.0, coverage=0.8, max_age=180.0, lookback=300.0, intervals=ScrapeIntervals(default=15.0)
+)
 NODE = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=10.0, memory=64 * GIB))
 
 
@@ -37,13 +39,8 @@ def answers(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict
     return {"mean": [a_sample(mean)], "count": [a_sample(count)], "newest": [a_sample(newest)]}
 
 
-def read(
-    given: dict[Any, Any], known: MeasurementTarget = NODE, intervals: ScrapeIntervals = INTERVALS, **criteria: float
-) -> Any:
-    queries = WindowCriteria(
-        **({"at": NOW, "length": 300.0, "coverage": 0.8, "max_age": 180.0, "lookback": 300.0} | criteria)
-    )
-    return validate_nodes({"a": known}, "cpu", given, intervals, queries)["a"]
+def read(samples: dict[Any, Any], target: MeasurementTarget = NODE, **criteria: Any) -> Any:
+    return validate_nodes({"a": target}, "cpu", samples, msgspec.structs.replace(CRITERIA, **criteria))["a"]
 
 
 def test_a_whole_answer_is_a_measurement() -> None:
@@ -134,8 +131,8 @@ def test_a_window_longer_than_the_nodes_life_is_unknown() -> None:
     """A node made anew under its old name, and labels, is not judged by its forerunner's samples."""
     young = MeasurementTarget(since=NOW - 200, capacity=NODE.capacity)
 
-    assert "200 s" in read(answers(), known=young).why
-    assert 2.5 == read(answers(count=8), known=young, length=120.0).mean
+    assert "200 s" in read(answers(), target=young).why
+    assert 2.5 == read(answers(count=8), target=young, length=120.0).mean
 
 
 def test_the_scrape_interval_of_each_node_counts() -> None:
@@ -153,7 +150,7 @@ def test_without_a_scrape_interval_nothing_is_known() -> None:
 
 def test_nodes_that_nobody_knows_are_passed_over() -> None:
     """A series of a deleted node makes no reading."""
-    assert {"b"} == validate_nodes({"b": NODE}, "cpu", answers(), INTERVALS, CRITERIA).keys()
+    assert {"b"} == validate_nodes({"b": NODE}, "cpu", answers(), CRITERIA).keys()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +187,7 @@ POD = MeasurementTarget(since=NOW - 1_000, capacity=NODE.capacity, node="a")
 def read_one_pod(*means: Sample, count: float = 20, known: MeasurementTarget = POD) -> float | None:
     counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
     given: Any = {"mean": list(means), "count": counts}
-    return validate_pods({("shop", "web"): known}, "cpu", given, INTERVALS, CRITERIA).get(("shop", "web"))
+    return validate_pods({("shop", "web"): known}, "cpu", given, CRITERIA).get(("shop", "web"))
 
 
 def test_pods_are_found_by_namespace_name_and_node() -> None:
@@ -210,7 +207,7 @@ def test_pods_are_judged_like_nodes() -> None:
     assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
     assert read_one_pod(here, count=15) is None
     counts = [Sample(node="a", namespace="shop", pod="web", series=here.series, value=value) for value in (15.0, 20.0)]
-    assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, INTERVALS, CRITERIA)
+    assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, CRITERIA)
     assert read_one_pod(here, known=MeasurementTarget(since=NOW - 100, capacity=NODE.capacity, node="a")) is None
     assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
     assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
@@ -221,9 +218,11 @@ def test_counts_that_were_not_asked_for_are_enough() -> None:
     here = a_sample(1.5, namespace="shop", pod="web")
     pods = {("shop", "web"): POD}
 
-    assert {("shop", "web"): 1.5} == validate_pods(pods, "cpu", {"mean": [here]}, INTERVALS, CRITERIA)
-    assert {} == validate_pods(pods, "cpu", {"mean": [here], "count": []}, INTERVALS, CRITERIA)
-    assert {} == validate_pods(pods, "cpu", {"mean": [here]}, ScrapeIntervals(), CRITERIA)
+    assert {("shop", "web"): 1.5} == validate_pods(pods, "cpu", {"mean": [here]}, CRITERIA)
+    assert {} == validate_pods(pods, "cpu", {"mean": [here], "count": []}, CRITERIA)
+    assert {} == validate_pods(
+        pods, "cpu", {"mean": [here]}, msgspec.structs.replace(CRITERIA, intervals=ScrapeIntervals())
+    )
 
 
 VALUES = st.floats() | st.sampled_from([0.0, -0.0, NOW, NOW - 5, 20.0])
@@ -241,14 +240,14 @@ def test_no_answer_becomes_a_value_that_was_not_measured(
 ) -> None:
     """Any samples at all: nothing raises, and every known mean is one of the means that were answered, or its cap."""
     known = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=capacity), node="a")
-    intervals = ScrapeIntervals(default=interval)
+    criteria = msgspec.structs.replace(CRITERIA, intervals=ScrapeIntervals(default=interval))
     measured = [s.value for s in given.get("mean", []) if s.node in ("a", "")]
     possible = {*measured, *([] if capacity is None else [capacity] if any(v >= capacity for v in measured) else [])}
 
-    reading = validate_nodes({"a": known}, "cpu", given, intervals, CRITERIA)["a"]
+    reading = validate_nodes({"a": known}, "cpu", given, criteria)["a"]
     assert (reading.mean is None) == bool(reading.why)
     assert reading.mean is None or reading.mean in possible
-    for value in validate_pods({("shop", "web"): known}, "cpu", given, intervals, CRITERIA).values():
+    for value in validate_pods({("shop", "web"): known}, "cpu", given, criteria).values():
         assert value in possible
 
 

@@ -12,19 +12,17 @@ from collector.sources_in_memory import FakeSource, Usage
 from collector.test_service import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
-from equipoise.binder.decisions.staleness import check_coverage
 from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.descheduler.decisions.evaluation.coverage import blindness
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS
-from equipoise.scorer.decisions.coverage import doubt
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -404,9 +402,8 @@ async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet)
     cycles = list(fleet.cycles().values())
     silent = max(cycles, key=lambda cycle: cycle.expected)
     fresh = COUNT - silent.expected
-    assert doubt(cycles, fresh_here=COUNT, load=LOAD, now=at) == ""
-    assert blindness(cycles, COUNT, LOAD) == ""
-    assert check_coverage(cycles, LOAD, at) is None
+    assert coverage_problem(cycles, known=COUNT, load=LOAD, use="score", now=at) == ""
+    assert coverage_problem(cycles, known=COUNT, load=LOAD, use="eviction", now=at) == ""
     later = at + 200
     heard = [
         cycle if cycle is silent else UtilizationCycle(
@@ -415,11 +412,9 @@ async def test_a_silent_shard_is_missing_coverage_for_every_reader(fleet: Fleet)
         for cycle in cycles
     ]  # fmt: skip
     stricter = LoadSettings(coverage=type(LOAD.coverage)(score=0.8))
-    assert f"of {fresh} of {COUNT} nodes" in doubt(heard, fresh_here=fresh, load=stricter, now=later)
-    assert f"of {fresh} of {COUNT} nodes" in blindness(heard, fresh, LOAD)
-    verdict = check_coverage(heard, LOAD, later)
-    assert verdict is not None
-    assert silent.shard in verdict.detail
+    scores = coverage_problem(heard, known=fresh, load=stricter, use="score", now=later)
+    assert f"of {fresh} of {COUNT} nodes" in scores
+    assert silent.shard in coverage_problem(heard, known=fresh, load=LOAD, use="eviction", now=later)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (4, 2), (4, 1), (3, 4)])

@@ -6,12 +6,13 @@ import pytest
 from builders import GIB, NOW, a_workload
 from collector.sources_in_memory import FakeSource
 
-from equipoise.collector.decisions.sample_validation import ScrapeIntervals
 from equipoise.collector.decisions.workload_means import ReplicaMean
 from equipoise.collector.decisions.workloads import SLOTS, LearnedProfile, WorkloadStore, slot_of
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.state.placement import ClusterPlacement
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.contracts.kubernetes.workload import Workload
@@ -169,16 +170,15 @@ def test_no_window_is_made_of_what_is_remembered() -> None:
 
 async def test_each_slot_that_is_measured_forgets_workloads_that_went() -> None:
     """Names come and go for ever: what nobody runs any more is not kept."""
-    workloads, source = some_workloads(), FakeSource(ManualClock(NOW))
-    workloads.restore(a_workload(), a_day())
-    fleet = ClusterPlacement(
+    placement = ClusterPlacement(
         windows=[300.0], start_timeout=600.0, owner_retention=90_000.0, owner_of=nobody, selector={}
     )
-    days = ProfileLearning(
-        settings=CollectorSettings(), coverage=0.8, source=source, placement=fleet, workloads=workloads,
-        clock=ManualClock(NOW), source_now=lambda: NOW, intervals=lambda: ScrapeIntervals(default=15.0),
-    )  # fmt: skip
-    assert "" == await days.measure(NOW - NOW % HOUR)
+    settings, load, clock = CollectorSettings(scrape_interval=Duration(15)), LoadSettings(), ManualClock(NOW)
+    measurement = Measurement(settings=settings, load=load, source=FakeSource(clock), placement=placement, clock=clock)
+    workloads = measurement.workload_store
+    workloads.restore(a_workload(), a_day())
+    profiles = ProfileLearning(settings=settings, load=load, measurement=measurement, clock=clock)
+    assert "" == await profiles.measure(NOW - NOW % HOUR)
     workloads.record(workloads.with_means(a_fold(), NOW))
     (message,) = tell(workloads)
 

@@ -3,7 +3,16 @@
 import math
 
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_window
+from builders import (
+    GIB,
+    NOW,
+    a_gone_pod,
+    a_node_utilization,
+    a_placed_pod,
+    a_placement,
+    a_window,
+    a_workload_utilization,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,11 +25,15 @@ from equipoise.contracts.load.correction import (
     is_fresh,
     known,
     load_of,
+    partial_lifetimes,
     plus,
     share_measured,
     usable_window,
 )
+from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.resources import Resources
+
+LOAD = LoadSettings()
 
 anything = st.one_of(st.none(), st.floats())
 amounts = st.floats(0, 1e12)
@@ -77,7 +90,7 @@ def test_a_pod_that_arrived_inside_the_window_is_added_for_the_rest() -> None:
     """A pod that ran for a quarter of the window is in the mean with a quarter: three quarters are added."""
     stay = PodLifetime(placed_at=NOW - 230, running_since=NOW - 225, usage=Resources(cpu=4.0, memory=GIB))
 
-    mean = corrected(Resources(cpu=1.0, memory=GIB), [stay], sampled_at=NOW, length=900)
+    mean = corrected(Resources(cpu=1.0, memory=GIB), [stay], sampled_at=NOW, length=900, load=LOAD)
 
     assert mean == Resources(cpu=4.0, memory=1.75 * GIB)
 
@@ -86,14 +99,14 @@ def test_a_pod_that_left_is_taken_off_by_the_share_it_was_there() -> None:
     """It ran for the first third of the window: a third of its usage is still in the mean."""
     stay = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=NOW - 600, usage=Resources(cpu=3.0))
 
-    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(4.0)
+    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(4.0)
 
 
 def test_a_pod_about_to_leave_is_taken_off_whole() -> None:
     """A terminating pod that filled the window counts as gone already."""
     stay = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
 
-    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900).cpu == pytest.approx(2.0)
+    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(2.0)
 
 
 def test_a_pod_that_does_not_say_it_runs_counts_as_started_after_the_limit() -> None:
@@ -110,14 +123,21 @@ def test_cliff_adds_a_pod_wholly_until_a_sample_follows_its_placement() -> None:
     early = PodLifetime(placed_at=NOW - 1, usage=Resources(cpu=2.0))
     gone = PodLifetime(placed_at=NOW - 5000, gone_at=NOW - 100, usage=Resources(cpu=2.0))
 
-    assert corrected(Resources(cpu=1.0), [late, early, gone], sampled_at=NOW, length=900, mode="cliff").cpu == 3.0
+    assert (
+        corrected(
+            Resources(cpu=1.0), [late, early, gone], sampled_at=NOW, length=900, load=LoadSettings(compensation="cliff")
+        ).cpu
+        == 3.0
+    )
 
 
 def test_off_leaves_the_mean_as_measured() -> None:
     """Compensation can be switched off to compare."""
     stay = PodLifetime(placed_at=NOW, usage=Resources(cpu=2.0))
 
-    assert corrected(Resources(cpu=1.0), [stay], sampled_at=NOW, length=900, mode="off") == Resources(cpu=1.0)
+    assert corrected(
+        Resources(cpu=1.0), [stay], sampled_at=NOW, length=900, load=LoadSettings(compensation="off")
+    ) == Resources(cpu=1.0)
 
 
 @given(
@@ -129,12 +149,48 @@ def test_compensation_adds_at_most_the_pod_itself(
     """Whatever the times are, one pod moves a mean by no more than its usage, and unknown usage by nothing."""
     stay = PodLifetime(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
 
-    cpu = corrected(Resources(cpu=mean), [stay], sampled_at=0.0, length=900).cpu
+    cpu = corrected(Resources(cpu=mean), [stay], sampled_at=0.0, length=900, load=LOAD).cpu
 
     assert cpu is not None
     amount = known(usage) or 0.0
     slack = 1e-9 * (mean + amount)
     assert max(0.0, mean - amount) - slack <= cpu <= mean + amount + slack
+
+
+def test_only_pods_that_some_window_holds_in_part_need_a_correction() -> None:
+    """Those that came or left within the longest window, and those that are terminating."""
+    old = NOW - 2 * 86_400
+    placement = a_placement(
+        "node-a",
+        [
+            a_placed_pod("old", placed_at=old, running_since=old),
+            a_placed_pod("new", placed_at=NOW - 100, running_since=NOW - 90),
+            a_placed_pod("pending", placed_at=NOW - 10, running_since=None),
+            a_placed_pod("ending", placed_at=old, running_since=old, terminating=True),
+        ],
+        gone=[a_gone_pod("left", gone_at=NOW - 600), a_gone_pod("forgotten", gone_at=old + 1)],
+    )
+    utilization = a_node_utilization("node-a", pods={"uid-new": Resources(cpu=2.0)})
+    found = partial_lifetimes(utilization, placement, pod_usage({}, load=LOAD, now=NOW), load=LOAD)
+
+    assert [pod.name for pod, _ in found] == ["new", "pending", "ending", "left"]
+
+
+def test_a_pods_own_measured_usage_comes_before_its_requests() -> None:
+    """Per resource; a gone pod that was never measured counts with its requests, too."""
+    usage_of = pod_usage({}, load=LOAD, now=NOW)
+    pod = a_placed_pod("web-1", requests=Resources(cpu=0.5, memory=GIB))
+
+    assert usage_of(pod, Resources(cpu=2.0)) == Resources(cpu=2.0, memory=GIB)
+    assert usage_of(pod, Resources()) == Resources(cpu=0.5, memory=GIB)
+
+
+def test_a_workloads_measured_usage_comes_before_requests() -> None:
+    """Of a pod that is not measured yet."""
+    workload = a_workload_utilization(cpu=3.0)
+    pod = a_placed_pod("web-1", workload=workload.workload, requests=Resources(cpu=0.5))
+
+    assert pod_usage({workload.workload: workload}, load=LOAD, now=NOW)(pod, Resources()).cpu == 3.0
 
 
 def test_a_window_lives_three_refresh_periods_or_the_score_life() -> None:

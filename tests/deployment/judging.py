@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,9 +15,11 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import window_limits
+from equipoise.cli.demo.manifests import BURST_NAMESPACE, burst_document
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.testbed.audit import Eviction
 
+BURST_PODS = 100
 KILLED: tuple[ServiceName, ...] = ("binder", "scorer", "annotator", "collector", "descheduler")
 LEVEL = 20.0
 """Points of percent between the hottest and the idlest node."""
@@ -25,11 +28,26 @@ LONG_AGO = 10.0
 """Seconds after an intent's life by which its outcome is told, however busy the machine is."""
 
 
+Loads = Mapping[str, float]
+"""Node to its CPU load in percent."""
+
+
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run in which every service was killed once."""
 
     spread_before: float
     spread_after: float
+    std_before: float
+    std_after: float
+    moved_share: float
+    """Evictions over pods (0..1)."""
+
+    same_node_returns: int
+    """Evictions whose replacement was bound to the node that the pod had left."""
+
+    burst: Counter[str]
+    """Node to the number of its pods, of a workload that was never measured and whose pods were created at once."""
+
     evictions: tuple[Eviction, ...]
     """Carried out, as the audit log has them."""
 
@@ -53,7 +71,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 async def killed_in_turn(run: Run) -> Judged:
     """From the first eviction on, kill and start again one service after the other; then wait until it is level."""
-    before = await run.world.spread()
+    before = await run.world.loads.of_all()
     await run.until(lambda: run.evictions() > 0, 120, "the first eviction")
     killed_at: dict[str, int] = {}
     away: dict[str, tuple[float, float]] = {}
@@ -71,7 +89,9 @@ async def killed_in_turn(run: Run) -> Judged:
             await asyncio.to_thread(run.machine.kill, service)
             await run.machine.start(service)
             starting.create_task(started(service, since))
-    return await _judge(run, before, await _level(run), killed_at, away["binder"])
+    after = await _level(run)
+    await _burst(run)
+    return await _judge(run, before, after, killed_at, away["binder"])
 
 
 async def _until_more(run: Run) -> None:
@@ -80,17 +100,28 @@ async def _until_more(run: Run) -> None:
     await run.wait(lambda: run.evictions() >= since + 2, 20)
 
 
-async def _level(run: Run) -> float:
-    """The spread once it is low, or after four minutes."""
+async def _level(run: Run) -> dict[str, float]:
+    """The loads once their spread is low, or after four minutes."""
     deadline = asyncio.get_running_loop().time() + 240
     while True:
-        spread = await run.world.spread()
-        if spread <= LEVEL or asyncio.get_running_loop().time() > deadline:
-            return spread
+        loads = await run.world.loads.of_all()
+        if figures.spread(loads) <= LEVEL or asyncio.get_running_loop().time() > deadline:
+            return loads
         await asyncio.sleep(0.5)
 
 
-async def _judge(run: Run, before: float, after: float, killed_at: dict[str, int], away: tuple[float, float]) -> Judged:
+async def _burst(run: Run) -> None:
+    """All pods of a new workload are bound."""
+    cluster = run.world.cluster
+    await cluster.apply([burst_document(run.world.trace, BURST_PODS)])
+    await cluster.wait(
+        f"/api/v1/namespaces/{BURST_NAMESPACE}/pods?resourceVersion=0",
+        lambda pods: sum("nodeName" in pod["spec"] for pod in pods["items"]) >= BURST_PODS,
+        what="the pods of a new workload are bound",
+    )
+
+
+async def _judge(run: Run, before: Loads, after: Loads, killed_at: dict[str, int], away: tuple[float, float]) -> Judged:
     events = figures.read_audit_log(run.world.cluster.audit_log)
     carried_out = [eviction for eviction in run.world.cluster.evictions() if eviction.succeeded]
     configuration = run.world.configuration
@@ -98,8 +129,13 @@ async def _judge(run: Run, before: float, after: float, killed_at: dict[str, int
     intents = [line["message"] for line in run.said() if line["subject"].startswith("equipoise.eviction.intent.")]
     ended = time.time() - LONG_AGO  # noqa: TID251  the clock of the intents
     return Judged(
-        spread_before=before,
-        spread_after=after,
+        spread_before=figures.spread(before),
+        spread_after=figures.spread(after),
+        std_before=figures.deviation(before),
+        std_after=figures.deviation(after),
+        moved_share=len(events.evictions) / len(run.world.trace.pods),
+        same_node_returns=events.same_node_returns(),
+        burst=figures.by_node(events.burst(BURST_NAMESPACE, BURST_PODS)),
         evictions=tuple(carried_out[: len(events.evictions)]),
         evictions_at_kill=killed_at,
         limit_violations=figures.limit_violations(events, limits),

@@ -17,7 +17,6 @@ from deployment.compression import FACTOR, Document, compressed_configuration, m
 from deployment.extender import CLIENT_SECRET, Secrets, entry_here, lay_out, made_secrets
 from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
-from equipoise.cli.demo import figures
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.node_loads import NodeLoads
@@ -63,9 +62,6 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     async def token_of(self, service: str) -> str:
         """Of its ServiceAccount."""
         return (await self.cluster.service_account_token(NAMESPACE, f"equipoise-{service}")).read_text()
-
-    async def spread(self) -> float:
-        return figures.spread(await self.loads.of_all())
 
 
 def a_trace() -> Trace:

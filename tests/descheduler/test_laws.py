@@ -114,7 +114,7 @@ def test_every_strategy_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("strategy", VARIANTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(fleet=fleets(), data=st.data())
 def test_laws(strategy: Strategy, fleet: Fleet, data: st.DataObject) -> None:
     """Protected pods stay, no pod moves twice, closed and unknown nodes are spared, targets fit, limits hold."""
@@ -147,7 +147,7 @@ def test_laws(strategy: Strategy, fleet: Fleet, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("strategy", [variant for variant in VARIANTS if not isinstance(variant, LevelDay)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(fleet=fleets())
 def test_no_target_comes_above_its_mark(strategy: LowNodeLoad | BinPack, fleet: Fleet) -> None:
     """After the whole plan every target is below its ceilings: as a whole, and by its production pods.

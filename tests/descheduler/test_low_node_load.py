@@ -21,6 +21,7 @@ from descheduler.fleets import (
 from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
+from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pod_order import in_order
@@ -31,7 +32,6 @@ from equipoise.descheduler.decisions.strategies import readings
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import Counts, abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.state.pod_priority import QOS_LABEL
 
 STRATEGY = LowNodeLoad()
 

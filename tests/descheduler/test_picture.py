@@ -15,9 +15,8 @@ from equipoise.contracts.kubernetes.objects import NodeTaint, ObjectMeta, Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.descheduler.decisions.evaluation.cluster_builder import Picture, Remembered, Watched
-from equipoise.descheduler.decisions.evaluation.coverage import blindness
 from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import Measures
 from equipoise.descheduler.state.cluster import FleetNode
@@ -223,7 +222,7 @@ def test_what_decides_the_order_is_read() -> None:
     (pod,) = picture(with_metadata(a_pod(), annotations=costs, labels=labels))["node-a"].pods
     (plain,) = picture(with_metadata(a_pod(), annotations=dict.fromkeys(costs, "much")))["node-a"].pods
 
-    assert (pod.deletion_cost, pod.eviction_cost, pod.tier) == (7, -3, "batch")
+    assert (pod.deletion_cost, pod.eviction_cost, pod.priority_class) == (7, -3, "batch")
     assert (plain.deletion_cost, plain.eviction_cost) == (0, 0)
 
 
@@ -346,21 +345,6 @@ def test_nodes_that_are_no_target_only(node: objects.Node) -> None:
     """A cordoned node may be relieved, but not filled."""
     assert source_refusal(node, now=NOW, settling=300) == ""
     assert target_refusal(node, now=NOW, settling=300)
-
-
-def a_cycle(**fields: Any) -> UtilizationCycle:
-    return UtilizationCycle(**({"shard": "all", "cycle": 1, "expected": 10, "fresh": 10, "queried_at": NOW} | fields))
-
-
-def test_coverage() -> None:
-    """Four fifths of the expected nodes must be known here and now; a dead collector's last word proves nothing."""
-    assert blindness([a_cycle()], 8, LOAD) == ""
-    assert blindness([a_cycle()], 7, LOAD) == "load is known of 7 of 10 nodes, 70% of 80% needed"
-    assert blindness([a_cycle(), a_cycle(shard="b")], 8, LOAD)
-    assert "has not said yet" in blindness([], 10, LOAD)
-    assert "expects no node" in blindness([a_cycle(expected=0)], 10, LOAD)
-    assert "Prometheus is down" in blindness([a_cycle(problem="Prometheus is down")], 0, LOAD)
-    assert "clock differs by -11.0 s" in blindness([a_cycle(skew=3.0), a_cycle(skew=-11.0)], 20, LOAD)
 
 
 def test_older_words_are_dropped() -> None:

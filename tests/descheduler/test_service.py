@@ -190,7 +190,7 @@ async def test_too_little_coverage_moves_nothing_and_says_why(cluster: Cluster) 
             await cluster.clock.advance(30)
 
         assert not cluster.intents
-        assert cluster.last_decision.why == "load is known of 3 of 4 nodes, 75% of 80% needed"
+        assert cluster.last_decision.why == "the load of 3 of 4 nodes is known, 80% needed"
         assert cluster.health.problems == [cluster.last_decision.why]
         await cluster.pass_time(120)
     assert cluster.intents
@@ -566,7 +566,7 @@ async def test_a_blind_descheduler_shows_why(cluster: Cluster) -> None:
         plan = await shown(cluster)
 
     assert plan.moves == []
-    assert plan.why == {"low_node_load": "load is known of 3 of 4 nodes, 75% of 80% needed"}
+    assert plan.why == {"low_node_load": "the load of 3 of 4 nodes is known, 80% needed"}
 
 
 async def test_a_big_cluster_is_judged_beside_the_loop(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

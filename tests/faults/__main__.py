@@ -1,6 +1,6 @@
 """`make chaos`: every fault with every seed, each seed on a fresh cluster; a table at the end.
 
-Exit codes: 0 every run was green, 1 something was violated, 2 some run says nothing.
+Exit codes: 0 every run passed, 1 an invariant was violated, 2 a run was inconclusive.
 """
 
 import argparse
@@ -15,16 +15,16 @@ from equipoise.runtime.configuration import Logging
 from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.binaries.build import build
 from faults.campaign import Result, exit_code, seeds, table, try_all
+from faults.catalog import FAULTS, LONG, SHORT
 from faults.rig import rig
-from faults.troubles import FAULTS, LONG, SHORT
 
 
 async def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seeds", default="1,2,3", help='"1,2,3", or "1-20"')
-    parser.add_argument("--faults", default=",".join(FAULTS), help="names parted by commas (default: all)")
-    parser.add_argument("--short", action="store_true", help="as `make test` does it")
-    parser.add_argument("--keep", type=Path, help="a directory for the logs of all parts")
+    parser.add_argument("--faults", default=",".join(FAULTS), help="names separated by commas (default: all)")
+    parser.add_argument("--short", action="store_true", help="the short form of `make test`")
+    parser.add_argument("--keep", type=Path, help="a directory for the logs of all processes")
     parser.add_argument("--json", type=Path, help="a file for one line per run")
     options = parser.parse_args()
     names = options.faults.split(",")
@@ -36,16 +36,16 @@ async def main() -> int:
     results: list[Result] = []
     for seed in seeds(options.seeds):
         directory = options.keep / f"seed-{seed}" if options.keep else None
-        async with rig(binaries, directory) as made:
-            results += await try_all(made, names, seed, SHORT if options.short else LONG, _say)
-    _say("")
-    _say(table(results))
+        async with rig(binaries, directory) as started:
+            results += await try_all(started, names, seed, SHORT if options.short else LONG, _print)
+    _print("")
+    _print(table(results))
     if options.json:
         options.json.write_text("".join(json.dumps(msgspec.to_builtins(result)) + "\n" for result in results))
     return exit_code(results)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 

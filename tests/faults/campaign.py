@@ -1,14 +1,14 @@
-"""Tries faults one after another on one cluster, and says of each what held."""
+"""Runs faults one after another on one cluster, and reports the violated invariants of each."""
 
 import time
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from faults import fleet
+from faults import cluster_setup
+from faults.catalog import FAULTS, Extent
 from faults.invariants import INVARIANTS, violations
 from faults.rig import Inconclusive, Rig
-from faults.troubles import FAULTS, Extent
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +27,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return {name: found for name, found in self.violations.items() if found}
 
     @property
-    def green(self) -> bool:
+    def passed(self) -> bool:
         return not self.broken and not self.inconclusive
 
 
 async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
-    """One run, from its first intent to its verdict."""
+    """One run, from its first intent to its result."""
     fault = FAULTS[name]
     began = time.monotonic()
     inconclusive = ""
@@ -42,23 +42,25 @@ async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
     except Inconclusive as error:
         inconclusive = str(error)
         rig.stop_programs()
-        rig.recorder.lost()  # what was under way is no matter of the next run
+        rig.recorder.streams_emptied()  # pending intents do not concern the next run
     history = rig.recorder.history(rig.since)
-    found = violations(history, fleet.promises())
+    found = violations(history, cluster_setup.promises())
     if fault.also is not None:
         found["also"] = fault.also(history)
     if inconclusive:
-        found["I5"] = []  # it was not waited for outcomes
+        found["I5"] = []  # the run did not wait for outcomes
     counts: dict[str, int] = {}
-    ours = {said.intent.id for said in history.new_intents}  # what is said again of an earlier run's is not counted
-    first = {heard.intent_id: heard.outcome for heard in reversed(history.outcomes) if heard.intent_id in ours}
+    ours = {
+        published.intent.id for published in history.new_intents
+    }  # repeated outcomes of an earlier run do not count
+    first = {outcome.intent_id: outcome.outcome for outcome in reversed(history.outcomes) if outcome.intent_id in ours}
     for outcome in first.values():
         counts[outcome] = counts.get(outcome, 0) + 1
     return Result(
         fault=name,
         seed=seed,
         seconds=round(time.monotonic() - began, 1),
-        inconclusive=inconclusive or fault.least.missing(history),
+        inconclusive=inconclusive or fault.minimum.missing(history),
         violations=found,
         happened={
             "intents": len(history.new_intents),
@@ -70,8 +72,8 @@ async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
 
 
 def line(result: Result) -> str:
-    """One run, as people read it."""
-    verdict = "green" if result.green else "VIOLATED" if result.broken else "inconclusive"
+    """One run, for people."""
+    verdict = "passed" if result.passed else "VIOLATED" if result.broken else "inconclusive"
     happened = ", ".join(f"{count} {what}" for what, count in result.happened.items())
     text = f"{result.fault} (seed {result.seed}): {verdict} in {result.seconds:g} s; {happened}"
     details = [f"  {name}: {wrong}" for name, found in result.broken.items() for wrong in found[:5]]
@@ -81,35 +83,35 @@ def line(result: Result) -> str:
 
 
 def table(results: Iterable[Result]) -> str:
-    """Faults x invariants: how many runs violated it, · for none; and what happened in all of them."""
+    """Faults x invariants: how many runs violated it, · for none; and the traffic of all runs."""
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.fault, []).append(result)
     columns = [*INVARIANTS, "also"]
-    head = f"{'fault':<20} {'runs':>4} {'unsure':>6} " + " ".join(f"{name:>4}" for name in columns)
+    head = f"{'fault':<20} {'runs':>4} {'inconclusive':>6} " + " ".join(f"{name:>4}" for name in columns)
     lines = [f"{head} {'intents':>8} {'evictions':>9}"]
     for fault, runs in rows.items():
-        marks = [sum(bool(run.violations.get(name)) for run in runs) or "·" for name in columns]
-        unsure = sum(bool(run.inconclusive) for run in runs)
+        violated = [sum(bool(run.violations.get(name)) for run in runs) or "·" for name in columns]
+        inconclusive = sum(bool(run.inconclusive) for run in runs)
         sums = [sum(run.happened.get(what, 0) for run in runs) for what in ("intents", "evictions")]
-        cells = " ".join(f"{mark!s:>4}" for mark in marks)
-        lines.append(f"{fault:<20} {len(runs):>4} {unsure or '·':>6} {cells} {sums[0]:>8} {sums[1]:>9}")
+        cells = " ".join(f"{count!s:>4}" for count in violated)
+        lines.append(f"{fault:<20} {len(runs):>4} {inconclusive or '·':>6} {cells} {sums[0]:>8} {sums[1]:>9}")
     return "\n".join(lines)
 
 
 async def try_all(
-    rig: Rig, names: Iterable[str], seed: int, extent: Extent, say: Callable[[str], None]
+    rig: Rig, names: Iterable[str], seed: int, extent: Extent, report: Callable[[str], None]
 ) -> list[Result]:
     results = []
     for name in names:
         result = await try_fault(rig, name, seed, extent)
-        say(line(result))
+        report(line(result))
         results.append(result)
     return results
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """0 every run was green, 1 something was violated, 2 some run says nothing."""
+    """0 every run passed, 1 an invariant was violated, 2 a run was inconclusive."""
     found = list(results)
     if any(result.broken for result in found):
         return 1

@@ -1,4 +1,4 @@
-"""One cluster for all faults; it ends with this folder's tests."""
+"""One cluster for all faults."""
 
 from collections.abc import AsyncIterator
 
@@ -10,5 +10,5 @@ from faults.rig import Rig, rig
 
 @pytest.fixture(scope="package")
 async def world(testbed_binaries: Binaries) -> AsyncIterator[Rig]:
-    async with rig(testbed_binaries) as made:
-        yield made
+    async with rig(testbed_binaries) as started:
+        yield started

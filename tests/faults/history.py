@@ -1,6 +1,6 @@
-"""What a run left behind: what the API server's audit log and the bus say, and what the harness did at which time.
+"""The history of a run: the API server's audit log, the messages on the bus, and the actions of the harness.
 
-Nothing in it comes from counters or logs of Equipoise. Times are Unix seconds on one machine's clock.
+Nothing in it comes from metrics or logs of Equipoise. Times are Unix seconds on one machine's clock.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ import msgspec
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
 HARNESS = "faults"
-"""The strategy of intents that the harness says in a descheduler's place."""
+"""The strategy of intents that the harness publishes in place of a descheduler."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Post(Value, frozen=True, kw_only=True):
-    """One answered POST to `pods/eviction`, by the audit log."""
+    """One POST to `pods/eviction` with its response, from the audit log."""
 
     at: float
     """When the API server received it."""
@@ -29,7 +29,7 @@ class Post(Value, frozen=True, kw_only=True):
     pod: str
     workload: str
     uid: str | None
-    """The UID demanded."""
+    """The UID of the precondition."""
 
     dry_run: bool = False
     code: int = 201
@@ -40,7 +40,7 @@ class Post(Value, frozen=True, kw_only=True):
 
 
 class PodChange(Value, frozen=True, kw_only=True):
-    """A pod got a node, became ready, or was deleted otherwise than by an eviction, by the audit log."""
+    """A pod was bound, became ready, or was deleted without an eviction; from the audit log."""
 
     at: float
     what: Literal["bound", "ready", "deleted"]
@@ -49,22 +49,22 @@ class PodChange(Value, frozen=True, kw_only=True):
     workload: str
     node: str = ""
     by_us: bool = False
-    """Deleted by a service of Equipoise, which must never be."""
+    """Deleted by a service of Equipoise, which must never happen."""
 
 
-class Said(Value, frozen=True, kw_only=True):
+class PublishedIntent(Value, frozen=True, kw_only=True):
     """An intent on the bus."""
 
     at: float
     intent: EvictionIntent
-    answered_for: bool = True
-    """Must have an outcome: False when the stream did not take it, or lost it in a fault that loses streams."""
+    outcome_expected: bool = True
+    """False when the stream did not accept the intent, or lost it in a fault that empties streams."""
 
     epoch_held: bool = True
-    """False: said in the name of a leader that the harness knows to be dethroned."""
+    """False: published in the name of a leader that has lost the Lease."""
 
 
-class Heard(Value, frozen=True, kw_only=True):
+class PublishedOutcome(Value, frozen=True, kw_only=True):
     """An outcome on the bus."""
 
     at: float
@@ -72,8 +72,8 @@ class Heard(Value, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-class Measured(Value, frozen=True, kw_only=True):
-    """A node's utilization as it passed on the bus, in order of arrival."""
+class NodeSample(Value, frozen=True, kw_only=True):
+    """A node's utilization on the bus, in order of arrival."""
 
     at: float
     node: str
@@ -82,15 +82,15 @@ class Measured(Value, frozen=True, kw_only=True):
     sampled_at: float
 
 
-class Answered(Value, frozen=True, kw_only=True):
-    """A scorer's answer to a question of the harness."""
+class ScoreResponse(Value, frozen=True, kw_only=True):
+    """The scorer's response to a request of the harness."""
 
     at: float
     neutral: bool
 
 
 class Span(Value, frozen=True, kw_only=True):
-    """From one moment to another."""
+    """From one time to another."""
 
     begin: float
     end: float
@@ -103,64 +103,64 @@ class Window(Value, frozen=True, kw_only=True):
     """At most so many evictions of one workload, namespace or the cluster in any so many seconds."""
 
     scope: Literal["workload", "namespace", "cluster"]
-    most: int
+    max: int
     seconds: float
 
 
 class Promises(Value, frozen=True, kw_only=True):
-    """What the configuration of the run promises."""
+    """The promises of the run's configuration."""
 
     windows: tuple[Window, ...] = ()
-    in_migration_per_node: int | None = None
+    migrating_per_node: int | None = None
     replicas: dict[str, int] = {}
-    """Of every workload that may lose pods."""
+    """Of each workload whose pods may be evicted."""
 
     floors: dict[str, int] = {}
-    """Ready replicas that a workload keeps whatever is evicted."""
+    """Ready replicas that a workload always keeps."""
 
     protected: frozenset[str] = frozenset()
-    """Workloads, and bare pods, of which none may ever be evicted."""
+    """Workloads and bare pods that are never evicted."""
 
     freshness: float = 120.0
-    """Greatest age of the oldest sample behind an eviction."""
+    """Maximum age of the oldest sample of an eviction."""
 
     score_lag: float = 0.0
-    """Seconds that a sample lives longer for a score than for an eviction."""
+    """Seconds that a sample is fresh for longer for a score than for an eviction."""
 
-    future: float = 5.0
-    in_transit: float = 1.0
+    max_future: float = 5.0
+    transit: float = 1.0
     """Seconds between a decision and its arrival at the API server."""
 
     pause: float = 5.0
-    """Seconds after which a pause must hold."""
+    """Seconds after which a pause must be in effect."""
 
 
 class History(Value, frozen=True, kw_only=True):
-    """One run, and as far as windows reach back, what was before it."""
+    """One run, and the time before it that windows include."""
 
     since: float = 0.0
-    """Violations before this moment were those of an earlier run."""
+    """Violations before this time belong to an earlier run."""
 
     posts: tuple[Post, ...] = ()
     pods: tuple[PodChange, ...] = ()
-    intents: tuple[Said, ...] = ()
-    outcomes: tuple[Heard, ...] = ()
+    intents: tuple[PublishedIntent, ...] = ()
+    outcomes: tuple[PublishedOutcome, ...] = ()
     kept: dict[str, int] = {}
-    """By intent id, how many outcomes the stream of outcomes holds."""
+    """By intent id: how many outcomes the stream holds."""
 
-    measured: tuple[Measured, ...] = ()
-    answers: tuple[Answered, ...] = ()
+    measured: tuple[NodeSample, ...] = ()
+    scores: tuple[ScoreResponse, ...] = ()
     paused: tuple[Span, ...] = ()
-    """From the end of the command that paused to the beginning of the one that resumed."""
+    """From the end of `pause` to the beginning of `resume`."""
 
-    blind: tuple[Span, ...] = ()
-    """While too little of the fleet was measured, from the first evaluation that could know it."""
+    uncovered: tuple[Span, ...] = ()
+    """While too few nodes were measured, from the first evaluation that could detect it."""
 
-    without_new_pods: tuple[Span, ...] = ()
-    """While the API server took no new pods."""
+    new_pods_refused: tuple[Span, ...] = ()
+    """While the API server accepted no new pods."""
 
-    rehearsing: tuple[Span, ...] = ()
-    """While every binder was told to run dry."""
+    dry_runs: tuple[Span, ...] = ()
+    """While every binder was configured for dry runs."""
 
     @property
     def new_posts(self) -> list[Post]:
@@ -168,7 +168,7 @@ class History(Value, frozen=True, kw_only=True):
 
     @property
     def evictions(self) -> list[Post]:
-        """Real ones that succeeded, of this run and before: a pod once, by time."""
+        """Evictions that succeeded, of this run and before: one per pod, in order of time."""
         return _first_of_each_pod(sorted(self.posts, key=lambda post: post.at))
 
     @property
@@ -176,29 +176,29 @@ class History(Value, frozen=True, kw_only=True):
         return [post for post in self.evictions if post.at >= self.since]
 
     @property
-    def new_intents(self) -> list[Said]:
-        return [said for said in self.intents if said.at >= self.since]
+    def new_intents(self) -> list[PublishedIntent]:
+        return [published for published in self.intents if published.at >= self.since]
 
     def candidates(self) -> "Candidates":
-        """For every POST the intents that it may stand on."""
+        """The intents that may have caused a POST."""
         return Candidates(self.intents)
 
 
 class Candidates:
-    """Intents by the pod they are about."""
+    """Intents by pod."""
 
-    def __init__(self, intents: Iterable[Said]) -> None:
-        self._of: dict[tuple[str, str, str | None], list[Said]] = defaultdict(list)
-        for said in intents:
-            self._of[said.intent.namespace, said.intent.pod, said.intent.pod_uid].append(said)
+    def __init__(self, intents: Iterable[PublishedIntent]) -> None:
+        self._of: dict[tuple[str, str, str | None], list[PublishedIntent]] = defaultdict(list)
+        for published in intents:
+            self._of[published.intent.namespace, published.intent.pod, published.intent.pod_uid].append(published)
 
-    def __call__(self, post: Post) -> list[Said]:
-        """Intents for that very pod that were said before the POST came."""
-        return [said for said in self._of[post.namespace, post.pod, post.uid] if said.at <= post.at]
+    def __call__(self, post: Post) -> list[PublishedIntent]:
+        """Intents for the same pod that were published before the POST."""
+        return [published for published in self._of[post.namespace, post.pod, post.uid] if published.at <= post.at]
 
 
 def _first_of_each_pod(posts: Iterable[Post]) -> list[Post]:
-    """A second eviction of a pod that is on its way out takes nothing more away."""
+    """A second eviction of a terminating pod removes nothing more."""
     seen: set[str | None] = set()
     first: list[Post] = []
     for post in posts:

@@ -1,7 +1,7 @@
-"""What must hold whatever breaks: pure checks of a history, each returning what it found wrong, as people read it.
+"""The invariants under every fault: pure checks of a history that return violations, for people.
 
-The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing: `Least`
-says how much must have happened.
+The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
+`MinimumTraffic` is required.
 """
 
 from bisect import bisect_right
@@ -12,13 +12,13 @@ from itertools import pairwise
 import msgspec
 
 from equipoise.contracts.messages.eviction import Outcome
-from faults.history import HARNESS, History, Post, Promises, Said
+from faults.history import HARNESS, History, Post, Promises, PublishedIntent
 
 Check = Callable[[History, Promises], list[str]]
 
 
-class Least(msgspec.Struct, frozen=True, kw_only=True):
-    """Traffic below which a run is inconclusive, however green its checks are."""
+class MinimumTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """With less traffic a run is inconclusive, even without a violation."""
 
     intents: int
     evictions: int
@@ -32,7 +32,7 @@ class Least(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_hold(history: History, promises: Promises) -> list[str]:
-    """I1: in no window more evictions than its limit, and never too many pods on their way from one node."""
+    """I1: in no window more evictions than its limit, and never too many pods migrating from one node."""
     wrong = []
     for window in promises.windows:
         seen: dict[str, list[Post]] = defaultdict(list)
@@ -41,21 +41,21 @@ def limits_hold(history: History, promises: Promises) -> list[str]:
             before = seen[scope[window.scope]]
             before.append(post)
             inside = [each for each in before if each.at > post.at - window.seconds]
-            if len(inside) > window.most and post.at >= history.since:
+            if len(inside) > window.max and post.at >= history.since:
                 where = f"{window.scope} {scope[window.scope]}".strip()
                 wrong.append(
-                    f"{post.pod}: eviction {len(inside)} of {where} in {window.seconds:g} s, {window.most} allowed"
+                    f"{post.pod}: eviction {len(inside)} of {where} in {window.seconds:g} s, {window.max} allowed"
                 )
-    return wrong + _in_migration(history, promises)
+    return wrong + _migrating(history, promises)
 
 
-def _in_migration(history: History, promises: Promises) -> list[str]:
-    """Pods that left a node and whose workloads have not been whole since."""
-    most = promises.in_migration_per_node
+def _migrating(history: History, promises: Promises) -> list[str]:
+    """Pods that left a node and whose workloads have not had all replicas ready since."""
+    most = promises.migrating_per_node
     if most is None:
         return []
     wrong = []
-    whole = {workload: _whole(history, workload, count) for workload, count in promises.replicas.items()}
+    all_ready = {workload: _times_all_ready(history, workload, count) for workload, count in promises.replicas.items()}
     nodes = _Nodes(history)
     left: dict[str, list[Post]] = defaultdict(list)
     for post in history.evictions:
@@ -64,15 +64,15 @@ def _in_migration(history: History, promises: Promises) -> list[str]:
         away = [
             other
             for other in left[node]
-            if other is post or not _any_between(whole.get(other.workload, []), other.at, post.at)
+            if other is post or not _any_between(all_ready.get(other.workload, []), other.at, post.at)
         ]
         if node and len(away) > most and post.at >= history.since:
-            wrong.append(f"{post.pod}: pod {len(away)} on its way from {node}, {most} allowed")
+            wrong.append(f"{post.pod}: pod {len(away)} migrating from {node}, {most} allowed")
     return wrong
 
 
 class _Nodes:
-    """Where pods were, by their bindings."""
+    """The nodes of pods, by their bindings."""
 
     def __init__(self, history: History) -> None:
         self._bound: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
@@ -86,24 +86,24 @@ class _Nodes:
         return bound[-1] if bound else ""
 
 
-def _any_between(moments: list[float], begin: float, end: float) -> bool:
-    place = bisect_right(moments, begin)
-    return place < len(moments) and moments[place] <= end
+def _any_between(times: list[float], begin: float, end: float) -> bool:
+    place = bisect_right(times, begin)
+    return place < len(times) and times[place] <= end
 
 
-def _whole(history: History, workload: str, replicas: int) -> list[float]:
-    """Moments at which a workload came to have all its replicas ready."""
+def _times_all_ready(history: History, workload: str, replicas: int) -> list[float]:
+    """The times at which all replicas of a workload became ready."""
     ready: set[tuple[str, str]] = set()
-    moments = []
+    times = []
     for at, name, is_ready in _readiness(history, workload):
         ready = ready | {name} if is_ready else ready - {name}
         if is_ready and len(ready) >= replicas:
-            moments.append(at)
-    return moments
+            times.append(at)
+    return times
 
 
 def _readiness(history: History, workload: str, forgive: float = 0.0) -> list[tuple[float, tuple[str, str], bool]]:
-    """When a pod of the workload became ready or stopped being so.
+    """When pods of the workload became ready or were lost.
 
     Deletions by others count `forgive` s later, and not at all when the pod of that name is ready again by then.
     """
@@ -124,23 +124,23 @@ def _readiness(history: History, workload: str, forgive: float = 0.0) -> list[tu
 
 
 def replicas_remain(history: History, promises: Promises) -> list[str]:
-    """I2: after each eviction as many replicas are ready as the workload's floor says.
+    """I2: after each eviction as many replicas are ready as the workload's floor requires.
 
-    What somebody else deleted within the last moment no binder can have known.
+    A pod that another client has just deleted is not counted: no binder can know it yet.
     """
     wrong = []
     for workload, floor in promises.floors.items():
         ready: set[tuple[str, str]] = set()
         evicted = {(post.at, (post.namespace, post.pod)) for post in history.new_evictions}
-        for at, name, is_ready in _readiness(history, workload, promises.in_transit):
+        for at, name, is_ready in _readiness(history, workload, promises.transit):
             ready = ready | {name} if is_ready else ready - {name}
             if (at, name) in evicted and len(ready) < floor:
                 wrong.append(f"{name[1]}: {len(ready)} ready replicas of {workload} left, {floor} must remain")
     return wrong
 
 
-def protected_stay(history: History, promises: Promises) -> list[str]:
-    """I3: no protected pod is ever evicted, and nothing is ever deleted past the eviction API."""
+def protected_pods_remain(history: History, promises: Promises) -> list[str]:
+    """I3: no protected pod is evicted, and no pod is deleted without the eviction API."""
     wrong = [
         f"{post.namespace}/{post.pod}: evicted although protected"
         for post in history.new_posts
@@ -154,72 +154,72 @@ def protected_stay(history: History, promises: Promises) -> list[str]:
 
 
 def uids_match(history: History, promises: Promises) -> list[str]:
-    """I4: every POST demands the UID of an intent, and none comes without an intent."""
+    """I4: every POST has the UID of a published intent as its precondition."""
     wrong = []
     candidates = history.candidates()
     for post in history.new_posts:
         if post.uid is None:
             wrong.append(f"{post.pod}: POST without a UID")
         elif not candidates(post):
-            wrong.append(f"{post.pod}: POST for UID {post.uid}, of which no intent was said")
+            wrong.append(f"{post.pod}: POST for UID {post.uid}, without a published intent")
     return wrong
 
 
 def one_outcome_each(history: History, promises: Promises) -> list[str]:
-    """I5: every intent comes to exactly one outcome; what is said twice is the same, and is kept once."""
+    """I5: every intent has exactly one outcome; a repeated one is equal, and the stream keeps one."""
     outcomes: dict[str, set[Outcome]] = defaultdict(set)
-    for heard in history.outcomes:
-        outcomes[heard.intent_id].add(heard.outcome)
-    ids = {said.intent.id for said in history.new_intents}
+    for outcome in history.outcomes:
+        outcomes[outcome.intent_id].add(outcome.outcome)
+    ids = {published.intent.id for published in history.new_intents}
     wrong = [
-        f"{said.intent.id} ({said.intent.pod}): no outcome"
-        for said in history.new_intents
-        if said.answered_for and not outcomes[said.intent.id]
+        f"{published.intent.id} ({published.intent.pod}): no outcome"
+        for published in history.new_intents
+        if published.outcome_expected and not outcomes[published.intent.id]
     ]
     for intent_id in sorted(ids):
         if len(outcomes[intent_id]) > 1:
             wrong.append(f"{intent_id}: {' and '.join(sorted(outcomes[intent_id]))}")
         if history.kept.get(intent_id, 0) > 1:
-            wrong.append(f"{intent_id}: {history.kept[intent_id]} outcomes are kept")
-    return wrong + _untrue(history, outcomes)
+            wrong.append(f"{intent_id}: {history.kept[intent_id]} outcomes in the stream")
+    return wrong + _contradicted(history, outcomes)
 
 
-def _untrue(history: History, outcomes: Mapping[str, set[Outcome]]) -> list[str]:
-    """Outcomes that the audit log belies."""
+def _contradicted(history: History, outcomes: Mapping[str, set[Outcome]]) -> list[str]:
+    """Outcomes that the audit log contradicts."""
     wrong = []
     carried_out = {post.uid for post in history.evictions}
-    for said in history.new_intents:
-        if Outcome.EVICTED in outcomes[said.intent.id] and said.intent.pod_uid not in carried_out:
+    for published in history.new_intents:
+        if Outcome.EVICTED in outcomes[published.intent.id] and published.intent.pod_uid not in carried_out:
             left = any(
-                change.what == "deleted" and change.pod == said.intent.pod and change.at >= said.at
+                change.what == "deleted" and change.pod == published.intent.pod and change.at >= published.at
                 for change in history.pods
             )
-            if not left:  # who deleted it while its eviction was unanswered cannot be told
-                wrong.append(f"{said.intent.id}: said to be evicted, of which the API server knows nothing")
+            if not left:  # whose request deleted it is unknown when the response was lost
+                wrong.append(f"{published.intent.id}: outcome evicted, without an eviction in the audit log")
     return wrong
 
 
 def samples_are_fresh(history: History, promises: Promises) -> list[str]:
-    """I6: at each POST its intent was alive and its samples neither too old nor from the future."""
+    """I6: at each POST its intent was not expired, and its samples neither too old nor from the future."""
     wrong = []
     candidates = history.candidates()
     for post in history.new_posts:
         found = candidates(post)
-        if found and not any(_timely(said, post, promises) for said in found):
-            said = found[-1]
-            age, late = post.at - said.intent.sampled_at, post.at - said.intent.expires_at
+        if found and not any(_timely(published, post, promises) for published in found):
+            published = found[-1]
+            age, late = post.at - published.intent.sampled_at, post.at - published.intent.expires_at
             wrong.append(f"{post.pod}: POST on a sample {age:.1f} s old, {late:+.1f} s from the end of its intent")
     return wrong
 
 
-def _timely(said: Said, post: Post, promises: Promises) -> bool:
-    age = post.at - said.intent.sampled_at
-    fresh = -promises.future <= age <= promises.freshness + promises.in_transit
-    return fresh and post.at <= said.intent.expires_at + promises.in_transit
+def _timely(published: PublishedIntent, post: Post, promises: Promises) -> bool:
+    age = post.at - published.intent.sampled_at
+    fresh = -promises.max_future <= age <= promises.freshness + promises.transit
+    return fresh and post.at <= published.intent.expires_at + promises.transit
 
 
-def one_epoch_acts(history: History, promises: Promises) -> list[str]:
-    """I7: once a newer leader's intent was posted none of an older one is; and none ever of one that was dethroned."""
+def one_epoch_at_a_time(history: History, promises: Promises) -> list[str]:
+    """I7: after a POST for a newer leader none for an older one, and none ever for a leader without the Lease."""
     wrong = []
     newest, since = -1, 0.0
     candidates = history.candidates()
@@ -227,44 +227,44 @@ def one_epoch_acts(history: History, promises: Promises) -> list[str]:
         found = candidates(post)
         if not found:
             continue
-        epoch = max(said.intent.epoch.transitions for said in found)
-        if epoch < newest and post.at > since + promises.in_transit and post.at >= history.since:
+        epoch = max(published.intent.epoch.transitions for published in found)
+        if epoch < newest and post.at > since + promises.transit and post.at >= history.since:
             wrong.append(f"{post.pod}: POST of epoch {epoch}, {post.at - since:.1f} s after the first of {newest}")
         if epoch > newest:
             newest, since = epoch, post.at
-        if not any(said.epoch_held for said in found) and post.at >= history.since:
+        if not any(published.epoch_held for published in found) and post.at >= history.since:
             wrong.append(f"{post.pod}: POST for a descheduler that did not hold the Lease")
     return wrong
 
 
-def blind_means_still(history: History, promises: Promises) -> list[str]:
-    """I8: while too little is measured no descheduler proposes, nothing is evicted, and every score is neutral."""
+def nothing_without_coverage(history: History, promises: Promises) -> list[str]:
+    """I8: while too few nodes are measured nothing is proposed or evicted, and every score is neutral."""
     wrong = []
-    for span in history.blind:
+    for span in history.uncovered:
         wrong += [
-            f"{said.intent.pod}: proposed {said.at - span.begin:.1f} s into blindness"
-            for said in history.new_intents
-            if span.holds(said.at) and said.intent.strategy != HARNESS
+            f"{published.intent.pod}: proposed {published.at - span.begin:.1f} s after coverage was lost"
+            for published in history.new_intents
+            if span.holds(published.at) and published.intent.strategy != HARNESS
         ]
         wrong += [
-            f"{post.pod}: evicted {post.at - span.begin:.1f} s into blindness"
+            f"{post.pod}: evicted {post.at - span.begin:.1f} s after coverage was lost"
             for post in history.new_posts
             if span.holds(post.at) and post.carried_out
         ]
         wrong += [
-            f"a score told nodes apart {answer.at - span.begin:.1f} s into blindness"
-            for answer in history.answers
-            if span.begin + promises.score_lag <= answer.at <= span.end and not answer.neutral
+            f"a score that was not neutral, {score.at - span.begin:.1f} s after coverage was lost"
+            for score in history.scores
+            if span.begin + promises.score_lag <= score.at <= span.end and not score.neutral
         ]
     return wrong
 
 
 def no_ping_pong(history: History, promises: Promises) -> list[str]:
-    """I11: a workload comes back to a node that the descheduler moved it from once at most.
+    """I11: replacements return at most once to a node that the descheduler evicted them from.
 
-    Replacements have other names: the first binding of the workload after an eviction is taken for its replacement.
+    Replacements have other names: the first binding of the workload after an eviction counts as its replacement.
     """
-    proposed = {said.intent.pod_uid for said in history.intents if said.intent.strategy != HARNESS}
+    proposed = {published.intent.pod_uid for published in history.intents if published.intent.strategy != HARNESS}
     returns: Counter[tuple[str, str]] = Counter()
     waiting: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     nodes = _Nodes(history)
@@ -281,11 +281,11 @@ def no_ping_pong(history: History, promises: Promises) -> list[str]:
             left, was_ours = waiting[workload].pop(0)
             if was_ours and left == node:
                 returns[workload, node] += 1
-    return [f"{workload} came back to {node} {count} times" for (workload, node), count in returns.items() if count > 1]
+    return [f"{workload} returned to {node} {count} times" for (workload, node), count in returns.items() if count > 1]
 
 
-def usage_goes_forward(history: History, promises: Promises) -> list[str]:
-    """I16: no node's utilization is followed by an older one."""
+def usage_is_monotonic(history: History, promises: Promises) -> list[str]:
+    """I16: no message about a node is followed by an older one."""
     wrong = []
     of_node: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
     for measured in history.measured:
@@ -293,24 +293,24 @@ def usage_goes_forward(history: History, promises: Promises) -> list[str]:
     for node, orders in of_node.items():
         wrong += [f"{node}: {after} after {before}" for before, after in pairwise(orders) if after[:2] <= before[:2]]
         wrong += [
-            f"{node}: a sample {before[2] - after[2]:.1f} s older than the one before"
+            f"{node}: a sample {before[2] - after[2]:.1f} s older than the previous one"
             for before, after in pairwise(orders)
             if after[2] < before[2]
         ]
     return wrong
 
 
-def rehearsals_are_dry(history: History, promises: Promises) -> list[str]:
-    """I17: in a dry run every POST is one."""
+def dry_runs_only(history: History, promises: Promises) -> list[str]:
+    """I17: in a dry run every POST is a dry run."""
     return [
         f"{post.pod}: a real POST in a dry run"
         for post in history.new_posts
-        if any(span.holds(post.at) for span in history.rehearsing) and not post.dry_run
+        if any(span.holds(post.at) for span in history.dry_runs) and not post.dry_run
     ]
 
 
 def pause_holds(history: History, promises: Promises) -> list[str]:
-    """I18: from 5 s after a pause nothing is posted any more."""
+    """I18: no POST later than 5 s after a pause."""
     return [
         f"{post.pod}: POST {post.at - span.begin:.1f} s after the pause"
         for span in history.paused
@@ -322,19 +322,19 @@ def pause_holds(history: History, promises: Promises) -> list[str]:
 INVARIANTS: Mapping[str, Check] = {
     "I1": limits_hold,
     "I2": replicas_remain,
-    "I3": protected_stay,
+    "I3": protected_pods_remain,
     "I4": uids_match,
     "I5": one_outcome_each,
     "I6": samples_are_fresh,
-    "I7": one_epoch_acts,
-    "I8": blind_means_still,
+    "I7": one_epoch_at_a_time,
+    "I8": nothing_without_coverage,
     "I11": no_ping_pong,
-    "I16": usage_goes_forward,
-    "I17": rehearsals_are_dry,
+    "I16": usage_is_monotonic,
+    "I17": dry_runs_only,
     "I18": pause_holds,
 }
 
 
 def violations(history: History, promises: Promises) -> dict[str, list[str]]:
-    """By invariant what was found; empty lists where all is well."""
+    """Violations by invariant."""
     return {name: check(history, promises) for name, check in INVARIANTS.items()}

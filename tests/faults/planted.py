@@ -1,10 +1,10 @@
-"""Defects planted on purpose, each in a copy of the source tree, and whether the suite finds them.
+"""Plants defects in copies of the source tree and checks that the tests detect them.
 
-`make chaos PLANTED=1` runs the cheapest tests that must catch each; `PLANTED=real` the fault on a real cluster whose
-invariants must. Both run first on the copy as it is, for a test that fails anyway catches nothing. A patch whose place
-is gone fails loudly: then the defect must be planted anew, not forgotten.
+`make chaos PLANTED=1` runs the fastest tests that must detect each; `PLANTED=real` runs a fault on a real cluster whose
+invariant must. Both run on an unchanged copy first, because a test that fails anyway detects nothing. A patch that no
+longer applies is an error: the defect must then be planted in another way.
 
-Exit codes: 0 all were caught, 1 one was not, 2 something is wrong with the script, the copy or the suite.
+Exit codes: 0 all were detected, 1 one was not, 2 an error of the script, the copy or the tests.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 TESTS_FAILED = 1
-"""Exit code of pytest, and of the campaign when an invariant was violated; others mean that nothing was tested."""
+"""Exit code of pytest, and of the campaign after a violation; any other means that nothing was tested."""
 
 LIBRARIES = "libs/common/src/equipoise"
 BINDER = "services/binder/src/equipoise/binder"
@@ -29,7 +29,7 @@ COLLECTOR = "services/collector/src/equipoise/collector"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """One exact piece of a file and what it becomes."""
+    """One piece of a file, and its replacement."""
 
     file: str
     before: str
@@ -37,7 +37,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, and who must notice."""
+    """A defect, and what must detect it."""
 
     name: str
     patches: tuple[Patch, ...]
@@ -48,7 +48,7 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
     """Of the campaign."""
 
     invariant: str
-    """Which that fault must find violated."""
+    """The one that this fault must violate."""
 
 
 DEFECTS = (
@@ -83,7 +83,7 @@ DEFECTS = (
         patches=(
             Patch(
                 file=f"{LIBRARIES}/contracts/load/correction.py",
-                before="return -FUTURE_TOLERANCE <= age <= lifetime and abs(skew) <= skew_limit",
+                before="return -FUTURE_TOLERANCE <= age <= max_age and abs(skew) <= skew_limit",
                 after="return True",
             ),
         ),
@@ -95,7 +95,7 @@ DEFECTS = (
         name="NaN read as 0",
         patches=(
             Patch(
-                file=f"{COLLECTOR}/sources/samples.py",
+                file=f"{COLLECTOR}/sources/prometheus/samples.py",
                 before='"-Inf": -math.inf}.get(value, math.nan)',
                 after='"-Inf": -math.inf}.get(value, 0.0)',
             ),
@@ -151,14 +151,14 @@ DEFECTS = (
 
 
 class Misplaced(Exception):
-    """A patch does not find its place."""
+    """A patch does not apply."""
 
 
 def patched(text: str, patch: Patch) -> str:
-    """Raises Misplaced unless the piece is there exactly once."""
+    """Raises Misplaced unless the file holds the piece exactly once."""
     found = text.count(patch.before)
     if found != 1:
-        raise Misplaced(f"{patch.file} holds {found} times, not once: {patch.before!r}")
+        raise Misplaced(f"{patch.file} holds the piece {found} times, not once: {patch.before!r}")
     return text.replace(patch.before, patch.after)
 
 
@@ -173,13 +173,13 @@ def plant(tree: Path, defect: Defect) -> None:
 
 
 def copy(tree: Path) -> None:
-    """What tests need of the source tree, as it is now."""
+    """Copies what the tests need of the source tree."""
     left_out = shutil.ignore_patterns(".venv", ".tools", ".git", "__pycache__", ".*_cache", ".hypothesis")
     shutil.copytree(ROOT, tree, ignore=left_out)
 
 
 def environment(tree: Path) -> Mapping[str, str]:
-    """In which the copy's modules are found before the installed ones, by services too."""
+    """The modules of the copy come before the installed ones, also for services."""
     sources = [*sorted(tree.glob("libs/*/src")), *sorted(tree.glob("services/*/src")), tree / "tests"]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
 
@@ -209,8 +209,8 @@ def _row(*cells: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos PLANTED=1", description=__doc__)
-    parser.add_argument("--real", action="store_true", help="faults on a real cluster instead of tests")
-    parser.add_argument("--only", default="", help="names of defects, parted by commas")
+    parser.add_argument("--real", action="store_true", help="run faults on a real cluster instead of tests")
+    parser.add_argument("--only", default="", help="names of defects, separated by commas")
     options = parser.parse_args()
     wanted = [defect for defect in DEFECTS if not options.only or defect.name in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="equipoise-planted-") as folder:
@@ -230,19 +230,19 @@ def _try(wanted: Iterable[Defect], clean: Path, tree: Path, *, real: bool) -> in
         by = f"{defect.fault}, {defect.invariant}" if real else Path(defect.tests[0]).stem
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(clean, tree)
-        code, said = run(tree, defect, real=real)
+        code, output = run(tree, defect, real=real)
         if code != 0:
-            print(f"{said[-3000:]}\nwithout the defect the suite does not pass (exit code {code})", file=sys.stderr)
+            print(f"{output[-3000:]}\nwithout the defect the tests do not pass (exit code {code})", file=sys.stderr)
             _row(defect.name, by, "", "unknown")
             verdict = 2
             continue
         plant(tree, defect)
         began = time.monotonic()
-        code, said = run(tree, defect, real=real)
-        caught = code == TESTS_FAILED and (not real or f"  {defect.invariant}: " in said)
-        _row(defect.name, by, f"{time.monotonic() - began:.1f}", "caught" if caught else "NOT CAUGHT")
-        if not caught:
-            print(said[-3000:], file=sys.stderr)
+        code, output = run(tree, defect, real=real)
+        detected = code == TESTS_FAILED and (not real or f"  {defect.invariant}: " in output)
+        _row(defect.name, by, f"{time.monotonic() - began:.1f}", "detected" if detected else "NOT DETECTED")
+        if not detected:
+            print(output[-3000:], file=sys.stderr)
             verdict = verdict or 1
     return verdict
 

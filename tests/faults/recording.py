@@ -1,4 +1,4 @@
-"""Writes down what the bus says and what the harness does; with the audit log it becomes a history."""
+"""Records the messages on the bus and the actions of the harness; the audit log completes the history."""
 
 import math
 from collections import Counter
@@ -12,54 +12,66 @@ from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed import audit
 from equipoise.testbed.processes.configuration import KUBELET
-from faults.fleet import OWN, workload_of
-from faults.history import HARNESS, Answered, Heard, History, Measured, PodChange, Post, Said, Span
+from faults.cluster_setup import OWN, workload_of
+from faults.history import (
+    HARNESS,
+    History,
+    NodeSample,
+    PodChange,
+    Post,
+    PublishedIntent,
+    PublishedOutcome,
+    ScoreResponse,
+    Span,
+)
 
 OURS = f"system:serviceaccount:{OWN}:"
 
 
 class Recorder:
-    """Listens for as long as its bus is open."""
+    """Records while its bus is open."""
 
     def __init__(self, clock: Clock, audit_log: Path) -> None:
         self._clock = clock
         self._audit_log = audit_log
-        self.intents: dict[str, Said] = {}
-        self.outcomes: list[Heard] = []
+        self.intents: dict[str, PublishedIntent] = {}
+        self.outcomes: list[PublishedOutcome] = []
         self.settled: dict[str, float] = {}
-        """By id of the intent when its first outcome was heard."""
+        """By id of the intent when its first outcome was outcome."""
 
         self.kept: Counter[str] = Counter()
-        """Outcomes in the stream, as counted by whoever read it last."""
+        """Outcomes in the stream at the last count."""
 
-        self.measured: list[Measured] = []
-        self.answers: list[Answered] = []
+        self.measured: list[NodeSample] = []
+        self.scores: list[ScoreResponse] = []
         self.paused: list[Span] = []
-        self.blind: list[Span] = []
-        self.without_new_pods: list[Span] = []
-        self.rehearsing: list[Span] = []
+        self.uncovered: list[Span] = []
+        self.new_pods_refused: list[Span] = []
+        self.dry_runs: list[Span] = []
 
-    async def listen(self, bus: Bus) -> None:
+    async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
         await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_outcome)
         await bus.subscribe("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
 
     async def on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
         intent = delivery.message
-        # The harness knows its own, and which of them the stream refused: here they are heard in any case.
+        # The harness records its own intents itself: a core subscription also receives those that the stream refused.
         if intent.strategy != HARNESS and intent.id not in self.intents:
-            # It was said before it was heard here, and the harness is slower than a binder.
-            self.intents[intent.id] = Said(at=min(self._clock.now(), intent.decided_at), intent=intent)
+            # It was published before it was received here, and a binder may be faster than the harness.
+            self.intents[intent.id] = PublishedIntent(at=min(self._clock.now(), intent.decided_at), intent=intent)
 
     async def on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
         outcome = delivery.message
         self.settled.setdefault(outcome.intent_id, self._clock.now())
-        self.outcomes.append(Heard(at=self._clock.now(), intent_id=outcome.intent_id, outcome=outcome.outcome))
+        self.outcomes.append(
+            PublishedOutcome(at=self._clock.now(), intent_id=outcome.intent_id, outcome=outcome.outcome)
+        )
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         message = delivery.message
         self.measured.append(
-            Measured(
+            NodeSample(
                 at=self._clock.now(),
                 node=message.node,
                 epoch=message.epoch,
@@ -68,52 +80,52 @@ class Recorder:
             )
         )
 
-    def say(self, intent: EvictionIntent, *, epoch_held: bool) -> None:
+    def record_intent(self, intent: EvictionIntent, *, epoch_held: bool) -> None:
         """Before it is published, so that no POST can be earlier."""
-        self.intents[intent.id] = Said(at=self._clock.now(), intent=intent, epoch_held=epoch_held)
+        self.intents[intent.id] = PublishedIntent(at=self._clock.now(), intent=intent, epoch_held=epoch_held)
 
-    def unsay(self, intent_id: str) -> None:
-        """The stream did not take it."""
+    def remove_intent(self, intent_id: str) -> None:
+        """The stream did not accept it."""
         del self.intents[intent_id]
 
-    def not_answered_for(self, intent_id: str) -> None:
-        """Nobody knows whether the stream took it, or keeps it."""
-        self.intents[intent_id] = msgspec.structs.replace(self.intents[intent_id], answered_for=False)
+    def expect_no_outcome(self, intent_id: str) -> None:
+        """Whether the stream accepted or kept it is unknown."""
+        self.intents[intent_id] = msgspec.structs.replace(self.intents[intent_id], outcome_expected=False)
 
-    def lost(self) -> None:
-        """The streams were emptied: what was under way may never be answered."""
-        for intent_id in self.open():
-            self.not_answered_for(intent_id)
+    def streams_emptied(self) -> None:
+        """Pending intents may never have an outcome."""
+        for intent_id in self.pending():
+            self.expect_no_outcome(intent_id)
 
-    def open(self) -> list[str]:
+    def pending(self) -> list[str]:
         """Intents without an outcome that must get one."""
         return [
             intent_id
-            for intent_id, said in self.intents.items()
-            if said.answered_for and intent_id not in self.settled and not self._refused(said)
+            for intent_id, published in self.intents.items()
+            if published.outcome_expected and intent_id not in self.settled and not self._refused(published)
         ]
 
-    def _refused(self, said: Said) -> bool:
-        """A descheduler's intent for a pod whose last one still waited: the stream refuses it."""
-        if said.intent.strategy == HARNESS:
+    def _refused(self, published: PublishedIntent) -> bool:
+        """The stream refuses an intent for a pod that has a pending one."""
+        if published.intent.strategy == HARNESS:
             return False
         waits_until = 0.0
         for other in self.intents.values():
-            if (other.intent.namespace, other.intent.pod) != (said.intent.namespace, said.intent.pod):
+            if (other.intent.namespace, other.intent.pod) != (published.intent.namespace, published.intent.pod):
                 continue
             refused = other.at < waits_until
-            if other.intent.id == said.intent.id:
+            if other.intent.id == published.intent.id:
                 return refused
             if not refused:
                 waits_until = self.settled.get(other.intent.id, math.inf)
         return False
 
     def count(self, outcome: Outcome) -> int:
-        """Intents that came to that end so far."""
-        return len({heard.intent_id for heard in self.outcomes if heard.outcome is outcome})
+        """Intents with this outcome so far."""
+        return len({each.intent_id for each in self.outcomes if each.outcome is outcome})
 
     def history(self, since: float) -> History:
-        answered_for = set(self.open()) | set(self.settled)
+        outcome_expected = set(self.pending()) | set(self.settled)
         pods = [
             PodChange(
                 at=binding.time.timestamp(),
@@ -149,17 +161,19 @@ class Recorder:
             posts=tuple(_post(eviction) for eviction in audit.evictions(self._audit_log)),
             pods=tuple(sorted(pods, key=lambda change: change.at)),
             intents=tuple(
-                msgspec.structs.replace(said, answered_for=said.answered_for and said.intent.id in answered_for)
-                for said in self.intents.values()
+                msgspec.structs.replace(
+                    published, outcome_expected=published.outcome_expected and published.intent.id in outcome_expected
+                )
+                for published in self.intents.values()
             ),
             outcomes=tuple(self.outcomes),
             kept=dict(self.kept),
             measured=tuple(measured for measured in self.measured if measured.at >= since),
-            answers=tuple(self.answers),
+            scores=tuple(self.scores),
             paused=tuple(self.paused),
-            blind=tuple(self.blind),
-            without_new_pods=tuple(self.without_new_pods),
-            rehearsing=tuple(self.rehearsing),
+            uncovered=tuple(self.uncovered),
+            new_pods_refused=tuple(self.new_pods_refused),
+            dry_runs=tuple(self.dry_runs),
         )
 
 

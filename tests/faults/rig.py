@@ -1,7 +1,7 @@
-"""A real cluster, a real nats-server and real services as processes, with a proxy in which trouble is made.
+"""A real cluster, a real nats-server and the services as processes, with proxies that inject faults.
 
-Services reach the API server and Prometheus through fault proxies; the harness does not. What is checked afterwards
-comes from the API server's audit log and from the bus.
+Services reach the API server and Prometheus through the proxies; the harness does not. The checks read the API server's
+audit log and the bus.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.fault_proxy import FaultProxy
 from equipoise.testbed.processes import configuration
-from faults import fleet
+from faults import cluster_setup
+from faults.fakes import FakeCollector, FakeDescheduler, take_lease
 from faults.recording import Recorder
-from faults.stand_ins import Measuring, Proposing, take_lease
 
 PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
-"""Each with an account of its own, so that proxy and audit log tell them apart."""
+"""Each with a service account of its own, so that proxy and audit log distinguish them."""
 
 INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)
 OUTCOMES = "EQUIPOISE_OUTCOME"
-PATIENCE = 60.0
-"""Seconds that something may take which should happen at once: the machine may be busy with other things."""
+TIMEOUT = 60.0
+"""Seconds for something that should happen at once: the machine may be busy."""
 
 
 class Inconclusive(Exception):
-    """The run says nothing: what should have happened before or beside the fault did not."""
+    """The run proves nothing: what should have happened besides the fault did not."""
 
 
 class Program:
@@ -67,12 +67,12 @@ class Program:
         return self._rig.cluster.log(self.name)
 
     async def start(self, **own: Any) -> None:
-        """Until it is ready. `own` is more of its section of the configuration."""
+        """Until it is ready. `own` adds to its section of the configuration."""
         rig = self._rig
         file = rig.cluster.directory / f"{self.name}.yaml"
         if self._service == "scorer":
             own = {"listen": f"127.0.0.1:{rig.port(f'{self.name}-extender')}", **own}
-        document = fleet.document(
+        document = cluster_setup.document(
             self._service,
             kubeconfig=str(rig.kubeconfigs[self.name]),
             nats=rig.cluster.nats_url,
@@ -97,8 +97,8 @@ class Program:
 
     async def readiness(self) -> dict[str, Any] | None:
         try:
-            async with self._rig.http.get(f"http://127.0.0.1:{self._port}/readyz") as answer:
-                report: dict[str, Any] = await answer.json(content_type=None)
+            async with self._rig.http.get(f"http://127.0.0.1:{self._port}/readyz") as response:
+                report: dict[str, Any] = await response.json(content_type=None)
                 return report
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
@@ -107,7 +107,7 @@ class Program:
         self._rig.cluster.guard.send(self._pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end: also of one that stands still."""
+        """SIGKILL, and wait for the end; also of a suspended process."""
         self._rig.cluster.guard.stop(self._pid, number=signal.SIGKILL)
 
     @property
@@ -119,7 +119,7 @@ class Program:
 
 
 class Rig:
-    """Made by `rig`. Faults do what they like with it, and leave it healed."""
+    """Created by `rig`. Faults break it and repair it."""
 
     def __init__(self, cluster: Cluster, clock: SystemClock) -> None:
         self.cluster = cluster
@@ -136,12 +136,12 @@ class Rig:
         self.api: Api
         self.kube: Kube
         self.bus: Bus
-        self.measuring: Measuring
-        self.proposing: Proposing
+        self.collector: FakeCollector
+        self.descheduler: FakeDescheduler
         self.since = clock.now()
 
     def port(self, name: str) -> int:
-        """The same for the same name, however often it starts: a cluster has few."""
+        """The same port for the same name: a cluster has few."""
         if name not in self._ports:
             self._ports[name] = self.cluster.free_port()
         return self._ports[name]
@@ -149,9 +149,9 @@ class Rig:
     # Waiting
 
     async def until(
-        self, condition: Callable[[], bool | Awaitable[bool]], what: str, *, seconds: float = PATIENCE
+        self, condition: Callable[[], bool | Awaitable[bool]], what: str, *, seconds: float = TIMEOUT
     ) -> None:
-        """Raises Inconclusive when it does not come true in time."""
+        """Raises Inconclusive when the condition is not met in time."""
         deadline = time.monotonic() + seconds
         while True:
             true = condition()
@@ -159,46 +159,48 @@ class Rig:
                 return
             if time.monotonic() > deadline:
                 tails = "\n".join(f"-- {name}\n{program.tail()}" for name, program in self.programs.items())
-                raise Inconclusive(f"not so after {seconds:g} s: {what}\n{tails}")
+                raise Inconclusive(f"not within {seconds:g} s: {what}\n{tails}")
             await asyncio.sleep(0.02)
 
-    async def evictions(self, more: int, *, seconds: float = PATIENCE) -> None:
-        """Until so many more are told of; whether they were, the checks ask the audit log."""
-        await self.ended(Outcome.EVICTED, more, seconds=seconds)
+    async def evictions(self, more: int, *, seconds: float = TIMEOUT) -> None:
+        """Until so many more outcomes report an eviction; the checks read the audit log."""
+        await self.outcomes_of(Outcome.EVICTED, more, seconds=seconds)
 
-    async def ended(self, outcome: Outcome, more: int, *, seconds: float = PATIENCE) -> None:
-        """Until so many more intents have come to that end."""
+    async def outcomes_of(self, outcome: Outcome, more: int, *, seconds: float = TIMEOUT) -> None:
+        """Until so many more intents have this outcome."""
         have = self.recorder.count(outcome)
         what = f"{more} more intents {outcome.value}"
         await self.until(lambda: self.recorder.count(outcome) >= have + more, what, seconds=seconds)
 
-    async def outcomes(self, more: int, *, seconds: float = PATIENCE) -> None:
+    async def outcomes(self, more: int, *, seconds: float = TIMEOUT) -> None:
         """Until so many more intents are settled."""
         have = len(self.recorder.settled)
         await self.until(lambda: len(self.recorder.settled) >= have + more, f"{more} more outcomes", seconds=seconds)
 
-    async def all_settled(self, *, seconds: float = PATIENCE) -> None:
-        """Until no intent waits for its outcome; what still does then is for the checks to tell."""
+    async def all_settled(self, *, seconds: float = TIMEOUT) -> None:
+        """Until no intent is pending; the checks report those that remain."""
         with suppress(Inconclusive):
-            await self.until(lambda: not self.recorder.open(), "every intent has its outcome", seconds=seconds)
+            await self.until(lambda: not self.recorder.pending(), "every intent has its outcome", seconds=seconds)
 
-    async def whole(self) -> None:
-        """Until every workload has its replicas ready again."""
+    async def all_replicas_ready(self) -> None:
+        """Until every workload has all replicas ready."""
 
         async def back() -> bool:
-            sets = await self.api.request("GET", f"/apis/apps/v1/namespaces/{fleet.NAMESPACE}/statefulsets")
-            deployments = await self.api.request("GET", f"/apis/apps/v1/namespaces/{fleet.NAMESPACE}/deployments")
+            sets = await self.api.request("GET", f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/statefulsets")
+            deployments = await self.api.request(
+                "GET", f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/deployments"
+            )
             return all(
                 item["status"].get("readyReplicas", 0) == item["spec"]["replicas"]
                 for item in (*sets["items"], *deployments["items"])
             )
 
-        await self.until(back, "all replicas are ready again")
+        await self.until(back, "all replicas are ready")
 
     # Programs
 
     async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
-        """So many processes of a service, all ready."""
+        """Starts so many processes of a service and waits until they are ready."""
         programs = [
             self.programs.setdefault(f"{service}-{number}", Program(self, service, number)) for number in range(count)
         ]
@@ -216,18 +218,18 @@ class Rig:
         """As the installer does."""
         await setup_streams(Nats(url=self.cluster.nats_url), intent_max_age=180)
 
-    async def empty_nats(self) -> None:
-        """Kill the server, start one with nothing in it, and install the streams anew."""
+    async def restart_nats_empty(self) -> None:
+        """Kills the server, starts one without streams, and creates the streams."""
         self.cluster.kill("nats-server")
         shutil.rmtree(self.cluster.directory / "jetstream")
-        self.recorder.lost()
+        self.recorder.streams_emptied()
         await asyncio.to_thread(self.cluster.restart, "nats-server")
         await self.prepare_streams()
-        self.recorder.lost()
-        await self.until(lambda: self.bus.connected, "the harness is back on the bus")
+        self.recorder.streams_emptied()
+        await self.until(lambda: self.bus.connected, "the harness is connected")
 
-    async def renew_workers(self, *, ack_wait: float = ACK_WAIT) -> None:
-        """Forget who has which intent in hand: all that is not acknowledged is delivered again."""
+    async def recreate_consumer(self, *, ack_wait: float = ACK_WAIT) -> None:
+        """Deletes and creates the consumer of the queue: everything not acknowledged is delivered again."""
         async with self._jetstream() as streams:
             info = await streams.consumer_info(INTENT_STREAM.name, WORKERS)
             old = info.config
@@ -242,13 +244,13 @@ class Rig:
             )
             await streams.add_consumer(INTENT_STREAM.name, config)
 
-    async def forget_outcomes(self) -> None:
-        """A descheduler learns from those of the last day, and would leave alone what the harness moved about."""
+    async def purge_outcomes(self) -> None:
+        """So that the cooldowns of a descheduler ignore the evictions of earlier runs."""
         async with self._jetstream() as streams:
             await streams.purge_stream(OUTCOMES)
 
     async def queue_empty(self) -> None:
-        """Until no intent waits, or is in anyone's hands."""
+        """Until the queue holds no intent."""
         async with self._jetstream() as streams:
 
             async def empty() -> bool:
@@ -258,7 +260,7 @@ class Rig:
             await self.until(empty, "the queue of intents is empty")
 
     async def _count_kept(self) -> None:
-        """How often each outcome stands in the stream."""
+        """How often the stream holds each outcome."""
         self.recorder.kept.clear()
         async with self._jetstream() as streams:
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
@@ -281,19 +283,19 @@ class Rig:
 
     @asynccontextmanager
     async def running(self, seed: int, name: str) -> AsyncIterator[None]:
-        """Traffic while it is entered; afterwards all is healed, settled and stopped."""
+        """Traffic while entered; on exit everything is repaired, settled and stopped."""
         self.chance = random.Random(f"{seed} {name}")
         self.proxy.reseed(seed)
-        await self.renew_workers()
-        await self.measuring.look()
-        self.measuring.hot = frozenset()
-        self.measuring.speaking = True
+        await self.recreate_consumer()
+        await self.collector.update()
+        self.collector.hot = frozenset()
+        self.collector.publishing = True
         self.since = self.clock.now()
-        self.proposing = Proposing(
-            self.measuring, self.bus, self.clock, self.recorder, self.chance, f"{name}.{seed}.{int(self.since)}"
+        self.descheduler = FakeDescheduler(
+            self.collector, self.bus, self.clock, self.recorder, self.chance, f"{name}.{seed}.{int(self.since)}"
         )
-        self.proposing.epoch = await take_lease(self.kube, fleet.OWN, self.clock, "faults")
-        proposing = asyncio.create_task(self.proposing.run())
+        self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, self.clock, "faults")
+        proposing = asyncio.create_task(self.descheduler.run())
         try:
             yield
             if proposing.done():
@@ -306,19 +308,19 @@ class Rig:
                 await proposing
         await self.all_settled()
         self.stop_programs()
-        await self.whole()
+        await self.all_replicas_ready()
         await self._count_kept()
 
 
 @asynccontextmanager
 async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterator[Rig]:
-    """Some ten seconds until everything runs."""
+    """Takes some ten seconds to start."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(binaries=binaries, nats=True, directory=directory))
-        made = Rig(cluster, clock)
+        started = Rig(cluster, clock)
         certificates = cluster.directory / "certs"
-        made.proxy = await stack.enter_async_context(
+        started.proxy = await stack.enter_async_context(
             FaultProxy(
                 cluster.url,
                 cluster.free_port(),
@@ -327,52 +329,52 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
                 key_file=certificates / "apiserver.key",
             )
         )
-        made.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))
-        made.http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)))
-        made.api = await stack.enter_async_context(cluster.api())
-        await _populate(made)
-        connection = Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=fleet.OWN)
-        made.kube = await stack.enter_async_context(connect_kube(connection, "faults", clock, environment={}))
-        await create_ledger(made.kube, fleet.OWN, clock)
-        await made.prepare_streams()
-        made.bus = await stack.enter_async_context(connect(Nats(url=cluster.nats_url), "faults", clock=clock))
-        await made.recorder.listen(made.bus)
-        made.measuring = Measuring(made.kube, made.bus, clock)
-        measuring = asyncio.create_task(made.measuring.run())
+        started.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))
+        started.http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)))
+        started.api = await stack.enter_async_context(cluster.api())
+        await _populate(started)
+        connection = Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=cluster_setup.OWN)
+        started.kube = await stack.enter_async_context(connect_kube(connection, "faults", clock, environment={}))
+        await create_ledger(started.kube, cluster_setup.OWN, clock)
+        await started.prepare_streams()
+        started.bus = await stack.enter_async_context(connect(Nats(url=cluster.nats_url), "faults", clock=clock))
+        await started.recorder.subscribe(started.bus)
+        started.collector = FakeCollector(started.kube, started.bus, clock)
+        publishing = asyncio.create_task(started.collector.run())
         try:
-            yield made
+            yield started
         finally:
-            measuring.cancel()
+            publishing.cancel()
             with suppress(asyncio.CancelledError):
-                await measuring
+                await publishing
 
 
-async def _populate(made: Rig) -> None:
-    cluster = made.cluster
-    await cluster.add_nodes(fleet.node_manifests())
-    await made.api.apply([*fleet.manifests(), *_accounts()])
+async def _populate(started: Rig) -> None:
+    cluster = started.cluster
+    await cluster.add_nodes(cluster_setup.node_manifests())
+    await started.api.apply([*cluster_setup.manifests(), *_accounts()])
     await cluster.wait(
         "/api/v1/pods",
-        lambda pods: sum(_ready(pod) for pod in pods["items"]) >= fleet.PODS,
-        what=f"{fleet.PODS} pods run",
-        timeout=PATIENCE,
+        lambda pods: sum(_ready(pod) for pod in pods["items"]) >= cluster_setup.PODS,
+        what=f"{cluster_setup.PODS} pods run",
+        timeout=TIMEOUT,
     )
     for user in PROGRAMS:
-        token = (await cluster.service_account_token(fleet.OWN, user)).read_text()
+        token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
         file = cluster.directory / f"{user}.kubeconfig"
         file.write_text(
-            configuration.kubeconfig(server=made.proxy.url, ca_file=str(cluster.ca_file), user=user, token=token)
+            configuration.kubeconfig(server=started.proxy.url, ca_file=str(cluster.ca_file), user=user, token=token)
         )
-        made.kubeconfigs[user] = file
-        made.tokens[user] = token
+        started.kubeconfigs[user] = file
+        started.tokens[user] = token
 
 
 def _accounts() -> list[Mapping[str, Any]]:
-    """Each service by its own name in the audit log, and with every right: nothing but itself restrains it."""
+    """Each process has its own name in the audit log, and every right: only its own code restrains it."""
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.OWN}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster_setup.OWN}},
         *(
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": fleet.OWN}}
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": cluster_setup.OWN}}
             for user in PROGRAMS
         ),
         {
@@ -384,7 +386,7 @@ def _accounts() -> list[Mapping[str, Any]]:
                 {
                     "kind": "Group",
                     "apiGroup": "rbac.authorization.k8s.io",
-                    "name": f"system:serviceaccounts:{fleet.OWN}",
+                    "name": f"system:serviceaccounts:{cluster_setup.OWN}",
                 }
             ],
         },

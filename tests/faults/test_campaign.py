@@ -1,38 +1,38 @@
-"""A campaign passes only if every run was conclusive and nothing was violated."""
+"""A campaign passes only when every run is conclusive and without violations."""
 
 import pytest
 
 from faults.campaign import Result, exit_code, line, seeds, table
 
-GREEN = Result(fault="errors", seed=1, seconds=9.0, violations={"I1": []}, happened={"intents": 30, "evictions": 12})
+PASSED = Result(fault="errors", seed=1, seconds=9.0, violations={"I1": []}, happened={"intents": 30, "evictions": 12})
 VIOLATED = Result(fault="errors", seed=2, seconds=9.0, violations={"I1": ["web-1: one too many"]})
-UNSURE = Result(fault="paused", seed=1, seconds=9.0, inconclusive="3 of 20 intents")
+INCONCLUSIVE = Result(fault="paused", seed=1, seconds=9.0, inconclusive="3 of 20 intents")
 
 
 @pytest.mark.parametrize(
     ("results", "code"),
-    [([GREEN], 0), ([GREEN, VIOLATED], 1), ([UNSURE, VIOLATED], 1), ([GREEN, UNSURE], 2), ([], 2)],
+    [([PASSED], 0), ([PASSED, VIOLATED], 1), ([INCONCLUSIVE, VIOLATED], 1), ([PASSED, INCONCLUSIVE], 2), ([], 2)],
 )
 def test_exit_codes(results: list[Result], code: int) -> None:
-    """A violation counts most; what says nothing, and no run at all, is no success."""
+    """A violation comes first; an inconclusive run, and no run at all, is no success."""
     assert exit_code(results) == code
 
 
 def test_the_table_counts_runs_by_fault() -> None:
-    """A row for each fault: how many runs violated what, how many say nothing, and the sums of what happened."""
-    head, errors, paused = table([GREEN, VIOLATED, UNSURE]).splitlines()
-    assert head.split()[:4] == ["fault", "runs", "unsure", "I1"]
+    """A row per fault: violations by invariant, inconclusive runs, and the traffic of all runs."""
+    head, errors, paused = table([PASSED, VIOLATED, INCONCLUSIVE]).splitlines()
+    assert head.split()[:4] == ["fault", "runs", "inconclusive", "I1"]
     assert errors.split()[:4] == ["errors", "2", "·", "1"]
     assert errors.split()[-2:] == ["30", "12"]
     assert paused.split()[:4] == ["paused", "1", "1", "·"]
 
 
-def test_a_line_says_what_was_violated() -> None:
-    """With its invariant, and why a run says nothing."""
+def test_a_line_has_the_violations() -> None:
+    """By invariant, and why a run is inconclusive."""
     assert "VIOLATED" in line(VIOLATED)
     assert "I1: web-1: one too many" in line(VIOLATED)
-    assert "inconclusive" in line(UNSURE)
-    assert "green" in line(GREEN)
+    assert "inconclusive" in line(INCONCLUSIVE)
+    assert "passed" in line(PASSED)
 
 
 def test_seeds() -> None:

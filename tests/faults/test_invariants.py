@@ -1,4 +1,4 @@
-"""Every check finds what it is there for, and nothing in a history in which all is well."""
+"""Every check detects its violations, and nothing in a valid history."""
 
 from typing import Any
 
@@ -10,26 +10,26 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
-    Answered,
-    Heard,
     History,
-    Measured,
+    NodeSample,
     PodChange,
     Post,
     Promises,
-    Said,
+    PublishedIntent,
+    PublishedOutcome,
+    ScoreResponse,
     Span,
     Window,
 )
-from faults.invariants import INVARIANTS, Least, violations
+from faults.invariants import INVARIANTS, MinimumTraffic, violations
 
 PROMISES = Promises(
     windows=(
-        Window(scope="workload", most=1, seconds=10),
-        Window(scope="namespace", most=2, seconds=10),
-        Window(scope="cluster", most=3, seconds=10),
+        Window(scope="workload", max=1, seconds=10),
+        Window(scope="namespace", max=2, seconds=10),
+        Window(scope="cluster", max=3, seconds=10),
     ),
-    in_migration_per_node=1,
+    migrating_per_node=1,
     replicas={"web": 3, "db": 3},
     floors={"web": 2, "db": 2},
     protected=frozenset({"agent"}),
@@ -42,17 +42,17 @@ def intent(pod: str, at: float, **fields: Any) -> EvictionIntent:
     return an_intent(pod, strategy=fields.pop("strategy", HARNESS), epoch=epoch, **(times | fields))
 
 
-def said(pod: str, at: float, **fields: Any) -> Said:
-    own = {name: fields.pop(name) for name in ("answered_for", "epoch_held") if name in fields}
-    return Said(at=at, intent=intent(pod, at, **fields), **own)
+def published(pod: str, at: float, **fields: Any) -> PublishedIntent:
+    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held") if name in fields}
+    return PublishedIntent(at=at, intent=intent(pod, at, **fields), **own)
 
 
 def post(pod: str, at: float, **fields: Any) -> Post:
     return Post(**({"at": at, "pod": pod, "workload": pod.partition("-")[0], "uid": f"uid-{pod}"} | fields))
 
 
-def heard(pod: str, at: float, outcome: Outcome = Outcome.EVICTED) -> Heard:
-    return Heard(at=at, intent_id=f"intent-{pod}", outcome=outcome)
+def outcome(pod: str, at: float, kind: Outcome = Outcome.EVICTED) -> PublishedOutcome:
+    return PublishedOutcome(at=at, intent_id=f"intent-{pod}", outcome=kind)
 
 
 def change(pod: str, at: float, what: Any, node: str = "node-a", **fields: Any) -> PodChange:
@@ -63,20 +63,20 @@ def started(pod: str, at: float, node: str = "node-a") -> list[PodChange]:
     return [change(pod, at, "bound", node), change(pod, at + 0.1, "ready", node)]
 
 
-FLEET = [each for name in ("web", "db") for number in range(1, 4) for each in started(f"{name}-{number}", 1)]
+PODS = [each for name in ("web", "db") for number in range(1, 4) for each in started(f"{name}-{number}", 1)]
 
 
 def a_history(**fields: Any) -> History:
-    """One eviction with all that belongs to it, and its replacement elsewhere."""
+    """One eviction with its intent, outcome, and replacement on another node."""
     defaults: dict[str, Any] = {
         "posts": (post("web-1", 101),),
-        "pods": (*FLEET, *started("web-4", 103, "node-b")),
-        "intents": (said("web-1", 100),),
-        "outcomes": (heard("web-1", 102),),
+        "pods": (*PODS, *started("web-4", 103, "node-b")),
+        "intents": (published("web-1", 100),),
+        "outcomes": (outcome("web-1", 102),),
         "kept": {"intent-web-1": 1},
         "measured": (
-            Measured(at=1, node="node-a", epoch=1, sequence=1, sampled_at=1),
-            Measured(at=2, node="node-a", epoch=1, sequence=2, sampled_at=2),
+            NodeSample(at=1, node="node-a", epoch=1, sequence=1, sampled_at=1),
+            NodeSample(at=2, node="node-a", epoch=1, sequence=2, sampled_at=2),
         ),
     }
     return History(**(defaults | fields))
@@ -89,123 +89,132 @@ def more(history: History, **fields: Any) -> History:
     )
 
 
-def test_nothing_is_found_where_all_is_well() -> None:
-    """An ordinary eviction violates nothing."""
+def test_a_valid_history_has_no_violation() -> None:
     assert violations(a_history(), PROMISES) == {name: [] for name in INVARIANTS}
 
 
 BAD: dict[str, tuple[str, History]] = {
     "two of one workload in its window": (
         "I1",
-        more(a_history(), posts=[post("web-4", 109)], intents=[said("web-4", 108)], outcomes=[heard("web-4", 110)]),
+        more(
+            a_history(), posts=[post("web-4", 109)], intents=[published("web-4", 108)], outcomes=[outcome("web-4", 110)]
+        ),
     ),
-    "too many on their way from a node": (
+    "too many migrating from a node": (
         "I1",
-        a_history(posts=(post("web-1", 101), post("db-1", 102)), intents=(said("web-1", 100), said("db-1", 100))),
+        a_history(
+            posts=(post("web-1", 101), post("db-1", 102)), intents=(published("web-1", 100), published("db-1", 100))
+        ),
     ),
     "too few replicas left": (
         "I2",
         a_history(
             posts=(post("web-1", 101), post("web-2", 120)),
-            pods=tuple(FLEET),
-            intents=(said("web-1", 100), said("web-2", 119)),
+            pods=tuple(PODS),
+            intents=(published("web-1", 100), published("web-2", 119)),
         ),
     ),
-    "a protected pod": ("I3", a_history(posts=(post("agent-1", 101),), intents=(said("agent-1", 100),))),
+    "a protected pod": ("I3", a_history(posts=(post("agent-1", 101),), intents=(published("agent-1", 100),))),
     "a delete instead of an eviction": ("I3", more(a_history(), pods=[change("web-2", 101, "deleted", by_us=True)])),
     "no UID": ("I4", a_history(posts=(post("web-1", 101, uid=None),))),
     "another pod's UID": ("I4", a_history(posts=(post("web-1", 101, uid="uid-web-9"),))),
     "a POST before its intent": ("I4", a_history(posts=(post("web-1", 99),))),
     "no outcome": ("I5", a_history(outcomes=(), kept={})),
-    "two different outcomes": ("I5", more(a_history(), outcomes=[heard("web-1", 105, Outcome.EXPIRED)])),
+    "two different outcomes": ("I5", more(a_history(), outcomes=[outcome("web-1", 105, Outcome.EXPIRED)])),
     "an outcome kept twice": ("I5", a_history(kept={"intent-web-1": 2})),
-    "an eviction that never was": ("I5", a_history(posts=(post("web-1", 101, code=429),))),
-    "an old sample": ("I6", a_history(intents=(said("web-1", 100, sampled_at=-25.0),))),
-    "a sample from the future": ("I6", a_history(intents=(said("web-1", 100, sampled_at=110.0),))),
+    "an outcome evicted without an eviction": ("I5", a_history(posts=(post("web-1", 101, code=429),))),
+    "an old sample": ("I6", a_history(intents=(published("web-1", 100, sampled_at=-25.0),))),
+    "a sample from the future": ("I6", a_history(intents=(published("web-1", 100, sampled_at=110.0),))),
     "a POST after the intent's end": ("I6", a_history(posts=(post("web-1", 131.5),))),
     "an older epoch after a newer one": (
         "I7",
         a_history(
             posts=(post("web-1", 101), post("db-1", 120)),
-            intents=(said("web-1", 100, transitions=2), said("db-1", 100, transitions=1)),
+            intents=(published("web-1", 100, transitions=2), published("db-1", 100, transitions=1)),
         ),
     ),
-    "a dethroned leader": ("I7", a_history(intents=(said("web-1", 100, epoch_held=False),))),
-    "proposed when blind": (
+    "a leader without the Lease": ("I7", a_history(intents=(published("web-1", 100, epoch_held=False),))),
+    "proposed without coverage": (
         "I8",
-        a_history(blind=(Span(begin=90, end=110),), intents=(said("web-1", 100, strategy="low_node_load"),), posts=()),
+        a_history(
+            uncovered=(Span(begin=90, end=110),), intents=(published("web-1", 100, strategy="low_node_load"),), posts=()
+        ),
     ),
-    "evicted when blind": ("I8", a_history(blind=(Span(begin=101, end=110),))),
-    "a telling score when blind": (
+    "evicted without coverage": ("I8", a_history(uncovered=(Span(begin=101, end=110),))),
+    "a score that is not neutral without coverage": (
         "I8",
-        a_history(blind=(Span(begin=110, end=120),), answers=(Answered(at=111, neutral=False),)),
+        a_history(uncovered=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)),
     ),
     "back to the same node twice": (
         "I11",
         a_history(
             posts=(post("web-1", 101), post("web-4", 120)),
-            pods=(*FLEET, *started("web-4", 103), *started("web-5", 122)),
-            intents=(said("web-1", 100, strategy="low_node_load"), said("web-4", 119, strategy="low_node_load")),
+            pods=(*PODS, *started("web-4", 103), *started("web-5", 122)),
+            intents=(
+                published("web-1", 100, strategy="low_node_load"),
+                published("web-4", 119, strategy="low_node_load"),
+            ),
         ),
     ),
     "an older value after a newer one": (
         "I16",
-        more(a_history(), measured=[Measured(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
+        more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
     ),
     "an older sample in a newer message": (
         "I16",
-        more(a_history(), measured=[Measured(at=3, node="node-a", epoch=2, sequence=1, sampled_at=1)]),
+        more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=2, sequence=1, sampled_at=1)]),
     ),
-    "a real eviction in a dry run": ("I17", a_history(rehearsing=(Span(begin=0, end=200),))),
+    "a real eviction in a dry run": ("I17", a_history(dry_runs=(Span(begin=0, end=200),))),
     "a POST long after the pause": ("I18", a_history(paused=(Span(begin=95, end=200),))),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_history_is_found_out(name: str) -> None:
-    """The check whose promise is broken says so."""
+def test_a_bad_history_violates_its_invariant(name: str) -> None:
     invariant, history = BAD[name]
     assert violations(history, PROMISES)[invariant]
 
 
 def test_every_invariant_has_a_bad_history() -> None:
-    """There is no check that was never seen to fail."""
+    """So every check is known to be able to fail."""
     assert {invariant for invariant, _ in BAD.values()} == set(INVARIANTS)
 
 
 @pytest.mark.parametrize(
     "history",
     [
-        a_history(posts=(post("web-1", 101, code=429),), outcomes=(heard("web-1", 102, Outcome.BLOCKED_PDB),)),
-        a_history(posts=(post("web-1", 101, dry_run=True),), outcomes=(heard("web-1", 102, Outcome.DRY_RUN),)),
+        a_history(posts=(post("web-1", 101, code=429),), outcomes=(outcome("web-1", 102, Outcome.BLOCKED_PDB),)),
+        a_history(posts=(post("web-1", 101, dry_run=True),), outcomes=(outcome("web-1", 102, Outcome.DRY_RUN),)),
         a_history(posts=(post("web-1", 101), post("web-1", 101.5))),
-        a_history(outcomes=(heard("web-1", 102), heard("web-1", 150))),
-        a_history(posts=(), outcomes=(), kept={}, intents=(said("web-1", 100, answered_for=False),)),
+        a_history(outcomes=(outcome("web-1", 102), outcome("web-1", 150))),
+        a_history(posts=(), outcomes=(), kept={}, intents=(published("web-1", 100, outcome_expected=False),)),
         a_history(paused=(Span(begin=97, end=200),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
     ],
     ids=[
-        "blocked", "a dry run", "a pod asked twice to go", "an outcome said again", "an intent that the stream lost",
-        "still within the time a pause may take", "deleted by somebody else",
+        "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
+        "within the time that a pause may take", "deleted by another client",
     ],
 )  # fmt: skip
-def test_what_is_allowed_is_not_found(history: History) -> None:
-    """Refused, repeated and lost things break nothing."""
+def test_an_allowed_history_has_no_violation(history: History) -> None:
+    """Refusals, repetitions and losses violate nothing."""
     assert violations(history, PROMISES) == {name: [] for name in INVARIANTS}
 
 
-def test_what_was_before_the_run_is_not_told_again() -> None:
-    """Violations before `since` belong to another run, but count in the windows of this one."""
+def test_violations_before_the_run_are_not_reported_again() -> None:
+    """They belong to another run, but their evictions count in the windows of this one."""
     before = a_history(since=105.0, posts=(post("web-1", 101, uid=None),), outcomes=(), kept={})
     assert violations(before, PROMISES) == {name: [] for name in INVARIANTS}
     after = more(
-        a_history(since=105.0), posts=[post("web-4", 109)], intents=[said("web-4", 108)], outcomes=[heard("web-4", 110)]
+        a_history(since=105.0),
+        posts=[post("web-4", 109)],
+        intents=[published("web-4", 108)],
+        outcomes=[outcome("web-4", 110)],
     )
     assert violations(after, PROMISES)["I1"]
 
 
 def test_a_run_without_traffic_is_inconclusive() -> None:
-    """Green with nothing to see is not green."""
-    assert Least(intents=1, evictions=1).missing(a_history()) == ""
-    assert "0 of 1 intents" in Least(intents=1, evictions=1).missing(History())
-    assert "1 of 2 evictions" in Least(intents=1, evictions=2).missing(a_history())
+    assert MinimumTraffic(intents=1, evictions=1).missing(a_history()) == ""
+    assert "0 of 1 intents" in MinimumTraffic(intents=1, evictions=1).missing(History())
+    assert "1 of 2 evictions" in MinimumTraffic(intents=1, evictions=2).missing(a_history())

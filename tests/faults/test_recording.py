@@ -1,4 +1,4 @@
-"""The recorder knows which intents must be answered for."""
+"""The recorder knows which intents must have an outcome."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def recorder(clock: ManualClock, tmp_path: Path) -> Recorder:
     return Recorder(clock, tmp_path / "audit.log")
 
 
-def heard(message: Any) -> Delivery[Any]:
+def delivered(message: Any) -> Delivery[Any]:
     return Delivery(subject="", message=message)
 
 
@@ -45,42 +45,41 @@ def an_outcome(intent: EvictionIntent) -> EvictionOutcome:
 
 
 async def test_an_intent_is_open_until_its_outcome(recorder: Recorder) -> None:
-    """One of a descheduler, as it passes on the bus."""
+    """An intent of a descheduler, received from the bus."""
     intent = an_intent()
-    await recorder.on_intent(heard(intent))
-    assert recorder.open() == [intent.id]
-    await recorder.on_outcome(heard(an_outcome(intent)))
-    assert recorder.open() == []
+    await recorder.on_intent(delivered(intent))
+    assert recorder.pending() == [intent.id]
+    await recorder.on_outcome(delivered(an_outcome(intent)))
+    assert recorder.pending() == []
     assert recorder.count(Outcome.EVICTED) == 1
 
 
-async def test_what_the_stream_refused_is_not_waited_for(recorder: Recorder) -> None:
-    """An own intent that the stream refused stays unsaid although it passes on the bus."""
+async def test_an_intent_that_the_stream_refused_is_not_pending(recorder: Recorder) -> None:
+    """Although a core subscription receives it."""
     intent = an_intent(strategy=HARNESS)
-    recorder.say(intent, epoch_held=True)
-    recorder.unsay(intent.id)
-    await recorder.on_intent(heard(intent))
-    assert recorder.open() == []
+    recorder.record_intent(intent, epoch_held=True)
+    recorder.remove_intent(intent.id)
+    await recorder.on_intent(delivered(intent))
+    assert recorder.pending() == []
 
 
-async def test_a_second_intent_for_a_waiting_pod_was_refused(recorder: Recorder, clock: ManualClock) -> None:
-    """The stream takes one per pod at a time; once that is settled the next one counts."""
+async def test_a_second_intent_for_a_pod_is_not_pending(recorder: Recorder, clock: ManualClock) -> None:
+    """The stream accepts one per pod; after its outcome the next one is pending."""
     first, second, third = (an_intent(id=name, decided_at=NOW + at) for at, name in enumerate("abc"))
-    await recorder.on_intent(heard(first))
+    await recorder.on_intent(delivered(first))
     await clock.advance(1)
-    await recorder.on_intent(heard(second))
-    assert recorder.open() == ["a"]
+    await recorder.on_intent(delivered(second))
+    assert recorder.pending() == ["a"]
     await clock.advance(0.5)
-    await recorder.on_outcome(heard(an_outcome(first)))
+    await recorder.on_outcome(delivered(an_outcome(first)))
     await clock.advance(1)
-    await recorder.on_intent(heard(third))
-    assert recorder.open() == ["c"]
+    await recorder.on_intent(delivered(third))
+    assert recorder.pending() == ["c"]
 
 
-async def test_lost_intents_are_nobodys_matter(recorder: Recorder) -> None:
-    """After the streams were emptied what was open need not be answered, and is not said to be."""
-    await recorder.on_intent(heard(an_intent()))
-    recorder.lost()
-    assert recorder.open() == []
-    (said,) = recorder.history(0.0).intents
-    assert not said.answered_for
+async def test_intents_of_emptied_streams_are_not_pending(recorder: Recorder) -> None:
+    await recorder.on_intent(delivered(an_intent()))
+    recorder.streams_emptied()
+    assert recorder.pending() == []
+    (published,) = recorder.history(0.0).intents
+    assert not published.outcome_expected

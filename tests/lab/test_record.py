@@ -672,7 +672,7 @@ async def test_the_error_for_a_bad_response_contains_the_fix(
 ) -> None:
     """No folder is created."""
     async with serving(handler) as url:
-        requested = RecordOptions(prometheus=PrometheusSettings(url=url, body_limit=100_000), out=tmp_path / "out")
+        requested = RecordOptions(prometheus=PrometheusSettings(url=url, max_body_bytes=100_000), out=tmp_path / "out")
         with pytest.raises(RecordError, match=message):
             await record(requested, string_console(), no_sleep())
 

@@ -14,6 +14,7 @@ from scorer.fleets import a_demand, evenly, node_loads
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.demand import Estimate, expected_usage
+from equipoise.contracts.load.pod_priority import priority_class_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
@@ -46,8 +47,10 @@ def a_pod(given: Inputs) -> PodDemand:
         name=name,
         uid=f"uid-{name}",
         workload=Workload(kind=kind, group="apps", namespace="shop", name=name),
-        qos="BestEffort" if given["priority_class"] == "none" else "Burstable",
         priority=PRIORITIES[given["priority_class"]],
+        priority_class=priority_class_of(
+            {}, PRIORITIES[given["priority_class"]], "BestEffort" if given["priority_class"] == "none" else "Burstable"
+        ),
         requests=amount(given["requests"]),
         limits=amount(given["limits"]),
     )
@@ -60,7 +63,7 @@ def a_placed(given: Inputs, reported: bool) -> PlacedPod:
         placed_at=LONG_AGO if reported else NOW - given["scheduled_age_s"],
         running_since=LONG_AGO if reported else None,
         priority=PRIORITIES[given["priority_class"]],
-        qos="Burstable",
+        priority_class=priority_class_of({}, PRIORITIES[given["priority_class"]], "Burstable"),
         requests=amount(given["requests"]),
         limits=amount(given["limits"]),
     )

@@ -15,6 +15,7 @@ from equipoise.contracts.fit import FitNode, FitPod, fit_pod
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from equipoise.contracts.kubernetes.owners import workload_from_pod
+from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
@@ -28,7 +29,6 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import Counts, Reading, abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Move, Resource
-from equipoise.descheduler.state.pod_priority import QOS_LABEL, TIER_LABEL
 
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}
 
@@ -64,7 +64,7 @@ def an_api_pod(pod: Inputs) -> objects.Pod:
             uid=f"uid-{pod['name']}",
             namespace=pod["namespace"],
             name=pod["name"],
-            labels={TIER_LABEL: pod["priority_class_label"]} if pod.get("priority_class_label") else {},
+            labels={PRIORITY_CLASS_LABEL: pod["priority_class_label"]} if pod.get("priority_class_label") else {},
             annotations={MIRROR: "mirror"} if pod["mirror"] else {},
             owner_references=owned_by(owner, "owner") if owner else [],
         ),

@@ -200,7 +200,7 @@ def test_too_little_known_is_a_doubt_and_the_numbers_are_still_told() -> None:
     told = picture.explain_question(ExplainRequest(pod=a_pod()), NOW)
 
     assert told.neutral
-    assert told.data_problem == told.why == "the load of 3 of 10 nodes is known, at least 70% are needed"
+    assert told.data_problem == told.why == "the load of 3 of 10 nodes is known, 70% needed"
     assert len({each.extender_score for each in told.nodes}) == 1
     assert len({each.score for each in told.nodes}) == 3
     assert told.rank_change is not None

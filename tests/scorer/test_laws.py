@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scorer.fleets import a_demand, demand_of, evenly, node_loads
@@ -32,7 +32,6 @@ def test_every_policy_of_the_table_is_under_the_laws() -> None:
 
 @every_policy
 @given(load=fleets, demand=demands)
-@settings(max_examples=150)
 def test_scores_lie_between_0_and_100(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
     """One finite score of 0..100 per node, whatever is known."""
     scores = policy.score(node_loads(load), demand)
@@ -43,7 +42,6 @@ def test_scores_lie_between_0_and_100(policy: ScoringPolicy, load: Array, demand
 
 @every_policy
 @given(load=fleets, demand=demands)
-@settings(max_examples=150)
 def test_an_unknown_node_is_never_preferred(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
     """A node of unknown load scores no better than any other."""
     load[0] = np.nan
@@ -55,7 +53,6 @@ def test_an_unknown_node_is_never_preferred(policy: ScoringPolicy, load: Array, 
 
 @every_policy
 @given(load=fleets, demand=demands)
-@settings(max_examples=50)
 def test_the_same_question_has_the_same_answer(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
     """Scoring is pure: it changes neither its arguments nor itself."""
     nodes = node_loads(load.copy())
@@ -67,7 +64,6 @@ def test_the_same_question_has_the_same_answer(policy: ScoringPolicy, load: Arra
 
 @every_policy
 @given(load=fleets, demand=demands, randomness=st.randoms(use_true_random=False))
-@settings(max_examples=100)
 def test_the_order_of_nodes_does_not_matter(
     policy: ScoringPolicy, load: Array, demand: Demand, randomness: object
 ) -> None:
@@ -91,7 +87,6 @@ def test_which_candidates_are_asked_about_does_not_matter(policy: ScoringPolicy,
 
 @every_policy
 @given(load=fleets, factor=st.floats(0.01, 100))
-@settings(max_examples=100)
 def test_the_unit_of_an_amount_does_not_matter(policy: ScoringPolicy, load: Array, factor: float) -> None:
     """Nodes and pod all so many times larger: the same scores."""
     nodes, demand = node_loads(load), a_demand(3.0)
@@ -105,7 +100,6 @@ def test_the_unit_of_an_amount_does_not_matter(policy: ScoringPolicy, load: Arra
 
 @every_policy
 @given(loads=st.lists(st.floats(0, 120), min_size=1, max_size=8), lower=st.floats(0, 120), more=st.floats(0, 120))
-@settings(max_examples=100)
 def test_a_fuller_node_above_its_mark_scores_no_better(
     policy: ScoringPolicy, loads: list[float], lower: float, more: float
 ) -> None:

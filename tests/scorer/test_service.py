@@ -51,7 +51,7 @@ async def test_ready_once_the_last_values_were_heard(start: Start) -> None:
     running = await start()
 
     assert "warm-up" not in running.health.report().waiting_for
-    assert running.health.problems == ["no collector has ended a round yet"]
+    assert running.health.problems == ["no collector has completed a cycle yet"]
 
     await fill(running)
     await running.clock.advance(6)

@@ -60,7 +60,7 @@ class Binder:
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
         namespace = shared.kubernetes.namespace
-        self._cluster = ClusterState()
+        self._cluster = ClusterState(shared.load)
         self._validation = Validation(
             kube=kube,
             clock=clock,

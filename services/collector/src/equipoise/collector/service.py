@@ -17,9 +17,9 @@ from equipoise.collector.decisions.sharding import OwnedShard
 from equipoise.collector.decisions.utilization import unknown_summary
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.cluster_watch import ClusterWatch
-from equipoise.collector.shell.health import CollectorHealth
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics
+from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.shell.profile_restore import restore_profiles
 from equipoise.collector.shell.publisher import PlacementPublisher, UtilizationPublisher
 from equipoise.collector.shell.shard_ownership import CHECK_PERIOD, ShardOwnership
@@ -36,6 +36,7 @@ from equipoise.runtime.async_tools.cancel import run_with_guard
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 log = structlog.get_logger()
 
@@ -54,7 +55,7 @@ class Collector:
         kube: Kube,
         bus: Bus,
         clock: Clock,
-        health: CollectorHealth,
+        health: Health,
         metrics: CollectorRegistry,
     ) -> None:
         """`namespace` is Equipoise's own, where its Leases are."""
@@ -78,6 +79,7 @@ class Collector:
         self._measurement = Measurement(
             settings=settings, load=load, source=source, placement=self._placement, clock=clock
         )
+        self._profiles = ProfileLearning(settings=settings, load=load, measurement=self._measurement, clock=clock)
         self._previous = PreviousMessages()
         self._shards = ShardOwnership(
             settings=settings, namespace=namespace, identity=identity, kube=kube, bus=bus, clock=clock, health=health,
@@ -85,11 +87,11 @@ class Collector:
         )  # fmt: skip
         self._placement_publisher = PlacementPublisher(
             settings=settings, placement=self._placement, previous=self._previous, shards=self._shards.owned,
-            present=self._watch.node_names, bus=bus, clock=clock, metrics=self._metrics,
+            bus=bus, clock=clock, metrics=self._metrics,
         )  # fmt: skip
         self._utilization_publisher = UtilizationPublisher(
-            settings=settings, load=load, measurement=self._measurement, placement=self._placement,
-            previous=self._previous, shards=self._shards.owned, bus=bus,
+            settings=settings, measurement=self._measurement, previous=self._previous, shards=self._shards.owned,
+            bus=bus, max_age=load.freshness.score,
         )  # fmt: skip
         self._measured_at = -math.inf
         """When a round of the shortest window ended last (monotonic)."""
@@ -167,8 +169,8 @@ class Collector:
             for window in self._load.windows:
                 tasks.create_task(self._measure(window))
             if self._settings.profile.enabled:
-                tasks.create_task(self._measurement.profiles.run(self._health))
-                tasks.create_task(restore_profiles(self._kube, self._clock, self._measurement.profiles, self._health))
+                tasks.create_task(self._profiles.run(self._health))
+                tasks.create_task(restore_profiles(self._kube, self._clock, self._profiles, self._health))
         raise AssertionError("none of these ends")
 
     # Measure and publish
@@ -203,7 +205,7 @@ class Collector:
             self._health.set_problem("nodes", unknown_summary(unknown) or None)
 
     def _publish_all_placements(self) -> None:
-        self._placement_publisher.publish_all()
+        self._placement_publisher.publish_all(self._watch.node_names())
 
     async def _resync_placements(self) -> NoReturn:
         while True:

@@ -215,7 +215,7 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("key", "namespace", "name"),
         message=WorkloadUtilization,
         publishers=("collector",),
-        subscribers=("annotator", "scorer", "descheduler", "binder"),
+        subscribers=("annotator", "scorer", "descheduler"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.cycle.*",

@@ -1,12 +1,13 @@
 """Load: usage as a share of a node's base, how old it is, and what a window's mean does not show yet."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 
@@ -75,18 +76,18 @@ def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
 
 
 class PodLifetime(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's time on a node, and what it uses there."""
+    """When a pod ran on a node, and its usage there."""
 
     placed_at: float
     running_since: float | None = None
     gone_at: float | None = None
-    """Set for a pod that left: what it added to the mean is taken off. Infinite for one that is about to leave."""
+    """Set for a pod that left: its part of the mean is subtracted. Infinite for one that is terminating."""
 
     usage: Resources
 
-    def start(self, limit: float = POD_START_TIMEOUT) -> float:
-        """When its usage began, as far as is known: running since, at most `limit` seconds after placement."""
-        latest = self.placed_at + limit
+    def start(self, timeout: float = POD_START_TIMEOUT) -> float:
+        """When its usage began: since it runs, at most `timeout` seconds after its placement."""
+        latest = self.placed_at + timeout
         return latest if self.running_since is None else min(self.running_since, latest)
 
 
@@ -99,52 +100,71 @@ def share_measured(
     return min(1.0, max(0.0, end - begin) / length)
 
 
-Compensation = Literal["proportional", "cliff", "off"]
-
-
-def correction_factor(
-    pod: PodLifetime,
-    *,
-    sampled_at: float,
-    length: float,
-    mode: Compensation,
-    pod_start_timeout: float = POD_START_TIMEOUT,
-) -> float:
-    """How much of a pod's usage `corrected` adds to a window's mean (0..1), or takes off it (0..−1)."""
-    if mode == "off":
+def correction_factor(pod: PodLifetime, *, sampled_at: float, length: float, load: LoadSettings) -> float:
+    """The part of a pod's usage that `corrected` adds to a window's mean (0..1), or subtracts from it (−1..0)."""
+    if load.compensation == "off":
         return 0.0
-    if mode == "cliff":
+    if load.compensation == "cliff":
         return 1.0 if pod.gone_at is None and pod.placed_at >= sampled_at else 0.0
-    share = share_measured(pod, sampled_at, length, pod_start_timeout=pod_start_timeout)
+    share = share_measured(pod, sampled_at, length, pod_start_timeout=load.pod_start_timeout)
     return 1.0 - share if pod.gone_at is None else -share
 
 
 def corrected(
-    usage: Resources,
-    pods: Iterable[PodLifetime],
-    *,
-    sampled_at: float,
-    length: float,
-    mode: Compensation = "proportional",
-    pod_start_timeout: float = POD_START_TIMEOUT,
+    usage: Resources, pods: Iterable[PodLifetime], *, sampled_at: float, length: float, load: LoadSettings
 ) -> Resources:
-    """A window's mean as it will be once it shows the pods that came and no longer shows those that left.
+    """A window's mean as it would be if the pods that are present now had run through it, and no others.
 
-    proportional: a present pod adds u·(1 − share measured), a gone one takes off u·share. cliff: a pod placed at or
-    after the sample's time adds u, nothing is taken off (the ScheduledPodsCache of the water-level scheduler).
-    off: the mean as measured. A pod of unknown usage changes nothing.
+    `load.compensation`: proportional: a present pod adds u·(1 − share measured), a gone one subtracts u·share. cliff:
+    a pod placed at or after the sample's time adds u, nothing is subtracted (the ScheduledPodsCache of the water-level
+    scheduler). off: the mean as measured. A pod of unknown usage changes nothing.
     """
-    if mode == "off":
+    if load.compensation == "off":
         return usage
     cpu = memory = 0.0
     for pod in pods:
-        factor = correction_factor(
-            pod, sampled_at=sampled_at, length=length, mode=mode, pod_start_timeout=pod_start_timeout
-        )
-        if factor:  # most pods have been there for the whole of the shorter windows
+        factor = correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
+        if factor:  # most pods ran through the whole of the shorter windows
             cpu += factor * (known(pod.usage.cpu) or 0.0)
             memory += factor * (known(pod.usage.memory) or 0.0)
     return plus(usage, Resources(cpu=cpu, memory=memory))
+
+
+UsageOf = Callable[[PlacedPod | GonePod, Resources], Resources]
+"""The usage of a pod: as measured (the second argument), else as expected."""
+
+
+def partial_lifetimes(
+    utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, *, load: LoadSettings
+) -> Iterator[tuple[PlacedPod | GonePod, PodLifetime]]:
+    """The pods that ran in a part of some window only, or are terminating: the others need no correction."""
+    begins = [
+        value.sampled_at - window.length
+        for window in load.windows
+        if (value := utilization.windows.get(window.name)) is not None
+    ]
+    if load.compensation == "off" or not begins:
+        return
+    horizon = min(begins)
+    for pod in placement.pods:
+        start = pod.placed_at + load.pod_start_timeout if pod.running_since is None else pod.running_since
+        if pod.terminating or start > horizon:
+            lifetime = PodLifetime(
+                placed_at=pod.placed_at,
+                running_since=pod.running_since,
+                gone_at=math.inf if pod.terminating else None,
+                usage=usage_of(pod, utilization.pods.get(pod.uid, Resources())),
+            )
+            yield pod, lifetime
+    for gone in placement.gone:
+        if gone.gone_at > horizon:
+            lifetime = PodLifetime(
+                placed_at=gone.running_since,
+                running_since=gone.running_since,
+                gone_at=gone.gone_at,
+                usage=usage_of(gone, gone.usage),
+            )
+            yield gone, lifetime
 
 
 def usable_window(

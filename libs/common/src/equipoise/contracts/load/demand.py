@@ -1,13 +1,16 @@
 """What a pod is expected to use before it was ever measured on its node."""
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import LoadSettings, Section
-from equipoise.contracts.load.correction import RESOURCES, known, usable_window
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES, UsageOf, known, usable_window
+from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 
@@ -114,3 +117,25 @@ def _measured(workload: WorkloadUtilization | None, window: str, resource: str) 
         return amount
     values = workload.windows.values()
     return next((amount for value in values if (amount := known(getattr(value.mean, resource))) is not None), None)
+
+
+def pod_usage(
+    workloads: Mapping[Workload, WorkloadUtilization],
+    *,
+    load: LoadSettings,
+    now: float,
+    chain: tuple[EstimateSource, ...] = MEASURED_FIRST,
+) -> UsageOf:
+    """A function that returns a pod's usage: as measured, else as expected."""
+
+    def usage_of(pod: PlacedPod | GonePod, measured: Resources) -> Resources:
+        cpu, memory = known(measured.cpu), known(measured.memory)
+        if cpu is not None and memory is not None:
+            return measured
+        workload = None if pod.workload is None else fresh_windows(workloads.get(pod.workload), load, now)
+        expected, _ = expected_usage(
+            requests=pod.requests, limits=pod.limits, workload=workload, window=load.shortest.name, chain=chain
+        )
+        return Resources(cpu=expected.cpu if cpu is None else cpu, memory=expected.memory if memory is None else memory)
+
+    return usage_of

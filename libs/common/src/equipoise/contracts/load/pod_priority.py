@@ -1,21 +1,47 @@
-"""Which pods are production: those that must not suffer, against those that fill what production leaves idle."""
+"""Which pods are production, and which fill what production leaves idle: the priority classes of Koordinator.
 
+Source: koordinator, apis/extension/priority.go and qos.go. A label with an unknown value counts as absent.
+"""
+
+from collections.abc import Mapping
 from typing import Literal, cast, get_args
 
 Qos = Literal["Guaranteed", "Burstable", "BestEffort"]
 
-_BANDS = ((9_000, 9_999, True), (7_000, 7_999, False), (5_000, 5_999, False), (3_000, 3_999, False))
-"""Priorities of Koordinator's classes prod, mid, batch and free. Source: koordinator, apis/extension/priority.go."""
+PriorityClass = Literal["prod", "mid", "batch", "free"]
+
+PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
+QOS_LABEL = "koordinator.sh/qosClass"
+
+KOORDINATOR_QOS = ("BE", "LS", "LSR", "LSE", "SYSTEM")
+"""Values of `QOS_LABEL`, the least important first."""
+
+_CLASSES: Mapping[str, PriorityClass] = {
+    "koord-prod": "prod",
+    "koord-mid": "mid",
+    "koord-batch": "batch",
+    "koord-free": "free",
+}
+_BANDS: tuple[tuple[int, int, PriorityClass], ...] = (
+    (9_000, 9_999, "prod"),
+    (7_000, 7_999, "mid"),
+    (5_000, 5_999, "batch"),
+    (3_000, 3_999, "free"),
+)
 
 
-def qos_of(told: str) -> Qos:
-    """The class that a pod's status tells; BestEffort when it tells none."""
-    return cast(Qos, told) if told in get_args(Qos) else "BestEffort"
+def qos_of(status: str) -> Qos:
+    """The QoS class in a pod's status; BestEffort when there is none."""
+    return cast(Qos, status) if status in get_args(Qos) else "BestEffort"
 
 
-def is_production(priority: int, qos: Qos) -> bool:
-    """By the band of its priority; outside every band all but BestEffort pods are production, as Koordinator has it."""
-    for low, high, production in _BANDS:
+def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> PriorityClass:
+    """The class in the label, else that of the priority's band, else batch for best effort and prod for others."""
+    if (named := _CLASSES.get(labels.get(PRIORITY_CLASS_LABEL, ""))) is not None:
+        return named
+    for low, high, band in _BANDS:
         if low <= priority <= high:
-            return production
-    return qos != "BestEffort"
+            return band
+    label = labels.get(QOS_LABEL)
+    best_effort = label == "BE" if label in KOORDINATOR_QOS else qos == "BestEffort"
+    return "batch" if best_effort else "prod"

@@ -1,8 +1,7 @@
 """`placement.>`: what stands on each node, as the collector reads it from the API server."""
 
-from typing import Literal
-
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
@@ -28,8 +27,11 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     preempted_at: float | None = None
     """When kube-scheduler took its place for a pod of higher priority."""
 
-    qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "BestEffort"
+    qos: Qos = "BestEffort"
     priority: int = 0
+    priority_class: PriorityClass = "prod"
+    """Koordinator's class, from its labels, the priority or the QoS class."""
+
     requests: Resources = Resources()
     limits: Resources = Resources()
 

@@ -1,8 +1,7 @@
 """A pod that waits for a node, as scores are asked for it."""
 
-from typing import Literal
-
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.resources import Resources
 
@@ -14,7 +13,8 @@ class PodDemand(Message, frozen=True, kw_only=True):
     name: str
     uid: str
     workload: Workload | None = None
-    qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    qos: Qos = "Burstable"
     priority: int = 0
+    priority_class: PriorityClass = "prod"
     requests: Resources = Resources()
     limits: Resources = Resources()

@@ -3,7 +3,6 @@
 What is simulated is the API server only: an eviction that the limits allow happens. Times: Unix seconds.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -18,10 +17,10 @@ from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod, placed_node
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import PodLifetime, corrected, is_fresh, plus, usable_window
+from equipoise.contracts.load.correction import corrected, is_fresh, partial_lifetimes, plus, usable_window
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.descheduler.decisions.evaluation.messages import intent_of
@@ -223,15 +222,10 @@ class Levelling:
         fit = self._fits[name]
         if heard is None or not is_fresh(heard.sampled_at, now, self._load.freshness.eviction):
             return FleetNode(name=name, base=placement.allocatable, unknown="its newest sample is too old", fit=fit)
-        stays = self._stays(placement, heard)
+        lifetimes = [lifetime for _, lifetime in partial_lifetimes(heard, placement, self._pod_usage, load=self._load)]
         usage = {
             window.name: corrected(
-                value.mean,
-                stays,
-                sampled_at=value.sampled_at,
-                length=window.length,
-                mode=self._load.compensation,
-                pod_start_timeout=self._load.pod_start_timeout,
+                value.mean, lifetimes, sampled_at=value.sampled_at, length=window.length, load=self._load
             )
             for window in self._load.windows
             if (value := usable_window(heard, window, self._load, now)) is not None
@@ -254,29 +248,8 @@ class Levelling:
             fit=fit,
         )
 
-    def _stays(self, placement: NodePlacement, heard: NodeUtilization) -> list[PodLifetime]:
-        """Pods that the longest window holds in part only: the others change nothing."""
-        horizon = heard.sampled_at - self._load.longest.length
-        present = [
-            PodLifetime(
-                placed_at=pod.placed_at,
-                running_since=pod.running_since,
-                gone_at=math.inf if pod.terminating else None,
-                usage=heard.pods.get(pod.uid) or self._usage_of(pod.workload),
-            )
-            for pod in placement.pods
-            if pod.terminating or (pod.running_since or math.inf) > horizon
-        ]
-        gone = [
-            PodLifetime(
-                placed_at=pod.running_since,
-                running_since=pod.running_since,
-                gone_at=pod.gone_at,
-                usage=self._usage_of(pod.workload),
-            )
-            for pod in placement.gone
-        ]
-        return present + gone
+    def _pod_usage(self, pod: PlacedPod | GonePod, measured: Resources) -> Resources:
+        return measured if measured != Resources() else self._usage_of(pod.workload)
 
     def _under_way(self, placement: NodePlacement) -> tuple[Resources, int]:
         """What replacements that are seen nowhere yet will bring to the node, and how many pods are leaving it."""

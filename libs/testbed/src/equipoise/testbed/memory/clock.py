@@ -2,16 +2,25 @@
 
 import asyncio
 import heapq
+from collections.abc import Sized
 from itertools import count
 
-_TURNS = 100
-"""Turns of the event loop that tasks get to come to rest. A turn costs microseconds."""
+_MAX_TURNS = 100
+"""Turns of the event loop after which it is given up that tasks come to rest."""
+
+_IDLE_TURNS = 3
+"""Turns in a row in which no task may be ready; each also collects what has arrived on sockets."""
 
 
 async def settle() -> None:
     """Let every task run until it waits for something that is not here yet (time, a message, real I/O)."""
-    for _ in range(_TURNS):
+    ready: Sized = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # no public method shows it
+    idle = 0
+    for _ in range(_MAX_TURNS):
         await asyncio.sleep(0)
+        idle = 0 if ready else idle + 1
+        if idle == _IDLE_TURNS:
+            return
 
 
 class ManualClock:

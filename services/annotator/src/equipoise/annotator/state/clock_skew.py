@@ -2,6 +2,7 @@
 
 from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE
 from equipoise.contracts.load.correction import skew_of
+from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
@@ -14,7 +15,7 @@ class Skews:
     def on_cycle(self, cycle: UtilizationCycle, now: float) -> None:
         """Take in the end of a round, unless a later one is known."""
         held = self._heard.get(cycle.shard)
-        if held is None or (cycle.epoch, cycle.sequence) >= (held[0].epoch, held[0].sequence):
+        if supersedes_measurement(cycle, held and held[0]):
             self._heard[cycle.shard] = cycle, now
 
     def largest(self, now: float) -> float:

@@ -4,7 +4,6 @@ Rules between pods (affinity, topology spread) are the descheduler's part, which
 holds requests only.
 """
 
-import math
 from collections.abc import Sequence
 
 from equipoise.binder.state.cluster_state import NodeState
@@ -13,17 +12,16 @@ from equipoise.contracts.fit import FitPod, node_refusal
 from equipoise.contracts.kubernetes.autoscaler_taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
-    PodLifetime,
     corrected,
     is_fresh,
     known,
     load_of,
+    partial_lifetimes,
     plus,
     usable_window,
 )
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization
 
 
 def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
@@ -59,34 +57,16 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
     for window in load.windows:
         value = usable_window(utilization, window, load, now, skew=skew)
         if value is not None:
-            stays = _stays(node.placement, utilization)
+            lifetimes = partial_lifetimes(utilization, node.placement, pod_usage({}, load=load, now=now), load=load)
             usage = corrected(
                 value.mean,
-                stays,
+                (lifetime for _, lifetime in lifetimes),
                 sampled_at=value.sampled_at,
                 length=window.length,
-                mode=load.compensation,
-                pod_start_timeout=load.pod_start_timeout,
+                load=load,
             )
             return load_of(plus(usage, added), utilization.base)
     return None
-
-
-def _stays(placement: NodePlacement, utilization: NodeUtilization) -> list[PodLifetime]:
-    present = [
-        PodLifetime(
-            placed_at=pod.placed_at,
-            running_since=pod.running_since,
-            gone_at=math.inf if pod.terminating else None,
-            usage=utilization.pods.get(pod.uid, pod.requests),
-        )
-        for pod in placement.pods
-    ]
-    left = [
-        PodLifetime(placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage)
-        for pod in placement.gone
-    ]
-    return present + left
 
 
 def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 from datetime import UTC, datetime
-from typing import Literal
 
 from equipoise.contracts.kubernetes.objects import Event, ObjectMeta, ObjectReference, WorkloadObject
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -27,39 +26,25 @@ def workload_reference(workload: WorkloadObject) -> ObjectReference:
     )
 
 
-def eviction_event(
-    intent: EvictionIntent, now: float, instance: str, *, regarding: ObjectReference | None = None
+def intent_event(
+    intent: EvictionIntent, now: float, instance: str, regarding: ObjectReference, *, refusal: str = ""
 ) -> Event:
-    """The pod was evicted. On the pod, or on the object that `regarding` names."""
-    pod = "Pod" if regarding is None else f"Pod {intent.pod}"
-    note = f'{pod} evicted from node "{intent.node}" by the reason "{intent.reason}"'
-    return _event(intent, now, instance, regarding or pod_reference(intent), "Normal", "Descheduled", note)
+    """The pod was evicted, or cannot be until its owner changes something: `refusal`.
 
-
-def refusal_event(intent: EvictionIntent, now: float, instance: str, why: str, *, regarding: ObjectReference) -> Event:
-    """The pod cannot be evicted until its owner changes something."""
-    note = f"Pod {intent.pod} cannot be evicted: {why}"
-    return _event(intent, now, instance, regarding, "Warning", "EvictionRefused", note)
-
-
-def _event(
-    intent: EvictionIntent,
-    now: float,
-    instance: str,
-    regarding: ObjectReference,
-    kind: Literal["Normal", "Warning"],
-    reason: str,
-    note: str,
-) -> Event:
-    """One Event per intent and object: both determine its name, so that a second write conflicts."""
+    There is one Event per intent and object: both determine its name, so that a second write conflicts.
+    """
     digest = hashlib.sha256(f"{intent.id} {regarding.kind}".encode()).hexdigest()[:16]
     time = datetime.fromtimestamp(now, UTC)
+    pod = "Pod" if regarding.kind == "Pod" else f"Pod {intent.pod}"
+    note = f'{pod} evicted from node "{intent.node}" by the reason "{intent.reason}"'
+    if refusal:
+        note = f"{pod} cannot be evicted: {refusal}"
     return Event(
         metadata=ObjectMeta(name=f"{regarding.name[:_NAME_LENGTH]}.{digest}", namespace=intent.namespace),
         # The API server requires six digits of a second, and msgspec writes none for a whole second.
         event_time=time.replace(microsecond=time.microsecond or 1),
-        type=kind,
-        reason=reason,
+        type="Warning" if refusal else "Normal",
+        reason="EvictionRefused" if refusal else "Descheduled",
         action="Migrating",
         note=note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
         regarding=regarding,

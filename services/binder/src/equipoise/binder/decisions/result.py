@@ -19,7 +19,7 @@ not, because the eviction was definitely refused or never requested."""
 
 
 class Proceed(msgspec.Struct, Generic[T], frozen=True):
-    """Nothing speaks against the eviction at this step. `value`: what the next steps need."""
+    """No reason against the eviction at this step. `value`: what the next steps need."""
 
     value: T
 

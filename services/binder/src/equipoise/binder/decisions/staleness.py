@@ -6,12 +6,10 @@ from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Lease
 from equipoise.contracts.load.correction import is_fresh
+from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
-
-_SHARD_LIFETIME = 15.0
-"""Lifetimes of a sample after which a silent shard counts as removed: by default as long as the bus keeps its cycle."""
 
 
 def _stale(detail: str) -> Finish:
@@ -28,27 +26,10 @@ def check_age(intent: EvictionIntent, load: LoadSettings, now: float) -> Finish 
     return None
 
 
-def check_coverage(cycles: Iterable[UtilizationCycle], load: LoadSettings, now: float) -> Finish | None:
-    """Refuses while too few nodes are measured to tell high from low.
-
-    A silent shard still expects its nodes, and has measured none. Every shard must be covered, and the cluster as well.
-    """
-    lifetime = load.freshness.eviction
-    current = [cycle for cycle in cycles if now - cycle.queried_at <= lifetime * _SHARD_LIFETIME]
-    if not current:
-        return _stale("no collector has completed a cycle yet")
-    expected = fresh = 0
-    for cycle in current:
-        recent = is_fresh(cycle.queried_at, now, lifetime, skew=cycle.skew, skew_limit=load.freshness.skew_unknown)
-        known = cycle.fresh if recent and not cycle.problem else 0
-        if known < load.coverage.eviction * cycle.expected:
-            why = cycle.problem or ("" if recent else "its cycles stopped, or Prometheus' clock is off")
-            return _stale(
-                f"shard {cycle.shard}: the load of {known} of {cycle.expected} nodes is known, "
-                f"{load.coverage.eviction:.0%} needed{': ' if why else ''}{why}"
-            )
-        expected, fresh = expected + cycle.expected, fresh + known
-    return None if expected > 0 else _stale("no node is expected to have a load yet")
+def check_coverage(cycles: Iterable[UtilizationCycle], known: int, load: LoadSettings, now: float) -> Finish | None:
+    """Refuses while the load of too few nodes is known. `known`: nodes whose load this binder knows."""
+    why = coverage_problem(cycles, known=known, load=load, use="eviction", now=now)
+    return _stale(why) if why else None
 
 
 def check_readiness(ready: int, nodes: int, load: LoadSettings) -> Finish | None:
@@ -75,7 +56,7 @@ def check_epoch(intent: EvictionIntent, lease: Lease | None, newest: LeaseEpoch 
     if epoch != live:
         return _stale(
             f"{epoch.holder} (transition {epoch.transitions}) does not hold the Lease: "
-            f"{live.holder or 'nobody'} (transition {live.transitions}) does"
+            f"{live.holder or 'no descheduler'} (transition {live.transitions}) does"
         )
     if newest is not None and newest.lease_uid == epoch.lease_uid and newest.transitions > epoch.transitions:
         return _stale(f"a newer descheduler is active: {newest.holder} (transition {newest.transitions})")

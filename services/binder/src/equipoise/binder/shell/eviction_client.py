@@ -103,14 +103,14 @@ class EvictionClient:
         """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
         request = self._kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
         try:
-            answer = await run_with_guard(request, timeout_after(self._clock, timeout))
+            result = await run_with_guard(request, timeout_after(self._clock, timeout))
         except TimeoutError as error:
-            answer = EvictionResult(status=0, reason="Timeout", message=str(error))
+            result = EvictionResult(status=0, reason="Timeout", message=str(error))
         return read_response(
-            answer.status,
-            answer.message,
-            disruption_budget=answer.disruption_budget,
-            budget=answer.budget,
-            retry_after=answer.retry_after,
+            result.status,
+            result.message,
+            disruption_budget=result.disruption_budget,
+            budget=result.budget,
+            retry_after=result.retry_after,
             dry_run=dry_run,
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
-from equipoise.binder.decisions.event import eviction_event, refusal_event, workload_reference
+from equipoise.binder.decisions.event import intent_event, pod_reference, workload_reference
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.shell.live_reads import Unreadable, read_workload
 from equipoise.contracts.bus import subjects
@@ -53,22 +53,19 @@ class OutcomeReporter:
 
         An Event that cannot be written is only logged.
         """
-        if finish.outcome == Outcome.EVICTED:
-            await self._write(eviction_event(intent, self._now(), self._identity))
-        elif not finish.owner_must_act:
+        evicted = finish.outcome == Outcome.EVICTED
+        if not evicted and not finish.owner_must_act:
             return
-        workload = finish.workload or intent.workload
-        regarding = None if workload is None else await self._reference(workload)
-        if regarding is None:
-            return
-        if finish.outcome == Outcome.EVICTED:
-            event = eviction_event(intent, self._now(), self._identity, regarding=regarding)
-        else:
-            event = refusal_event(intent, self._now(), self._identity, finish.detail, regarding=regarding)
-        await self._write(event)
+        refusal = "" if evicted else finish.detail
+        regarding = [pod_reference(intent)] if evicted else []
+        workload = await self._reference(finish.workload or intent.workload)
+        for each in [*regarding, workload] if workload is not None else regarding:
+            await self._write(intent_event(intent, self._now(), self._identity, each, refusal=refusal))
 
-    async def _reference(self, workload: Workload) -> ObjectReference | None:
+    async def _reference(self, workload: Workload | None) -> ObjectReference | None:
         """With the UID, without which `kubectl describe` does not find the Event."""
+        if workload is None:
+            return None
         try:
             return workload_reference(await read_workload(self._kube, workload))
         except (KubeError, Unreadable) as error:

@@ -66,7 +66,7 @@ class Validation:
         return Proceed(ValidIntent(eviction=self._eviction(intent, candidate), lease=lease))
 
     def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | None:
-        """What time, the collector and another leader may have changed. It reads nothing."""
+        """Checks what time, the collector and another leader may have changed, without any read."""
         if self._kube.server_time_bounds(intent.decided_at)[0] < ledger.created_at:
             return Finish(outcome=Outcome.REJECTED_STALE, detail="decided before the ledger was created")
         return self._check_measurements(intent) or check_epoch(intent, lease, ledger.epoch)
@@ -75,7 +75,7 @@ class Validation:
         now = self._clock.now()
         return (
             check_age(intent, self._load, now)
-            or check_coverage(self._cluster.cycles, self._load, now)
+            or check_coverage(self._cluster.cycles, self._cluster.known_loads(now), self._load, now)
             or check_readiness(*self._cluster.ready, self._load)
         )
 

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.fit import FitNode, placed_node
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import skew_of
+from equipoise.contracts.load.correction import is_fresh, skew_of
+from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 
@@ -55,14 +57,15 @@ def node_state(placement: NodePlacement) -> NodeState:
 class ClusterState:
     """Keeps the newest message of each kind; one with a lower epoch or sequence is dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: LoadSettings) -> None:
+        self._load = load
         self._nodes: dict[str, NodeState] = {}
         self._utilization: dict[str, NodeUtilization] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
 
     def update_placement(self, placement: NodePlacement) -> None:
         before = self._nodes.get(placement.node)
-        if before is not None and _order(placement) < _order(before.placement):
+        if before is not None and not supersedes(placement, before.placement):
             return
         if placement.removed:
             self._nodes.pop(placement.node, None)
@@ -72,12 +75,11 @@ class ClusterState:
 
     def update_utilization(self, utilization: NodeUtilization) -> None:
         before = self._utilization.get(utilization.node)
-        if before is None or _order(utilization) >= _order(before):
+        if supersedes_measurement(utilization, before):
             self._utilization[utilization.node] = utilization
 
     def update_cycle(self, cycle: UtilizationCycle) -> None:
-        before = self._cycles.get(cycle.shard)
-        if before is None or _order(cycle) >= _order(before):
+        if supersedes_measurement(cycle, self._cycles.get(cycle.shard)):
             self._cycles[cycle.shard] = cycle
 
     @property
@@ -88,6 +90,15 @@ class ClusterState:
     def skew(self) -> float:
         """Prometheus' clock minus the collectors', in seconds."""
         return skew_of(self._cycles.values())
+
+    def known_loads(self, now: float) -> int:
+        """How many nodes have a load that is fresh enough for an eviction."""
+        measured = ((node.placement.uid, self._utilization.get(name)) for name, node in self._nodes.items())
+        max_age = self._load.freshness.eviction
+        return sum(
+            latest is not None and latest.uid == uid and is_fresh(latest.sampled_at, now, max_age)
+            for uid, latest in measured
+        )
 
     @property
     def nodes(self) -> list[NodeState]:
@@ -139,7 +150,3 @@ class ClusterState:
     @property
     def _placements(self) -> list[NodePlacement]:
         return [node.placement for node in self._nodes.values()]
-
-
-def _order(message: NodePlacement | NodeUtilization | UtilizationCycle) -> tuple[int, int]:
-    return message.epoch, message.sequence

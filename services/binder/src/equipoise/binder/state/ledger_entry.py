@@ -53,7 +53,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """A second binder may send a POST for it too, so no refusal returns the reservation."""
 
     recovered_at: float | None = None
-    """When the pod was seen gone and all replicas of its workload ready."""
+    """When a read found the pod gone and all replicas of its workload ready."""
 
     failing_since: float | None = None
     """Since when its replacement is known to fail at creation."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from equipoise.collector.decisions.query import Aggregate, ResourceName, Sample, Statistic
+from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.messages.resources import Resources
 
@@ -61,6 +62,22 @@ class MeasurementTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """For a node: pods ran on it throughout the window."""
 
 
+class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds between raw samples, per node."""
+
+    by_node: Mapping[str, float] = {}
+    default: float | None = None
+    """Of nodes that are not in `by_node`; None: unknown."""
+
+    def of(self, node: str) -> float | None:
+        return self.by_node.get(node, self.default)
+
+    @property
+    def all(self) -> set[float]:
+        """Every known interval."""
+        return {*self.by_node.values()} | ({self.default} if self.default is not None else set())
+
+
 class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """What the samples of a window must meet. Seconds, except for `coverage`."""
 
@@ -77,21 +94,7 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
     lookback: float
     """How far back the last sample of an ended series is searched for."""
 
-
-class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds between raw samples, per node."""
-
-    by_node: Mapping[str, float] = {}
-    default: float | None = None
-    """Of nodes that are not in `by_node`; None: unknown."""
-
-    def of(self, node: str) -> float | None:
-        return self.by_node.get(node, self.default)
-
-    @property
-    def all(self) -> set[float]:
-        """Every known interval."""
-        return {*self.by_node.values()} | ({self.default} if self.default is not None else set())
+    intervals: ScrapeIntervals
 
 
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,36 +146,19 @@ def _full_count(length: float, interval: float) -> float:
 
 
 def validate_nodes(
-    targets: Mapping[str, MeasurementTarget],
-    resource: ResourceName,
-    samples: Samples,
-    intervals: ScrapeIntervals,
-    criteria: WindowCriteria,
+    targets: Mapping[str, MeasurementTarget], resource: ResourceName, samples: Samples, criteria: WindowCriteria
 ) -> dict[str, NodeReading]:
     """A reading for every target; samples of other nodes are ignored."""
-    by_node = {aggregate: _by_node(found) for aggregate, found in samples.items()}
-    return {
-        node: _node_reading(
-            target, resource, {aggregate: found.get(node, []) for aggregate, found in by_node.items()},
-            intervals.of(node), criteria,
-        )
-        for node, target in targets.items()
-    }  # fmt: skip
-
-
-def _by_node(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    found: dict[str, list[Sample]] = {}
-    for sample in samples:
-        found.setdefault(sample.node, []).append(sample)
-    return found
+    by_node: dict[str, dict[Aggregate, list[Sample]]] = {node: {} for node in targets}
+    for aggregate, found in samples.items():
+        for sample in found:
+            if sample.node in by_node:
+                by_node[sample.node].setdefault(aggregate, []).append(sample)
+    return {node: _node_reading(node, target, resource, by_node[node], criteria) for node, target in targets.items()}
 
 
 def _node_reading(
-    target: MeasurementTarget,
-    resource: ResourceName,
-    samples: Samples,
-    interval: float | None,
-    criteria: WindowCriteria,
+    node: str, target: MeasurementTarget, resource: ResourceName, samples: Samples, criteria: WindowCriteria
 ) -> NodeReading:
     def unknown(reason: Reason, text: str, sampled_at: float | None = None) -> NodeReading:
         return NodeReading(sampled_at=sampled_at, unknown=UnknownUsage(reason, f"{resource}: {text}"))
@@ -197,7 +183,7 @@ def _node_reading(
     count = counts[0].value if len(counts) == 1 else math.nan
     capacity = getattr(target.capacity, resource)
     mean, invalid = _single_value(own.get("mean", []), capacity)
-    if problem := _stale(sampled_at, criteria) or _not_covered(target, count, interval, criteria) or invalid:
+    if problem := _not_covered(target, count, sampled_at, criteria.intervals.of(node), criteria) or invalid:
         return unknown(*problem, sampled_at)
     statistics = {name: _single_value(own.get(name, []), capacity)[0] for name in STATISTICS}
     measured = {name: value for name, value in statistics.items() if value is not None}
@@ -208,16 +194,13 @@ def _latest(samples: list[Sample]) -> Sample | None:
     return max((sample for sample in samples if math.isfinite(sample.value)), key=lambda s: s.value, default=None)
 
 
-def _stale(sampled_at: float, criteria: WindowCriteria) -> UnknownUsage | None:
-    age = criteria.at - sampled_at
-    return UnknownUsage("stale", f"newest sample is {age:.0f} s old") if age > criteria.max_age else None
-
-
 def _not_covered(
-    target: MeasurementTarget, count: float, interval: float | None, criteria: WindowCriteria
+    target: MeasurementTarget, count: float, sampled_at: float, interval: float | None, criteria: WindowCriteria
 ) -> UnknownUsage | None:
-    """Why `count` samples (NaN: unknown) do not cover the window; None when they do."""
-    length = criteria.length
+    """Why `count` samples (NaN: unknown), the newest at `sampled_at`, do not cover the window; None when they do."""
+    age, length = criteria.at - sampled_at, criteria.length
+    if age > criteria.max_age:
+        return UnknownUsage("stale", f"newest sample is {age:.0f} s old")
     if interval is None:
         return UnknownUsage("no interval", "scrape interval not known yet (fewer than two samples of a series)")
     lifetime = criteria.at - target.since
@@ -255,13 +238,9 @@ def _usage(sample: Sample, capacity: float | None) -> tuple[float | None, Unknow
 
 
 def validate_pods(
-    targets: Mapping[tuple[str, str], MeasurementTarget],
-    resource: ResourceName,
-    samples: Samples,
-    intervals: ScrapeIntervals,
-    criteria: WindowCriteria,
-) -> dict[tuple[str, str], float]:
-    """Mean usage by (namespace, name) of the targets that were measured; the others are left out.
+    targets: Mapping[PodName, MeasurementTarget], resource: ResourceName, samples: Samples, criteria: WindowCriteria
+) -> dict[PodName, float]:
+    """Mean usage of the targets that were measured; the others are left out.
 
     Without samples of `count`, the source has already left out the series with too few samples.
     A pod that was created again under its name on another node has a series on both: the one of its node counts.
@@ -271,8 +250,8 @@ def validate_pods(
     for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
     begin = criteria.at - criteria.coverage * criteria.length
-    required = {interval: min_samples(criteria, interval) for interval in intervals.all}
-    measured: dict[tuple[str, str], float | None] = {}
+    required = {interval: min_samples(criteria, interval) for interval in criteria.intervals.all}
+    measured: dict[PodName, float | None] = {}
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
         pod = targets.get(name)
@@ -282,7 +261,7 @@ def validate_pods(
         if name in measured:
             measured[name] = None
             continue
-        interval = intervals.of(pod.node)
+        interval = criteria.intervals.of(pod.node)
         covered = interval is not None and pod.since <= begin
         if interval is not None and counted:
             covered = covered and required[interval] <= counts.get(sample.series, 0.0) < math.inf

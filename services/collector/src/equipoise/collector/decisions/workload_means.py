@@ -5,7 +5,6 @@ window is made of means of the shortest one that adjoin each other, weighted by 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
 
 import msgspec
 
@@ -43,7 +42,7 @@ def replica_means(pods: Iterable[MeasuredPod]) -> dict[Workload, ReplicaMean]:
         groups.setdefault(pod.workload, []).append(pod)
     return {
         workload: ReplicaMean(
-            usage=mean_usage([pod.usage for pod in group]),
+            usage=weighted_mean([(1.0, pod.usage) for pod in group]),
             replicas=len(group),
             sampled_at=min(pod.sampled_at for pod in group),
         )
@@ -51,11 +50,18 @@ def replica_means(pods: Iterable[MeasuredPod]) -> dict[Workload, ReplicaMean]:
     }
 
 
-def mean_usage(usages: Sequence[Resources]) -> Resources:
-    """Per resource the mean of the known values."""
-    cpu = [usage.cpu for usage in usages if usage.cpu is not None]
-    memory = [usage.memory for usage in usages if usage.memory is not None]
-    return Resources(cpu=fmean(cpu) if cpu else None, memory=fmean(memory) if memory else None)
+def weighted_mean(parts: Sequence[tuple[float, Resources]], min_weight: float = 0.0) -> Resources:
+    """Per resource the mean of the known values; unknown when their weights sum to less than `min_weight`."""
+
+    def mean(values: Iterable[tuple[float, float | None]]) -> float | None:
+        known = [(weight, value) for weight, value in values if value is not None]
+        total = sum(weight for weight, _ in known)
+        return sum(weight * value for weight, value in known) / total if known and total >= min_weight else None
+
+    return Resources(
+        cpu=mean((weight, usage.cpu) for weight, usage in parts),
+        memory=mean((weight, usage.memory) for weight, usage in parts),
+    )
 
 
 class ShortestWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +103,9 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
         found = {}
         for workload in self.newest.means:
             usages = [(seconds, mean.usage) for seconds, means in parts if (mean := means.get(workload)) is not None]
-            cpu = _weighted_mean([(seconds, usage.cpu) for seconds, usage in usages], coverage * length)
-            memory = _weighted_mean([(seconds, usage.memory) for seconds, usage in usages], coverage * length)
-            if cpu is not None or memory is not None:
-                found[workload] = Resources(cpu=cpu, memory=memory)
+            usage = weighted_mean(usages, coverage * length)
+            if usage != Resources():
+                found[workload] = usage
         return found
 
     def _parts(self, length: float) -> list[tuple[float, ReplicaMeans]]:
@@ -113,11 +118,3 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
                 parts.append((end - since, window.means))
                 end = since
         return parts
-
-
-def _weighted_mean(parts: list[tuple[float, float | None]], min_weight: float) -> float | None:
-    known = [(weight, value) for weight, value in parts if value is not None]
-    weights = sum(weight for weight, _ in known)
-    if not known or weights < min_weight:
-        return None
-    return sum(weight * value for weight, value in known) / weights

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.collector.decisions.workload_means import RecentMeans, ReplicaMean, ReplicaMeans, mean_usage
+from equipoise.collector.decisions.workload_means import RecentMeans, ReplicaMean, ReplicaMeans, weighted_mean
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 
@@ -56,10 +55,7 @@ class LearnedProfile:
         slots = {number: value for number, value in self._measured.items() if last - count < number <= last}
         if not 1 <= count <= SLOTS or not slots:
             return None
-        mean = mean_usage([*slots.values()])
-        for resource in RESOURCES:
-            if sum(getattr(value, resource) is not None for value in slots.values()) < coverage * count:
-                mean = msgspec.structs.replace(mean, **{resource: None})
+        mean = weighted_mean([(1.0, usage) for usage in slots.values()], coverage * count)
         return None if mean == Resources() else WindowUsage(sampled_at=max(slots) * slot, mean=mean)
 
     def by_resource(self) -> dict[str, list[float | None]]:

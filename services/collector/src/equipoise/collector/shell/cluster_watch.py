@@ -6,13 +6,13 @@ from typing import Any, NoReturn
 
 import structlog
 
-from equipoise.collector.shell.health import ProblemReport
 from equipoise.collector.state.pod_times import trimmed, trimmed_owner
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 SYNC_TIMEOUT = 10.0
 """Seconds between warnings that a first list is still missing."""
@@ -30,7 +30,7 @@ class ClusterWatch:
         self,
         kube: Kube,
         clock: Clock,
-        health: ProblemReport,
+        health: Health,
         *,
         on_node: Callable[[Node | None, Node | None], None],
         on_pod: Callable[[Pod | None, Pod | None], None],
@@ -61,19 +61,15 @@ class ClusterWatch:
 
     async def synced(self) -> None:
         """Returns when nodes and pods were listed. Owners only refine a pod's workload, so they may be missing."""
-        for plural in ("nodes", "pods"):
-            while not await self._synced(self._reflectors[plural]):
-                pass
-        for reflector in self._owners.values():
-            await self._synced(reflector)
-
-    async def _synced(self, reflector: Reflector[Any]) -> bool:
-        try:
-            await reflector.wait_synced(SYNC_TIMEOUT)
-        except TimeoutError as error:
-            log.warning("waiting for the first list", reason=str(error))
-            return False
-        return True
+        for plural, reflector in self._reflectors.items():
+            required, listed = plural in ("nodes", "pods"), False
+            while not listed:
+                try:
+                    await reflector.wait_synced(SYNC_TIMEOUT)
+                    listed = True
+                except TimeoutError as error:
+                    log.warning("waiting for the first list", reason=str(error))
+                    listed = not required
 
     def node_names(self) -> set[str]:
         """Of all nodes in the cluster, whether they are this collector's or not."""

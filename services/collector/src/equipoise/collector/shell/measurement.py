@@ -15,7 +15,6 @@ from equipoise.collector.decisions.utilization import MeasuredNode, UtilizationS
 from equipoise.collector.decisions.workload_means import MeasuredPod, replica_means
 from equipoise.collector.decisions.workloads import SLOTS, WorkloadRound, WorkloadStore
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
@@ -44,29 +43,19 @@ class Measurement:
     ) -> None:
         self._settings = settings
         self._load = load
-        self._source = source
-        self._placement = placement
+        self.source = source
+        self.placement = placement
         self._clock = clock
         self._utilization = UtilizationStore(load)
-        self._workloads = WorkloadStore(
+        self.workload_store = WorkloadStore(
             load=load,
             slot=settings.profile.day / SLOTS,
             weight=settings.profile.weight,
             recent_limit=settings.pod_window_limit,
         )
         self._intervals = ScrapeIntervals(default=settings.scrape_interval)
-        self._pod_intervals = self._intervals
+        self.pod_intervals = self._intervals
         self._intervals_at: float | None = None
-        self.profiles = ProfileLearning(
-            settings=settings,
-            coverage=load.coverage.window,
-            source=source,
-            placement=placement,
-            workloads=self._workloads,
-            clock=clock,
-            source_now=self.source_now,
-            intervals=lambda: self._pod_intervals,
-        )
         self._problems: dict[str, str] = {}
         self._outage = ""
         self.pods_problem = ""
@@ -123,7 +112,7 @@ class Measurement:
         differences. A slow response gives wide bounds: the known skew changes no further than they require.
         """
         requested_at = self._clock.now()
-        reported = await self._source.time()
+        reported = await self.source.time()
         self.skew = max(reported - self._clock.now(), min(self.skew, reported - requested_at))
         return self.source_now()
 
@@ -134,7 +123,7 @@ class Measurement:
         due = self._intervals_at is None or at - self._intervals_at >= self._load.longest.refresh_period
         if self._settings.scrape_interval is None and (due or self._intervals.default is None):
             try:
-                found = await find_intervals(self._source, self._load.shortest.length, at)
+                found = await find_intervals(self.source, self._load.shortest.length, at)
             except SourceError:
                 if self._intervals.default is None:
                     raise
@@ -143,31 +132,30 @@ class Measurement:
             # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
             if found.default is not None:
                 self._intervals, self._intervals_at = found, at
-                self._pod_intervals = await self._find_pod_intervals(at) or found
+                self.pod_intervals = await self._find_pod_intervals(at) or found
 
     async def _find_pod_intervals(self, at: float) -> ScrapeIntervals | None:
         """None: use those of the nodes."""
         try:
-            found = await find_intervals(self._source, self._load.shortest.length, at, "pod")
+            found = await find_intervals(self.source, self._load.shortest.length, at, "pod")
         except SourceError:
-            found = self._pod_intervals
+            found = self.pod_intervals
         return found if found.default is not None else None
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which queries failed."""
-        nodes = dict(self._placement.nodes)
+        nodes = dict(self.placement.nodes)
         begin = at - window.length
         targets: dict[str, MeasurementTarget] = {}
         async for batch in in_batches(nodes.items(), NODES_PER_BATCH):
             targets |= {name: node_target(node, has_pods=self._had_pods(name, begin)) for name, node in batch}
         statistics = self._settings.statistics if window.length <= self._settings.statistics_window_limit else ()
-        found = await measure_nodes(
-            self._source, targets, criteria_of(self._load, window, at), self._intervals, statistics
-        )
+        criteria = criteria_of(self._load, window, at, self._intervals)
+        found = await measure_nodes(self.source, targets, criteria, statistics)
         for resource, readings in found.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
             self._utilization.record(window, resource, by_uid, at)
-        self._utilization.retain(node.metadata.uid for node in self._placement.nodes.values())
+        self._utilization.retain(node.metadata.uid for node in self.placement.nodes.values())
         failures = [f"{resource} of nodes: {why}" for resource, why in found.failed.items()]
         if found.unknown_node:
             return f"no series names a node of this cluster; one has {found.unknown_node}", failures
@@ -175,25 +163,25 @@ class Measurement:
 
     async def _measure_pods(self, at: float) -> list[str]:
         """Which queries failed."""
-        capacities = self._placement.capacities()
+        capacities = self.placement.capacities()
         targets: dict[PodName, MeasurementTarget] = {}
         tracked: dict[PodName, TrackedPod] = {}
         async for nodes in in_batches(capacities, NODES_PER_BATCH):
             for node in nodes:
-                for pod in self._placement.tracked(node):
+                for pod in self.placement.tracked(node):
                     if (since := pod.placed.running_since) is not None:
                         name = (pod.placed.namespace, pod.placed.name)
                         targets[name] = MeasurementTarget(since=since, capacity=capacities[node], node=node)
                         tracked[name] = pod
-        criteria = criteria_of(self._load, self._load.shortest, at)
-        found = await measure_pods(self._source, targets, criteria, self._pod_intervals)
+        criteria = criteria_of(self._load, self._load.shortest, at, self.pod_intervals)
+        found = await measure_pods(self.source, targets, criteria)
         if found.usage or not found.failed:
             by_uid, finished = await in_thread_if_many(
                 len(targets), self._evaluate_pods, found.usage, tracked, targets, self._sample_times(), at
             )
-            self._placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
+            self.placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
             if not found.failed:  # a mean without one resource would be kept as a whole one
-                self._workloads.record(finished)
+                self.workload_store.record(finished)
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         self.pods_problem = (
             f"none of {settled} pods has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
@@ -206,7 +194,7 @@ class Measurement:
 
     def _had_pods(self, node: str, since: float) -> bool:
         """True when a pod has run there since then."""
-        return any((pod.placed.running_since or math.inf) <= since for pod in self._placement.tracked(node))
+        return any((pod.placed.running_since or math.inf) <= since for pod in self.placement.tracked(node))
 
     def _evaluate_pods(
         self,
@@ -217,7 +205,7 @@ class Measurement:
         at: float,
     ) -> tuple[dict[str, Resources], WorkloadRound]:
         """Usage by UID, and the workloads' round. Changes nothing, because other tasks run meanwhile."""
-        workload_of = self._placement.workload_lookup()
+        workload_of = self.placement.workload_lookup()
         by_uid: dict[str, Resources] = {}
         owned: list[MeasuredPod] = []
         for name, used in usage.items():
@@ -227,11 +215,11 @@ class Measurement:
             sampled_at, workload = sample_times.get(targets[name].node), workload_of(pod.pod)
             if workload is not None and sampled_at is not None:
                 owned.append(MeasuredPod(workload=workload, usage=used, sampled_at=sampled_at))
-        return by_uid, self._workloads.with_means(replica_means(owned), at)
+        return by_uid, self.workload_store.with_means(replica_means(owned), at)
 
     def _sample_times(self) -> dict[str, float | None]:
         """By node the time of its newest raw sample."""
-        return {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self._placement.nodes.items()}
+        return {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()}
 
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
         """The current messages of these nodes; none for a node without any sample."""
@@ -239,13 +227,13 @@ class Measurement:
         messages = [
             self._utilization.message(self._measured_node(name, node, now), now, epoch=epoch, sequence=sequence)
             for name in names
-            if (node := self._placement.nodes.get(name)) is not None
+            if (node := self.placement.nodes.get(name)) is not None
         ]
         return [message for message in messages if message is not None]
 
     def _measured_node(self, name: str, node: Node, now: float) -> MeasuredNode:
         begin = now - self._load.shortest.length
-        pods = [tracked.placed for tracked in self._placement.tracked(name)]
+        pods = [tracked.placed for tracked in self.placement.tracked(name)]
         return MeasuredNode(
             name=name,
             uid=node.metadata.uid,
@@ -257,13 +245,13 @@ class Measurement:
     @property
     def workloads(self) -> Collection[Workload]:
         """Those of the last round of pods."""
-        return self._workloads.measured
+        return self.workload_store.measured
 
     def workload_messages(
         self, workloads: Iterable[Workload], *, epoch: int, sequence: int
     ) -> list[WorkloadUtilization]:
         """The current messages of these workloads; none for a workload without a known window."""
-        return self._workloads.messages(workloads, self.source_now(), epoch=epoch, sequence=sequence)
+        return self.workload_store.messages(workloads, self.source_now(), epoch=epoch, sequence=sequence)
 
     async def cycle(
         self, names: Iterable[str], *, shard: str, number: int
@@ -273,7 +261,7 @@ class Measurement:
         unknown: dict[str, UnknownUsage] = {}
         async for batch in in_batches(sorted(names), NODES_PER_BATCH):
             for name in batch:
-                node = self._placement.nodes.get(name)
+                node = self.placement.nodes.get(name)
                 if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling_period):
                     continue
                 why = self._utilization.why_unknown(node.metadata.uid, now)
@@ -286,7 +274,7 @@ class Measurement:
         return cycle, unknown
 
 
-def criteria_of(load: LoadSettings, window: Window, at: float) -> WindowCriteria:
+def criteria_of(load: LoadSettings, window: Window, at: float, intervals: ScrapeIntervals) -> WindowCriteria:
     """The criteria for the samples of a window that ends at `at`."""
     return WindowCriteria(
         at=at,
@@ -294,6 +282,7 @@ def criteria_of(load: LoadSettings, window: Window, at: float) -> WindowCriteria
         coverage=load.coverage.window,
         max_age=load.lifetime(window),
         lookback=max(load.freshness.score, load.shortest.length),
+        intervals=intervals,
     )
 
 

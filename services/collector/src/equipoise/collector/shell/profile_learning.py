@@ -1,20 +1,20 @@
 """Learns the 24-hour profiles of workloads: queries one slot after the other, and restores slots from annotations."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 import structlog
 
 from equipoise.collector.decisions.restored_profile import largest_capacity, restored_profile
-from equipoise.collector.decisions.sample_validation import MeasurementTarget, ScrapeIntervals, WindowCriteria
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
 from equipoise.collector.decisions.workload_means import MeasuredPod, ReplicaMean, replica_means
-from equipoise.collector.decisions.workloads import SLOTS, WorkloadStore
+from equipoise.collector.decisions.workloads import SLOTS
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.health import CollectorHealth
+from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.rounds import measure_pods
-from equipoise.collector.sources import MetricSource
-from equipoise.collector.state.placement import ClusterPlacement, PodName
+from equipoise.collector.state.placement import PodName
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import USAGE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
@@ -27,6 +27,7 @@ from equipoise.runtime.async_tools.batching import (
     in_thread_if_many,
 )
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 SLOT_MARGIN = 0.02
 """Share of a slot to wait after its end, so that its last samples have arrived."""
@@ -38,43 +39,29 @@ class ProfileLearning:
     """Knows which slots of the past day were measured, and measures the others."""
 
     def __init__(
-        self,
-        *,
-        settings: CollectorSettings,
-        coverage: float,
-        source: MetricSource,
-        placement: ClusterPlacement,
-        workloads: WorkloadStore,
-        clock: Clock,
-        source_now: Callable[[], float],
-        intervals: Callable[[], ScrapeIntervals],
+        self, *, settings: CollectorSettings, load: LoadSettings, measurement: Measurement, clock: Clock
     ) -> None:
-        """`coverage` (0..1): how much of a slot must be measured. `source_now`: the time on the source's clock."""
-        self._source_name = settings.source
-        self._backfill_interval = float(settings.profile.backfill_interval)
+        self._settings = settings
         self._slot = settings.profile.day / SLOTS
-        self._coverage = coverage
-        self._source = source
-        self._placement = placement
-        self._workloads = workloads
+        self._coverage = load.coverage.window
+        self._measurement = measurement
+        self._placement = measurement.placement
         self._clock = clock
-        self._source_now = source_now
-        self._intervals = intervals
         self._done: set[int] = set()
         self._failures: Counter[int] = Counter()
 
-    async def run(self, health: CollectorHealth) -> NoReturn:
+    async def run(self, health: Health) -> NoReturn:
         """Measure the slots of the past day first, newest first, then each slot as it ends."""
-        interval = self._backfill_interval
+        backfill = interval = float(self._settings.profile.backfill_interval)
         while True:
             slot = self.next_slot()
             if slot is not None:
                 problem = await self.measure(slot)
                 health.set_problem("profile", problem or None)
-                interval = min(2 * interval, self._slot) if problem else self._backfill_interval
+                interval = min(2 * interval, self._slot) if problem else backfill
                 await self._clock.sleep(interval)
                 continue
-            now = self._source_now()
+            now = self._measurement.source_now()
             await self._clock.sleep(self._slot * (now // self._slot + 1 + SLOT_MARGIN) - now)
 
     def next_slot(self) -> float | None:
@@ -82,7 +69,7 @@ class ProfileLearning:
 
         A slot that failed comes after the others, so that one query that is too large does not block all older slots.
         """
-        last = int(self._source_now() // self._slot)
+        last = int(self._measurement.source_now() // self._slot)
         self._done = {number for number in self._done if number > last - SLOTS}
         missing = [number for number in range(last, last - SLOTS, -1) if number not in self._done]
         self._failures = Counter({number: self._failures[number] for number in missing})
@@ -90,7 +77,7 @@ class ProfileLearning:
 
     async def measure(self, ended_at: float) -> str:
         """Record every workload's mean over the slot that ended then. Returns why it failed; empty when it did not."""
-        if (intervals := self._intervals()).default is None:
+        if (intervals := self._measurement.pod_intervals).default is None:
             return ""  # the rounds of the windows report why there are none
         on_node = {
             name: MeasurementTarget(since=0.0, capacity=capacity, node=name)
@@ -108,31 +95,33 @@ class ProfileLearning:
                     name = (pod.placed.namespace, pod.placed.name)
                     targets[name], owners[name] = on_node[node], workload_of(pod.pod)
         criteria = WindowCriteria(
-            at=ended_at, length=self._slot, coverage=self._coverage, max_age=self._slot, lookback=self._slot
-        )
-        found = await measure_pods(self._source, targets, criteria, intervals)
+            at=ended_at, length=self._slot, coverage=self._coverage, max_age=self._slot, lookback=self._slot,
+            intervals=intervals,
+        )  # fmt: skip
+        found = await measure_pods(self._measurement.source, targets, criteria)
         number = round(ended_at / self._slot)
         if found.failed:
             self._failures[number] += 1
             resource, why = next(iter(found.failed.items()))
-            return f"{self._source_name}: {resource} of pods in a slot of the 24-hour profile: {why}"
+            return f"{self._settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
         means, present = await in_thread_if_many(len(owners), _workload_means, found.usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
-            self._workloads.record_slot(ended_at, {workload: means[workload].usage for workload in workloads})
-        self._workloads.retain(present)
+            usage = {workload: means[workload].usage for workload in workloads}
+            self._measurement.workload_store.record_slot(ended_at, usage)
+        self._measurement.workload_store.retain(present)
         self._done.add(number)
         return ""
 
     async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int:
         """Fill slots that were not measured from the annotations of workloads. Returns how many had a profile."""
-        now, max_usage = self._source_now(), largest_capacity(self._placement.capacities().values())
+        now, max_usage = self._measurement.source_now(), largest_capacity(self._placement.capacities().values())
         restored = 0
         async for workloads in in_batches(annotations, PROFILES_PER_BATCH):
             for workload in workloads:
                 profile, why = restored_profile(annotations[workload], now, max_usage)
                 if profile is not None:
-                    self._workloads.restore(workload, profile)
+                    self._measurement.workload_store.restore(workload, profile)
                     restored += 1
                 elif USAGE in annotations[workload]:
                     log.debug("annotation has no valid profile", workload=str(workload), reason=why)

@@ -1,12 +1,12 @@
 """Reads the annotations of workloads once after a start, and retries kinds that could not be listed."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
 from equipoise.collector.decisions.restored_profile import restore_problem
-from equipoise.collector.shell.health import ProblemReport
+from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.contracts.kubernetes.objects import Object
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.runtime.kubernetes.client import (
@@ -23,6 +23,7 @@ from equipoise.runtime.kubernetes.client import (
     metadata_of,
 )
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 KINDS: Sequence[Resource[Any]] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CLONE_SETS, ROLLOUTS)
 """The kinds that usually exist for longer than a day."""
@@ -35,13 +36,7 @@ PROBLEM = "profile annotations"
 log = structlog.get_logger()
 
 
-class ProfileReceiver(Protocol):
-    """Takes the annotations and returns how many had a profile."""
-
-    async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int: ...
-
-
-async def restore_profiles(kube: Kube, clock: Clock, receiver: ProfileReceiver, health: ProblemReport) -> None:
+async def restore_profiles(kube: Kube, clock: Clock, profiles: ProfileLearning, health: Health) -> None:
     """Returns when each kind was read. A kind that this cluster does not have is skipped."""
     remaining = list(KINDS)
     try:
@@ -49,7 +44,7 @@ async def restore_profiles(kube: Kube, clock: Clock, receiver: ProfileReceiver, 
             forbidden, failed = list[Resource[Any]](), dict[Resource[Any], str]()
             for resource in remaining:
                 try:
-                    await _restore_kind(kube, resource, receiver)
+                    await _restore_kind(kube, resource, profiles)
                 except NotFound:
                     log.debug("kind of workload not in this cluster", kind=resource.kind, group=resource.group)
                 except Forbidden:
@@ -65,10 +60,10 @@ async def restore_profiles(kube: Kube, clock: Clock, receiver: ProfileReceiver, 
         health.set_problem(PROBLEM, None)
 
 
-async def _restore_kind(kube: Kube, resource: Resource[Any], receiver: ProfileReceiver) -> None:
+async def _restore_kind(kube: Kube, resource: Resource[Any], profiles: ProfileLearning) -> None:
     restored = 0
     async for page in kube.pages(metadata_of(resource)):
-        restored += await receiver.restore({_workload(resource, found): found.metadata.annotations for found in page})
+        restored += await profiles.restore({_workload(resource, found): found.metadata.annotations for found in page})
     log.info("profiles restored from annotations", kind=resource.kind, profiles=restored)
 
 

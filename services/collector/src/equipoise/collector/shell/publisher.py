@@ -1,7 +1,8 @@
 """Publishes placements when they change, and utilization at the end of each round."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import msgspec
@@ -16,7 +17,6 @@ from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.previous_messages import PreviousMessages
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_batches
@@ -35,113 +35,89 @@ async def publish(bus: Bus, messages: Sequence[tuple[str, msgspec.Struct]]) -> b
         return False
 
 
+@dataclass(kw_only=True)
 class PlacementPublisher:
     """Publishes the placement of each changed node of our shards, one message per node and batch period."""
 
-    def __init__(
-        self,
-        *,
-        settings: CollectorSettings,
-        placement: ClusterPlacement,
-        previous: PreviousMessages,
-        shards: OwnedShards,
-        present: Callable[[], Collection[str]],
-        bus: Bus,
-        clock: Clock,
-        metrics: CollectorMetrics,
-    ) -> None:
-        """`present`: the names of all nodes in the cluster."""
-        self._batch_period = settings.placement_batch_period
-        self._placement = placement
-        self._previous = previous
-        self._shards = shards
-        self._present = present
-        self._bus = bus
-        self._clock = clock
-        self._metrics = metrics
-        self.tracker = PublishTracker(settings.placement_resync_period)
-        self._changed = asyncio.Event()
+    settings: CollectorSettings
+    placement: ClusterPlacement
+    previous: PreviousMessages
+    shards: OwnedShards
+    bus: Bus
+    clock: Clock
+    metrics: CollectorMetrics
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.tracker = PublishTracker(self.settings.placement_resync_period)
 
     def notify(self) -> None:
         """The placement of a node may have changed."""
         self._changed.set()
 
-    def publish_all(self) -> None:
-        """Publish every node again, and those that were deleted while no collector watched."""
-        for published in self._previous.missing_nodes(self._present()):
-            if self._placement.selects(published.labels) and self._shards.owner_of(published.node):
-                self._placement.remove(published.node, published.uid)
+    def publish_all(self, present: Collection[str]) -> None:
+        """Publish every node again, and those that were deleted while no collector watched.
+
+        `present`: the names of all nodes in the cluster.
+        """
+        for published in self.previous.missing_nodes(present):
+            if self.placement.selects(published.labels) and self.shards.owner_of(published.node):
+                self.placement.remove(published.node, published.uid)
         self.tracker.reset()
-        self._placement.changed.update(self._placement.nodes, self._placement.removed)
+        self.placement.changed.update(self.placement.nodes, self.placement.removed)
         self.notify()
 
     def retry(self, now: float) -> None:
         """Publish again what the bus did not keep and is due by now."""
         if due := self.tracker.due(now):
-            self._placement.changed.update(due)
+            self.placement.changed.update(due)
             self.notify()
 
     async def run(self) -> NoReturn:
         while True:
             await self._changed.wait()
-            await self._clock.sleep(self._batch_period)
+            await self.clock.sleep(self.settings.placement_batch_period)
             self._changed.clear()
-            names = frozenset(self._placement.changed)
-            self._placement.changed.clear()
+            names = frozenset(self.placement.changed)
+            self.placement.changed.clear()
             changed = await self._differing(names)
             self.tracker.cancel_retries(names - changed.keys())
             if not changed:
                 continue
-            published = await publish(
-                self._bus,
-                [
-                    (subjects.node_placement(name), msgspec.structs.replace(changed[name], **order))
-                    for owned in self._shards
-                    for order in [owned.next_order()]
-                    for name in self._shards.select(owned, changed)
-                ],
-            )
-            if published:
+            messages = [
+                (subjects.node_placement(name), msgspec.structs.replace(changed[name], **order))
+                for owned in self.shards
+                for order in [owned.next_order()]
+                for name in self.shards.select(owned, changed)
+            ]
+            if await publish(self.bus, messages):
                 self.tracker.on_published(changed)
-                self._metrics.placements_published.inc(len(changed))
+                self.metrics.placements_published.inc(len(changed))
             else:
-                self.tracker.on_failed(changed, self._clock.monotonic())
+                self.tracker.on_failed(changed, self.clock.monotonic())
 
     async def _differing(self, names: Iterable[str]) -> dict[str, NodePlacement]:
         """The placements of our shards that differ from those last published."""
         changed: dict[str, NodePlacement] = {}
         async for batch in in_batches(names, NODES_PER_BATCH):
-            changed |= {
-                name: placement
-                for name in batch
-                if self._shards.owner_of(name) is not None
-                and (placement := self._placement.placement(name)) is not None
-                and self.tracker.differs(name, placement)
-            }
+            for name in batch:
+                placement = self.placement.placement(name) if self.shards.owner_of(name) else None
+                if placement is not None and self.tracker.differs(name, placement):
+                    changed[name] = placement
         return changed
 
 
+@dataclass(kw_only=True)
 class UtilizationPublisher:
     """Publishes what is known of the nodes and workloads of our shards, and the end of the round."""
 
-    def __init__(
-        self,
-        *,
-        settings: CollectorSettings,
-        load: LoadSettings,
-        measurement: Measurement,
-        placement: ClusterPlacement,
-        previous: PreviousMessages,
-        shards: OwnedShards,
-        bus: Bus,
-    ) -> None:
-        self._settings = settings
-        self._load = load
-        self._measurement = measurement
-        self._placement = placement
-        self._previous = previous
-        self._shards = shards
-        self._bus = bus
+    settings: CollectorSettings
+    measurement: Measurement
+    previous: PreviousMessages
+    shards: OwnedShards
+    bus: Bus
+    max_age: float
+    """Seconds after which a shard without a new cycle is no longer in use."""
 
     async def publish(
         self, shards: Iterable[OwnedShard], *, workloads: bool
@@ -150,38 +126,36 @@ class UtilizationPublisher:
         cycles: list[UtilizationCycle] = []
         unknown: dict[str, UnknownUsage] = {}
         for owned in shards:
-            names, order = self._shards.select(owned, self._placement.nodes), owned.next_order()
+            names, order = self.shards.select(owned, self.measurement.placement.nodes), owned.next_order()
             async for batch in in_batches(names, NODES_PER_BATCH):
-                nodes = self._measurement.node_messages(batch, **order)
-                await publish(self._bus, [(subjects.node_utilization(message.node), message) for message in nodes])
-            async for measured in in_batches(self._measurement.workloads if workloads else (), WORKLOADS_PER_BATCH):
-                ours = [workload for workload in measured if self._shards.select(owned, [str(workload)])]
-                usages = self._measurement.workload_messages(ours, **order)
-                await publish(
-                    self._bus, [(subjects.workload_utilization(message.workload), message) for message in usages]
-                )
+                nodes = self.measurement.node_messages(batch, **order)
+                await publish(self.bus, [(subjects.node_utilization(message.node), message) for message in nodes])
+            async for measured in in_batches(self.measurement.workloads if workloads else (), WORKLOADS_PER_BATCH):
+                ours = [workload for workload in measured if self.shards.select(owned, [str(workload)])]
+                usages = self.measurement.workload_messages(ours, **order)
+                await publish(self.bus, [(subjects.workload_utilization(usage.workload), usage) for usage in usages])
             owned.cycle += 1
-            cycle, missing = await self._measurement.cycle(names, shard=owned.name, number=owned.cycle)
+            cycle, missing = await self.measurement.cycle(names, shard=owned.name, number=owned.cycle)
             cycles.append(cycle)
             unknown |= missing
             # The cycle ends the round: it must arrive after what it counts.
             message = msgspec.structs.replace(cycle, **order)
-            await publish(self._bus, [(subjects.utilization_cycle(owned.name), message)])
+            await publish(self.bus, [(subjects.utilization_cycle(owned.name), message)])
         await self._end_obsolete_shards()
         return cycles, unknown
 
     async def _end_obsolete_shards(self) -> None:
         """Shards of another number of shards expect no nodes any more: subscribers would wait for their data."""
-        for cycle in self._previous.cycles():
-            epochs = {owned.shard: owned.epoch for owned in self._shards}  # a shard may be released meanwhile
+        for cycle in self.previous.cycles():
+            epochs = {owned.shard: owned.epoch for owned in self.shards}  # a shard may be released meanwhile
             if 0 not in epochs:
                 return
-            now = self._measurement.source_now()
+            now = self.measurement.source_now()
             # During a rolling update the new number of shards may be in use already: those are not obsolete.
-            earlier = cycle.epoch < min(epochs.values()) or now - cycle.queried_at > self._load.freshness.score
-            if cycle.expected and earlier and is_obsolete(cycle.shard, self._settings.shard, self._settings.shards):
+            earlier = cycle.epoch < min(epochs.values()) or now - cycle.queried_at > self.max_age
+            if cycle.expected and earlier and is_obsolete(cycle.shard, self.settings.shard, self.settings.shards):
                 ended = UtilizationCycle(
                     shard=cycle.shard, cycle=cycle.cycle + 1, expected=0, fresh=0, queried_at=now,
-                    epoch=max(self._previous.cycle_epoch(cycle.shard) + 1, *epochs.values()),
+                    epoch=max(self.previous.cycle_epoch(cycle.shard) + 1, *epochs.values()),
                 )  # fmt: skip
-                await publish(self._bus, [(subjects.utilization_cycle(cycle.shard), ended)])
+                await publish(self.bus, [(subjects.utilization_cycle(cycle.shard), ended)])

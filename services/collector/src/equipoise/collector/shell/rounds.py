@@ -67,11 +67,10 @@ async def measure_nodes(
     source: MetricSource,
     targets: Mapping[str, MeasurementTarget],
     criteria: WindowCriteria,
-    intervals: ScrapeIntervals,
     statistics: Sequence[Statistic] = (),
 ) -> NodeRound:
     """Query every node's usage in one window. What the source does not support is unknown, and no failure."""
-    step = statistic_step(criteria.length, intervals.default)
+    step = statistic_step(criteria.length, criteria.intervals.default)
     unsupported = _unsupported(source, "node", ("mean", "count", "newest"), criteria)
     resources = [resource for resource in RESOURCES if resource not in unsupported]
     aggregates: list[Aggregate] = ["mean", "count", "newest", *(statistics if step is not None else ())]
@@ -87,7 +86,7 @@ async def measure_nodes(
         for resource, found in last.items():
             results[resource] |= found
     readings = {
-        resource: await in_thread_if_many(len(targets), validate_nodes, targets, resource, found, intervals, criteria)
+        resource: await in_thread_if_many(len(targets), validate_nodes, targets, resource, found, criteria)
         for resource, found in results.items()
         if resource not in failed
     }
@@ -99,32 +98,26 @@ async def measure_nodes(
 
 
 async def measure_pods(
-    source: MetricSource,
-    targets: Mapping[PodName, MeasurementTarget],
-    criteria: WindowCriteria,
-    intervals: ScrapeIntervals,
+    source: MetricSource, targets: Mapping[PodName, MeasurementTarget], criteria: WindowCriteria
 ) -> PodRound:
     """Query every pod's mean usage in one window."""
     unsupported = _unsupported(source, "pod", ("mean", "count"), criteria)
     resources = [resource for resource in RESOURCES if resource not in unsupported]
-    required = {min_samples(criteria, interval) for interval in intervals.all}
+    required = {min_samples(criteria, interval) for interval in criteria.intervals.all}
     aggregates: list[Aggregate] = ["mean"] if len(required) == 1 else ["mean", "count"]
     results, failed = await _query(
         source, "pod", resources, aggregates, criteria.length, criteria.at, min_samples=min(required, default=0.0)
     )
-    usage = await in_thread_if_many(len(targets), _pod_usage, targets, results, intervals, criteria)
+    usage = await in_thread_if_many(len(targets), _pod_usage, targets, results, criteria)
     return PodRound(usage=usage, failed=failed, supported=bool(resources))
 
 
 def _pod_usage(
-    targets: Mapping[PodName, MeasurementTarget],
-    results: Results,
-    intervals: ScrapeIntervals,
-    criteria: WindowCriteria,
+    targets: Mapping[PodName, MeasurementTarget], results: Results, criteria: WindowCriteria
 ) -> dict[PodName, Resources]:
     # Each result is released as soon as it is validated: both together are the peak of this process's memory.
     cpu, memory = (
-        validate_pods(targets, resource, results.pop(resource), intervals, criteria) if resource in results else {}
+        validate_pods(targets, resource, results.pop(resource), criteria) if resource in results else {}
         for resource in RESOURCES
     )
     usage = {name: Resources(cpu=used, memory=memory.get(name)) for name, used in cpu.items()}

@@ -3,19 +3,20 @@
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import structlog
 
 from equipoise.collector.decisions.sharding import OwnedShard, OwnedShards, lease_name
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
-from equipoise.collector.shell.health import CollectorHealth
 from equipoise.collector.state.previous_messages import PreviousMessages
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.leader_election import lead
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
 
 CHECK_PERIOD = 1.0
 """Seconds between checks of the bus and of whether a shard should be released."""
@@ -32,84 +33,74 @@ class _NoDisplay:
     leading: bool | None = None
 
 
+@dataclass(kw_only=True)
 class ShardOwnership:
     """The shards that this replica holds, and when it takes or leaves one."""
 
-    def __init__(
-        self,
-        *,
-        settings: CollectorSettings,
-        namespace: str,
-        identity: str,
-        kube: Kube,
-        bus: Bus,
-        clock: Clock,
-        health: CollectorHealth,
-        previous: PreviousMessages,
-        on_acquired: Callable[[], None],
-    ) -> None:
-        self._settings = settings
-        self._namespace = namespace
-        self._identity = identity
-        self._kube = kube
-        self._bus = bus
-        self._clock = clock
-        self._health = health
-        self._previous = previous
-        self._on_acquired = on_acquired
-        self.owned = OwnedShards(family=settings.shard, shards=settings.shards, identity=identity)
-        self.active = asyncio.Event()
-        """Set while a shard is held."""
+    settings: CollectorSettings
+    namespace: str
+    identity: str
+    kube: Kube
+    bus: Bus
+    clock: Clock
+    health: Health
+    previous: PreviousMessages
+    on_acquired: Callable[[], None]
+    active: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while a shard is held."""
 
-        self.inactive = asyncio.Event()
-        """Set while none is."""
+    inactive: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while none is."""
 
+    _acquired: set[int] = field(default_factory=set)
+    _disconnected: bool = False
+    """This replica lost the bus while others had it: it leaves its shards to them."""
+
+    _reconnected_at: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self.owned = OwnedShards(family=self.settings.shard, shards=self.settings.shards, identity=self.identity)
+        self._connected_at = self.clock.monotonic()
         self.inactive.set()
-        self._acquired: set[int] = set()
-        self._connected_at = clock.monotonic()
-        self._disconnected = False
-        """This replica lost the bus while others had it: it leaves its shards to them."""
-
-        self._reconnected_at = -math.inf
 
     async def run(self) -> None:
         """Hold a fair share of the shards, or all of them at once without leader election."""
-        if not self._settings.leader_election:
-            for shard in range(self._settings.shards):
+        if not self.settings.leader_election:
+            for shard in range(self.settings.shards):
                 self._acquire(shard)
             return
-        self._health.leading = False
+        self.health.leading = False
         async with asyncio.TaskGroup() as tasks:
-            for shard in range(self._settings.shards):
+            for shard in range(self.settings.shards):
                 tasks.create_task(self._hold(shard))
 
     async def watch_bus(self) -> NoReturn:
         while True:
-            now = self._clock.monotonic()
-            if self._bus.connected:
+            now = self.clock.monotonic()
+            if self.bus.connected:
                 if self._disconnected:
                     self._reconnected_at = now
                 self._connected_at, self._disconnected = now, False
             elif now - self._connected_at >= BUS_TIMEOUT and self.owned.replicas(now) > 1:
                 self._disconnected = True
-            await self._clock.sleep(CHECK_PERIOD)
+            await self.clock.sleep(CHECK_PERIOD)
 
     async def _hold(self, shard: int) -> None:
         async def worker(_: LeaseEpoch) -> None:
             self._acquire(shard)
             try:
-                while not self._disconnected and not self.owned.should_release(shard, self._clock.monotonic()):
-                    await self._clock.sleep(CHECK_PERIOD)
+                while not self._disconnected and not self.owned.should_release(shard, self.clock.monotonic()):
+                    await self.clock.sleep(CHECK_PERIOD)
                 log.info("releasing a shard", shard=shard, disconnected=self._disconnected)
             finally:
                 self.release(shard)
 
         await lead(
-            self._kube,
-            self._clock,
-            namespace=self._namespace,
-            name=lease_name(self._settings.shard, WHOLE_CLUSTER, shard, self._settings.shards),
-            identity=self._identity,
+            self.kube,
+            self.clock,
+            namespace=self.namespace,
+            name=lease_name(self.settings.shard, WHOLE_CLUSTER, shard, self.settings.shards),
+            identity=self.identity,
             worker=worker,
             health=_NoDisplay(),
             acquire_delay=lambda: self._acquire_delay(shard),
@@ -119,24 +110,24 @@ class ShardOwnership:
         """Seconds to wait before this replica acquires a free shard."""
         if self._disconnected:
             return math.inf
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         delay = self.owned.acquire_delay(shard, now)
         # Others may have lost the bus too: they get the same time, counted from the reconnect.
         return math.inf if now < self._reconnected_at + delay else delay
 
     def _acquire(self, shard: int) -> None:
-        owned = self.owned.acquire(shard, self._next_epoch(), self._clock.monotonic())
+        owned = self.owned.acquire(shard, self._next_epoch(), self.clock.monotonic())
         self._acquired.add(shard)
         log.info("shard acquired", shard=owned.name, epoch=owned.epoch)
         self._update()
-        self._on_acquired()
+        self.on_acquired()
 
     def release(self, shard: int) -> None:
         self.owned.release(shard)
         self._update()
 
     def _update(self) -> None:
-        self._health.leading = bool(self.owned)
+        self.health.leading = bool(self.owned)
         for event, is_set in ((self.active, bool(self.owned)), (self.inactive, not self.owned)):
             event.set() if is_set else event.clear()
 
@@ -153,7 +144,7 @@ class ShardOwnership:
         """
         outdated = {
             owned.shard: owned
-            for name, epoch in self._previous.node_epochs()
+            for name, epoch in self.previous.node_epochs()
             if (owned := self.owned.owner_of(name)) and epoch > owned.epoch
         }
         for owned in outdated.values():
@@ -162,4 +153,4 @@ class ShardOwnership:
 
     def _next_epoch(self) -> int:
         """All replicas use the API server's clock, so that the next holder's epoch is higher than ours."""
-        return self._previous.next_epoch(self._kube.server_time(self._clock.now()))
+        return self.previous.next_epoch(self.kube.server_time(self.clock.now()))

@@ -15,9 +15,9 @@ from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, MetricsServerSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.polling import Poller, SampleHistory
+from equipoise.collector.state.placement import amounts
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import ApiValue, Object
-from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Forbidden, Kube, KubeError, NotFound, Resource
 from equipoise.runtime.process.clock import Clock
@@ -119,18 +119,12 @@ class MetricsServerSource:
 
 def _sums(usages: Iterable[dict[str, str]]) -> tuple[float, float]:
     """Cores and bytes in total; NaN when one of them is missing."""
-    cpu, memory = 0.0, 0.0
-    for usage in usages:
-        cpu += _amount(usage.get("cpu"))
-        memory += _amount(usage.get("memory"))
-    return cpu, memory
+    found = [amounts(usage) for usage in usages]
+    return sum(_or_nan(usage.cpu) for usage in found), sum(_or_nan(usage.memory) for usage in found)
 
 
-def _amount(text: str | None) -> float:
-    try:
-        return math.nan if text is None else parse_quantity(text)
-    except ValueError:
-        return math.nan
+def _or_nan(amount: float | None) -> float:
+    return math.nan if amount is None else amount
 
 
 def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, kube: Kube) -> MetricSource:

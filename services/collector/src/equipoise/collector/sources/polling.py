@@ -7,10 +7,10 @@ import asyncio
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from statistics import fmean, median, pstdev
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
@@ -24,16 +24,11 @@ LOOKBACK = 300.0
 _COLUMN = {"cpu": 0, "memory": 1}
 
 
-class Poll(Protocol):
-    """Requests the current values once and keeps them. Raises SourceError, and nothing else."""
-
-    async def __call__(self) -> None: ...
-
-
 class Poller:
-    """Polls until cancelled, on standbys too: whoever acquires a shard then has the history at once."""
+    """Polls on standbys too: a replica that acquires a shard has the history at once."""
 
-    def __init__(self, poll: Poll, interval: float, clock: Clock) -> None:
+    def __init__(self, poll: Callable[[], Awaitable[None]], interval: float, clock: Clock) -> None:
+        """`poll` requests the current values once and keeps them. It raises SourceError, and nothing else."""
         self._poll = poll
         self._interval = interval
         self._clock = clock

@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.objects import (
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
-from equipoise.contracts.load.pod_priority import qos_of
+from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
@@ -26,7 +26,7 @@ MAX_WATCH_DELAY = 2.0
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
 
-_HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
+_LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL)
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 """Condition and reason that kube-scheduler sets on a pod before it preempts it."""
 
@@ -44,7 +44,7 @@ def trimmed(pod: Pod) -> Pod:
             resource_version=meta.resource_version,
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
-            labels={label: meta.labels[label] for label in _HASH_LABELS if label in meta.labels},
+            labels={label: meta.labels[label] for label in _LABELS if label in meta.labels},
             owner_references=meta.owner_references,
         ),
         spec=PodSpec(
@@ -108,6 +108,7 @@ def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: fl
         preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
         qos=qos_of(status.qos_class),
         priority=pod.spec.priority,
+        priority_class=priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
         requests=_requests(pod),
         limits=_limits(pod),
     )

@@ -9,10 +9,10 @@ from equipoise.contracts.configuration.settings import Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
+from equipoise.contracts.load.pod_priority import PriorityClass, priority_class_of
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.daily_usage import Days
-from equipoise.descheduler.state.pod_priority import Tier, tier_of
 
 Resource = Literal["cpu", "memory", "pods"]
 QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
@@ -47,14 +47,14 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     fit: FitPod
 
     @property
-    def tier(self) -> Tier:
+    def priority_class(self) -> PriorityClass:
         """Koordinator's class of it."""
-        return tier_of(self.fit.labels, self.priority, self.qos)
+        return priority_class_of(self.fit.labels, self.priority, self.qos)
 
     @property
     def production(self) -> bool:
         """Does its usage count against the marks of production?"""
-        return self.tier == "prod"
+        return self.priority_class == "prod"
 
 
 class FleetNode(msgspec.Struct, frozen=True, kw_only=True):

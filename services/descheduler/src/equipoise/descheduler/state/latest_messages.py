@@ -1,34 +1,23 @@
 """The last word of the bus on every node, workload and shard. A message older than the last word is dropped."""
 
 from collections.abc import Collection, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.latest import Measured, supersedes_measurement
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-
-
-class Ordered(Protocol):
-    """Epoch and sequence order the messages of one subject."""
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def sequence(self) -> int: ...
-
 
 HEARTBEAT_LIFE = 30.0
 """Seconds for which a heartbeat counts: three of its periods."""
 
 Key = TypeVar("Key")
-M = TypeVar("M", bound=Ordered)
+M = TypeVar("M", bound=Measured)
 
 
 def _take(words: dict[Key, M], key: Key, message: M) -> None:
-    last = words.get(key)
-    if last is None or (message.epoch, message.sequence) >= (last.epoch, last.sequence):
+    if supersedes_measurement(message, words.get(key)):
         words[key] = message
 
 

@@ -13,10 +13,12 @@ from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.load.correction import (
     RESOURCES,
     PodLifetime,
+    UsageOf,
     age_of,
     amounts,
     correction_factor,
     known,
+    partial_lifetimes,
     share_measured,
 )
 from equipoise.contracts.messages.explanation import (
@@ -44,7 +46,7 @@ from equipoise.scorer.state.arrays import (
     expected_load,
     resources,
 )
-from equipoise.scorer.state.load_correction import UsageOf, base_of, partial_stays
+from equipoise.scorer.state.load_correction import base_of
 from equipoise.scorer.state.node_table import Fleet
 from equipoise.scorer.state.replacement_hints import Hint
 
@@ -304,14 +306,8 @@ def _corrections(
         share = share_measured(stay, sampled_at, window.length, pod_start_timeout=load.pod_start_timeout)
         change(f"{itself.namespace}/{itself.name}", -share, usage)
     if heard.placement is not None:
-        for pod, stay in partial_stays(heard.utilization, heard.placement, usage_of, load=load):
-            factor = correction_factor(
-                stay,
-                sampled_at=sampled_at,
-                length=window.length,
-                mode=load.compensation,
-                pod_start_timeout=load.pod_start_timeout,
-            )
+        for pod, stay in partial_lifetimes(heard.utilization, heard.placement, usage_of, load=load):
+            factor = correction_factor(stay, sampled_at=sampled_at, length=window.length, load=load)
             change(f"{pod.namespace}/{pod.name}", factor, stay.usage)
     changes.sort(key=lambda each: -float(np.nansum(np.abs(each[1]) / base)))
     came = [(pod, amount) for pod, amount in changes if (amount > 0.0).any()]

@@ -30,6 +30,7 @@ def as_asked(pod: PlacedPod) -> PodDemand:
         workload=pod.workload,
         qos=pod.qos,
         priority=pod.priority,
+        priority_class=pod.priority_class,
         requests=pod.requests,
         limits=pod.limits,
     )

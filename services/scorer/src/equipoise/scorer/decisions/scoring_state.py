@@ -7,6 +7,8 @@ import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES, amounts
+from equipoise.contracts.load.coverage import coverage_problem
+from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
@@ -15,7 +17,6 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import Filtering, ScoreDecision, ShadowResult
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.scorer.decisions import coverage
 from equipoise.scorer.decisions.explanation import NOBODY, Heard, asked_about, candidates, explanation
 from equipoise.scorer.decisions.filtering import above_marks, filtered
 from equipoise.scorer.decisions.placement_advice import advice, as_asked
@@ -25,7 +26,7 @@ from equipoise.scorer.decisions.score_integers import HIGHEST, Answer, neutral
 from equipoise.scorer.decisions.shadow import Shadow
 from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Rows
 from equipoise.scorer.state.demand import expected_demand
-from equipoise.scorer.state.node_table import Fleet, supersedes
+from equipoise.scorer.state.node_table import Fleet
 from equipoise.scorer.state.replacement_hints import AfterEviction, Hint
 from equipoise.scorer.state.reservations import Booking, Reservations
 
@@ -97,8 +98,7 @@ class Picture:
         return self.fleet.workload(message)
 
     def on_cycle(self, message: UtilizationCycle) -> bool:
-        held = self._cycles.get(message.shard)
-        if held is not None and not supersedes(message, held):
+        if not supersedes_measurement(message, self._cycles.get(message.shard)):
             return False
         self._cycles[message.shard] = message
         return True
@@ -126,7 +126,8 @@ class Picture:
 
     def doubt(self, now: float) -> str:
         """Why every score is neutral now; empty when there is no reason."""
-        return coverage.doubt(self._cycles.values(), fresh_here=self.fleet.fresh_count(now), load=self._load, now=now)
+        known = self.fleet.fresh_count(now)
+        return coverage_problem(self._cycles.values(), known=known, load=self._load, use="score", now=now)
 
     def prioritize(self, pod: PodDemand, names: Sequence[str], now: float) -> Prioritized:
         """Score the nodes for the pod, and book it on the best ones."""

@@ -6,13 +6,12 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import RESOURCES, amounts
+from equipoise.contracts.load.correction import RESOURCES, UsageOf, amounts
 from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.scorer.state.arrays import Array, Days, Rows
-from equipoise.scorer.state.load_correction import UsageOf
 
 _MEAN_LIFE = 1.0
 """Seconds for which the fleet's mean day is used again: it moves slowly, and questions come by the hundred."""

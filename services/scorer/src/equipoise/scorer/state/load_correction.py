@@ -4,16 +4,25 @@ The corrected load hangs on the samples' own times, not on the time of the quest
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import RESOURCES, PodLifetime, amounts, corrected, known, plus, share_measured
-from equipoise.contracts.load.demand import EstimateSource, expected_usage, fresh_windows
-from equipoise.contracts.load.pod_priority import is_production
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
+from equipoise.contracts.load.correction import (
+    RESOURCES,
+    PodLifetime,
+    UsageOf,
+    amounts,
+    corrected,
+    known,
+    partial_lifetimes,
+    plus,
+    share_measured,
+)
+from equipoise.contracts.load.demand import EstimateSource, pod_usage
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.scorer.state.arrays import Array, Statistic
@@ -43,7 +52,7 @@ def compensated_load(
     to it cannot be known.
     """
     usage_of = pod_usage(workloads, load=load, chain=chain, now=now)
-    stays = tuple(stay for _, stay in partial_stays(utilization, placement, usage_of, load=load))
+    stays = tuple(stay for _, stay in partial_lifetimes(utilization, placement, usage_of, load=load))
     present = tuple(stay for stay in stays if stay.gone_at is None)
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
     rows = np.full((1 + len(statistics), len(load.windows), len(RESOURCES)), np.nan)
@@ -54,10 +63,7 @@ def compensated_load(
 
         def shown(usage: Resources, stays: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
             if stays:
-                mode, limit = load.compensation, load.pod_start_timeout
-                usage = corrected(
-                    usage, stays, sampled_at=sampled_at, length=length, mode=mode, pod_start_timeout=limit
-                )
+                usage = corrected(usage, stays, sampled_at=sampled_at, length=length, load=load)
             return amounts(usage)
 
         rows[0, index] = shown(value.mean, stays, window.length, value.sampled_at)
@@ -94,25 +100,6 @@ def requested_and_limited(placement: NodePlacement) -> Array:
         cpu_limit += max(cores, known(pod.limits.cpu) or 0.0)
         memory_limit += max(size, known(pod.limits.memory) or 0.0)
     return np.array([[cpu, memory], [cpu_limit, memory_limit]])
-
-
-UsageOf = Callable[[PlacedPod | GonePod, Resources], Resources]
-
-
-def pod_usage(workloads: Workloads, *, load: LoadSettings, chain: tuple[EstimateSource, ...], now: float) -> UsageOf:
-    """A function that tells what a pod uses: as measured, else as expected."""
-
-    def usage_of(pod: PlacedPod | GonePod, measured: Resources) -> Resources:
-        cpu, memory = known(measured.cpu), known(measured.memory)
-        if cpu is not None and memory is not None:
-            return measured
-        workload = None if pod.workload is None else fresh_windows(workloads.get(pod.workload), load, now)
-        expected, _ = expected_usage(
-            requests=pod.requests, limits=pod.limits, workload=workload, window=load.shortest.name, chain=chain
-        )
-        return Resources(cpu=expected.cpu if cpu is None else cpu, memory=expected.memory if memory is None else memory)
-
-    return usage_of
 
 
 def measured_part(
@@ -157,43 +144,10 @@ def _ramp(statistic: Statistic | None, length: float) -> float:
             return 0.0
 
 
-def partial_stays(
-    utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, *, load: LoadSettings
-) -> Iterator[tuple[PlacedPod | GonePod, PodLifetime]]:
-    """Only pods that some window holds in part: most have been there for longer and cost nothing."""
-    begins = [
-        value.sampled_at - window.length
-        for window in load.windows
-        if (value := utilization.windows.get(window.name)) is not None
-    ]
-    if load.compensation == "off" or not begins:
-        return
-    horizon = min(begins)
-    for pod in placement.pods:
-        start = pod.placed_at + load.pod_start_timeout if pod.running_since is None else pod.running_since
-        if pod.terminating or start > horizon:
-            stay = PodLifetime(
-                placed_at=pod.placed_at,
-                running_since=pod.running_since,
-                gone_at=math.inf if pod.terminating else None,
-                usage=usage_of(pod, utilization.pods.get(pod.uid, Resources())),
-            )
-            yield pod, stay
-    for gone in placement.gone:
-        if gone.gone_at > horizon:
-            stay = PodLifetime(
-                placed_at=gone.running_since,
-                running_since=gone.running_since,
-                gone_at=gone.gone_at,
-                usage=usage_of(gone, gone.usage),
-            )
-            yield gone, stay
-
-
 def _production(utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf) -> Resources:
     """What the node's production pods use together."""
     total = Resources(cpu=0.0, memory=0.0)
     for pod in placement.pods:
-        if not pod.terminating and is_production(pod.priority, pod.qos):
+        if not pod.terminating and pod.priority_class == "prod":
             total = plus(total, usage_of(pod, utilization.pods.get(pod.uid, Resources())))
     return total

@@ -8,25 +8,23 @@ import copy
 import math
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
-from equipoise.contracts.load.demand import EstimateSource, fresh_windows
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf
+from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
+from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.scorer.state.arrays import Array, Flags, FleetLoads, NodeLoads, Rows, Statistic, shortest_known
 from equipoise.scorer.state.daily_usage import FleetDays
 from equipoise.scorer.state.load_correction import (
-    UsageOf,
     base_of,
     compensated_load,
     measured_part,
-    pod_usage,
     requested_and_limited,
 )
 from equipoise.scorer.state.recent_placements import Arrivals
@@ -38,21 +36,6 @@ _SNAPSHOT_LIFE = 1.0
 
 _UNMOVED: tuple[Statistic, ...] = ("deviation", "system")
 """Statistics that a pod on its way does not change."""
-
-
-class Ordered(Protocol):
-    """A message that says in which order it was said."""
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def sequence(self) -> int: ...
-
-
-def supersedes(new: Ordered, held: Ordered) -> bool:
-    """Is it as new as what we hold? The same again is taken too: it changes nothing."""
-    return (new.epoch, new.sequence) >= (held.epoch, held.sequence)
 
 
 class Fleet:
@@ -119,10 +102,9 @@ class Fleet:
         if placement is not None and placement.removed and placement.uid == message.uid:
             return False
         held = self._utilizations.get(message.node)
-        if held is not None and held.uid == message.uid and not supersedes(message, held):
-            silent = message.queried_at - held.queried_at > self._settings.freshness.score
-            if not silent:
-                return False
+        same = held if held is None or held.uid == message.uid else None
+        if not supersedes_measurement(message, same):
+            return False
         self._utilizations[message.node] = message
         self._refresh(message.node, now)
         return True
@@ -149,10 +131,8 @@ class Fleet:
     def workload(self, message: WorkloadUtilization) -> bool:
         """Take a workload's usage; nodes use it from their next message on."""
         held = self._workloads.get(message.workload)
-        if held is not None and not supersedes(message, held):
-            silent = message.queried_at - held.queried_at > self._settings.freshness.score
-            if not silent:
-                return False
+        if not supersedes_measurement(message, held):
+            return False
         self._workloads[message.workload] = message
         if self._days is not None:
             self._days.learn(message)

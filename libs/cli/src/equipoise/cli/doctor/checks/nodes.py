@@ -98,7 +98,7 @@ async def _measure(
         intervals = await find_intervals(source, load.shortest.length, at)
     found: dict[str, Readings] = {}
     for window in load.windows:
-        results = await measure_nodes(source, targets, criteria_of(load, window, at), intervals)
+        results = await measure_nodes(source, targets, criteria_of(load, window, at, intervals))
         failed = {
             resource: dict.fromkeys(targets, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))
             for resource, why in results.failed.items()

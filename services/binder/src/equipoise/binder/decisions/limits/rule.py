@@ -77,7 +77,7 @@ class Limit(Section, frozen=True, kw_only=True):
         """When the limit agrees if nothing else happens; None when time alone does not help."""
         if not self.memory:
             return None
-        # One millisecond more: times are floats, and a window ends after its last moment.
+        # One millisecond more: times are floats, and the end of a window belongs to it.
         ends = sorted(entry.latest + self.memory + CLOCK_TOLERANCE + 0.001 for entry in view.entries)
         later = (msgspec.structs.replace(view, now=end) for end in ends if end > view.now)
         return next((view.now for view in later if not self.refusal(eviction, view)), None)

@@ -13,10 +13,10 @@ class UnusualRate(WindowedLimit, frozen=True, kw_only=True):
     scope = "cluster"
 
     max: Count = 3
-    """So many times the mean."""
+    """The allowed multiple of the mean."""
 
     min: Count = 1
-    """The mean is taken to be at least so many in a window, so that a cluster without evictions can begin."""
+    """The mean counts as at least this many in a window, so that a cluster without evictions can begin."""
 
     window: Duration = Duration(600)
 

@@ -5,7 +5,7 @@ response, and retries a few times. The client library keeps only `data.result` a
 puts the whole document where the library expects the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import requests
 from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase, HTTPBasicAuth
+from requests.auth import HTTPBasicAuth
 from urllib3.util.retry import Retry
 
 from equipoise.collector.decisions.query import SourceError
@@ -83,29 +83,6 @@ class BoundedAdapter(HTTPAdapter):
         return body.getvalue()
 
 
-class BearerTokenFile(AuthBase):
-    """A token that is read from its file for every request, as ServiceAccount tokens change every hour."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {_secret(self._path)}"
-        return request
-
-
-class BasicPasswordFile(AuthBase):
-    """Basic authentication whose password is read from its file for every request."""
-
-    def __init__(self, username: str, path: str) -> None:
-        self._username = username
-        self._path = path
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        signed: requests.PreparedRequest = HTTPBasicAuth(self._username, _secret(self._path))(request)
-        return signed
-
-
 def _secret(path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
@@ -116,11 +93,17 @@ def _secret(path: str) -> str:
     return text
 
 
-def authentication(settings: PrometheusSettings) -> AuthBase | None:
-    if settings.bearer_token_file:
-        return BearerTokenFile(settings.bearer_token_file)
-    basic = settings.basic_authentication
-    return None if basic is None else BasicPasswordFile(basic.username, basic.password_file)
+def authentication(settings: PrometheusSettings) -> Callable[[requests.PreparedRequest], Any] | None:
+    """Reads the secret for every request: ServiceAccount tokens change every hour."""
+    token_file, basic = settings.bearer_token_file, settings.basic_authentication
+
+    def authenticate(request: requests.PreparedRequest) -> Any:
+        if basic is not None:
+            return HTTPBasicAuth(basic.username, _secret(basic.password_file))(request)
+        request.headers["Authorization"] = f"Bearer {_secret(token_file or '')}"
+        return request
+
+    return authenticate if token_file or basic else None
 
 
 def session(settings: PrometheusSettings) -> requests.Session:

@@ -21,7 +21,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.kubernetes.owners import controller_of, workload_of
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.pod_priority import qos_of
+from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import Measures
@@ -31,7 +31,7 @@ from equipoise.descheduler.state.cool_downs import CoolDowns, resting, resting_n
 from equipoise.descheduler.state.lazy import Later
 from equipoise.descheduler.state.pending_moves import Arrival, Flight, Flights
 from equipoise.descheduler.state.pod_lifetimes import takes_room
-from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of, tier_of
+from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +211,7 @@ class Picture:
             for pod in pods
             if pod.metadata.deletion_timestamp is None
             and pod.metadata.uid not in self._moving.by_uid
-            and tier_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
+            and priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
         ]
         return staying + [flight.relief for flight in self._moving.to.get(node, ())]
 

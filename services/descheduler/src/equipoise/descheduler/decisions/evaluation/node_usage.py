@@ -110,14 +110,7 @@ class Measures:
         return [stay for stay in present if stay is not None]
 
     def _compensated(self, window: Window, value: WindowUsage, stays: Sequence[PodLifetime]) -> Resources:
-        return corrected(
-            value.mean,
-            stays,
-            sampled_at=value.sampled_at,
-            length=window.length,
-            mode=self._settings.compensation,
-            pod_start_timeout=self._settings.pod_start_timeout,
-        )
+        return corrected(value.mean, stays, sampled_at=value.sampled_at, length=window.length, load=self._settings)
 
     def _unknown(self, node: Node, heard: NodeUtilization | None, now: float) -> str:
         if heard is None:

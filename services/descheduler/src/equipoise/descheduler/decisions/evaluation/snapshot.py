@@ -11,6 +11,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import skew_of
+from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.annotation_check import misread_annotations
@@ -22,7 +23,6 @@ from equipoise.descheduler.decisions.evaluation.cluster_builder import (
     pods_of,
     touched,
 )
-from equipoise.descheduler.decisions.evaluation.coverage import blindness
 from equipoise.descheduler.decisions.evaluation.forecast import ProfileDays, working
 from equipoise.descheduler.decisions.evaluation.node_usage import Measures
 from equipoise.descheduler.decisions.strategies import Strategy, readings
@@ -142,7 +142,8 @@ def blindness_of(fleet: Fleet, moment: Moment, load: LoadSettings, *, unwatched:
     """Why nothing may be moved at present; "" when enough is seen. `unwatched`: what is wrong with the watches."""
     if unwatched:
         return f"the API server is not followed: {unwatched}"
-    return blindness(moment.cycles, sum(not node.unknown for node in fleet.nodes), load)
+    known = sum(not node.unknown for node in fleet.nodes)
+    return coverage_problem(moment.cycles, known=known, load=load, use="eviction", now=moment.now)
 
 
 def judged(strategy: Strategy, fleet: Fleet) -> Judged:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import MovablePod, QosClass, Resource, shares
-from equipoise.descheduler.state.pod_priority import TIERS, qos_rank
+from equipoise.descheduler.state.pod_priority import PRIORITY_CLASS_ORDER, qos_rank
 
 _QOS: Mapping[QosClass, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
@@ -55,8 +55,8 @@ def in_order(
         measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
         score = relief_score(relief_of(pod, base, capacity), excess, weights) if measured else -1.0
         return (
-            TIERS[pod.tier], pod.priority, _QOS[pod.qos], qos_rank(pod.fit.labels), pod.deletion_cost,
-            pod.eviction_cost, -score, -pod.created_at, pod.namespace, pod.name,
+            PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, _QOS[pod.qos], qos_rank(pod.fit.labels),
+            pod.deletion_cost, pod.eviction_cost, -score, -pod.created_at, pod.namespace, pod.name,
         )  # fmt: skip
 
     return sorted(pods, key=key)

@@ -1,4 +1,4 @@
-"""What the harness says in place of a collector and of a descheduler, so that there is traffic of every kind."""
+"""A fake collector and a fake descheduler, which produce traffic of every kind."""
 
 import asyncio
 import random
@@ -18,20 +18,17 @@ from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
-from faults.fleet import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
+from faults.cluster_setup import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
 from faults.history import HARNESS
 from faults.recording import Recorder
 
 GIB = 2.0**30
 PERIOD = 0.5
-"""Seconds between two looks at the cluster."""
+"""Seconds between two reads of the cluster."""
 
 
-class Measuring:
-    """A collector that reads placement from the API server and invents usage: what it says is as true as it is told to.
-
-    `hot` are the nodes whose pods use a lot.
-    """
+class FakeCollector:
+    """Publishes the real placement and invented usage. `hot`: the nodes whose pods have a high usage."""
 
     def __init__(self, kube: Kube, bus: Bus, clock: Clock) -> None:
         self._kube = kube
@@ -40,33 +37,33 @@ class Measuring:
         self._epoch = round(clock.now() * 1000)
         self._sequence = 0
         self.hot: frozenset[str] = frozenset()
-        self.speaking = True
+        self.publishing = True
         self.pods: list[objects.Pod] = []
-        """All that have a node, as seen last."""
+        """All pods that have a node, at the last read."""
 
-        self.looked_at = 0.0
+        self.read_at = 0.0
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             try:
-                await self.look()
-                if self.speaking:
-                    await self._speak()
+                await self.update()
+                if self.publishing:
+                    await self._publish()
             except (KubeError, BusError):
-                pass  # the harness breaks both on purpose
+                pass  # faults break both on purpose
             await asyncio.sleep(PERIOD)
 
-    def renew(self) -> None:
-        """Takes over from a collector that spoke meanwhile."""
+    def take_over(self) -> None:
+        """Starts a new epoch after another collector has published."""
         self._epoch = round(self._clock.now() * 1000)
 
-    async def look(self) -> None:
-        looked_at = self._clock.now()
+    async def update(self) -> None:
+        read_at = self._clock.now()
         self.pods = [pod for pod in await self._kube.list(PODS) if pod.spec.node_name]
-        self.looked_at = looked_at
+        self.read_at = read_at
 
-    async def _speak(self) -> None:
+    async def _publish(self) -> None:
         now = self._clock.now()
         nodes = await self._kube.list(NODES)
         self._sequence += 1
@@ -120,7 +117,7 @@ class Measuring:
                     namespace=pod.metadata.namespace,
                     name=pod.metadata.name,
                     workload=workload(pod),
-                    # Long ago: its usage is what it is from the first moment, so nothing is to be corrected.
+                    # Long ago, so that its usage needs no correction.
                     placed_at=now - 3_600,
                     running_since=now - 3_600,
                     terminating=pod.metadata.deletion_timestamp is not None,
@@ -139,16 +136,16 @@ def workload(pod: objects.Pod) -> Workload:
     return Workload(kind=kind, group="apps", namespace=pod.metadata.namespace, name=name)
 
 
-class Proposing:
-    """A descheduler that knows no restraint: it proposes whatever runs, now and then what must never go.
+class FakeDescheduler:
+    """Proposes any running pod, and sometimes one that must never be evicted.
 
-    `mix` are shares of intents that are wrong on purpose: another pod's UID, an old sample, a life that is over.
+    `mix`: shares of intents that are invalid on purpose: another pod's UID, an old sample, an expired lifetime.
     """
 
     def __init__(
-        self, measuring: Measuring, bus: Bus, clock: Clock, recorder: Recorder, chance: random.Random, name: str
+        self, collector: FakeCollector, bus: Bus, clock: Clock, recorder: Recorder, chance: random.Random, name: str
     ) -> None:
-        self._measuring = measuring
+        self._collector = collector
         self._bus = bus
         self._clock = clock
         self._recorder = recorder
@@ -156,11 +153,11 @@ class Proposing:
         self._name = name
         self._count = 0
         self.epoch: LeaseEpoch | None = None
-        """In whose name; None: nobody's, so nothing is said."""
+        """In whose name; None: nobody's, so nothing is published."""
 
         self.epoch_held = True
-        self.life = 12.0
-        self.open_at_once = 6
+        self.lifetime = 12.0
+        self.max_pending = 6
         self.only: tuple[str, ...] = ()
         """Workloads; empty: all."""
 
@@ -173,47 +170,47 @@ class Proposing:
         }
 
     async def run(self) -> None:
-        """Until cancelled: a few intents are under way at any time."""
+        """Until cancelled; keeps a few intents pending."""
         while True:
-            if self.epoch is not None and len(self._recorder.open()) < self.open_at_once:
+            if self.epoch is not None and len(self._recorder.pending()) < self.max_pending:
                 await self.propose()
             await asyncio.sleep(0.03)
 
     async def propose(self, count: int = 1) -> list[EvictionIntent]:
-        """Says so many intents; those that the stream took."""
-        said = []
+        """Publishes so many intents; returns those that the stream accepted."""
+        published = []
         for _ in range(count):
             intent = self._intent()
-            if intent is not None and await self.say(intent):
-                said.append(intent)
-        return said
+            if intent is not None and await self.publish(intent):
+                published.append(intent)
+        return published
 
-    async def say(self, intent: EvictionIntent) -> bool:
-        self._recorder.say(intent, epoch_held=self.epoch_held)
+    async def publish(self, intent: EvictionIntent) -> bool:
+        self._recorder.record_intent(intent, epoch_held=self.epoch_held)
         subject = subjects.eviction_intent(intent.namespace, intent.pod)
         try:
             await self._bus.publish(subject, intent, message_id=intent.id)
         except AlreadyQueued:
-            self._recorder.unsay(intent.id)
+            self._recorder.remove_intent(intent.id)
             return False
         except BusError:
-            self._recorder.not_answered_for(intent.id)
+            self._recorder.expect_no_outcome(intent.id)
             return False
         except asyncio.CancelledError:
-            self._recorder.not_answered_for(intent.id)
+            self._recorder.expect_no_outcome(intent.id)
             raise
         return True
 
     def _intent(self) -> EvictionIntent | None:
         chance = self._chance
         kind = chance.choices(("plain", *self.mix), (1.0 - sum(self.mix.values()), *self.mix.values()), k=1)[0]
-        pods = [pod for pod in self._measuring.pods if self._meant(pod, kind)]
+        pods = [pod for pod in self._collector.pods if self._eligible(pod, kind)]
         if not pods or self.epoch is None:
             return None
         pod = chance.choice(pods)
         now = self._clock.now()
         self._count += 1
-        decided_at = now - self.life - 2 if kind == "expired" else now
+        decided_at = now - self.lifetime - 2 if kind == "expired" else now
         target = chance.choice([name for name in self._targets() if name != pod.spec.node_name])
         return EvictionIntent(
             id=f"{self._name}.{self._count}",
@@ -224,18 +221,18 @@ class Proposing:
             workload=workload(pod),
             strategy=HARNESS,
             reason=f"fault injection ({kind})",
-            sampled_at=now - 60 if kind == "stale" else min(self._measuring.looked_at, decided_at),
+            sampled_at=now - 60 if kind == "stale" else min(self._collector.read_at, decided_at),
             decided_at=decided_at,
-            expires_at=decided_at + self.life,
+            expires_at=decided_at + self.lifetime,
             expected_reduction=Resources(cpu=0.15, memory=GIB),
             target=target,
             epoch=self.epoch,
         )
 
     def _targets(self) -> list[str]:
-        return sorted({pod.spec.node_name for pod in self._measuring.pods})
+        return sorted({pod.spec.node_name for pod in self._collector.pods})
 
-    def _meant(self, pod: objects.Pod, kind: str) -> bool:
+    def _eligible(self, pod: objects.Pod, kind: str) -> bool:
         if pod.metadata.deletion_timestamp is not None or pod.status.phase != "Running":
             return False
         name = workload_of(pod.metadata.name)
@@ -249,7 +246,7 @@ class Proposing:
 
 
 async def take_lease(kube: Kube, namespace: str, clock: Clock, holder: str) -> LeaseEpoch:
-    """Takes the descheduler's Lease by force, as the next leader; nobody of ours renews it."""
+    """Takes the descheduler's Lease as the next leader, and does not renew it."""
     from equipoise.runtime.kubernetes.client import LEASES, NotFound
 
     spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=1)

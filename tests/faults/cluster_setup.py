@@ -1,4 +1,4 @@
-"""The cluster that faults are tried on: what runs on it, what Equipoise is told, and so what is promised."""
+"""The cluster for fault injection: its workloads, the configuration of Equipoise, and the promises that follow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ MOVABLE = ("amber", "basil", "cedar", "dill", "elder", "fern", "ginger", "hazel"
 """Deployments."""
 
 HEAVY = MOVABLE[:3]
-"""Those of them that fake kubelets say use a lot."""
+"""Those of them whose fake kubelets report high usage."""
 
 STATEFUL = "vault"
 REPLICAS = 6
@@ -36,17 +36,17 @@ FRESHNESS = 8.0
 """Seconds: load.freshness.eviction."""
 
 SCORE_LAG = 4.0
-"""Seconds that a sample lives longer for a score."""
+"""Seconds that a sample is fresh for longer for a score."""
 
 WINDOW = 10.0
 """Seconds: the only window of load."""
 
 LATE, LATE_AFTER = 3, 6.0
-"""With so many replacements missing for so many seconds nothing moves."""
+"""With so many replacements missing for so many seconds nothing is evicted."""
 
 
 def workload_of(pod: str) -> str:
-    """By the pod's name: none of our workloads has a hyphen in its own."""
+    """By the pod's name: no workload here has a hyphen in its name."""
     return pod.partition("-")[0]
 
 
@@ -85,12 +85,12 @@ def node_manifests() -> list[Document]:
 PODS = (len(MOVABLE) + 1) * REPLICAS + 4 + 4 + len(NODES) + 1 + 3 + 1 + 3 + 3 + 2
 
 LIMITS: Document = {
-    # Wide, so that there is traffic, but such that they are reached all the time.
+    # High enough for traffic, low enough to be reached all the time.
     "evictionsPerWorkload": {"max": 2, "window": "4s"},
     "evictionsPerNamespace": {"max": 24, "window": "8s"},
     "evictionsPerCluster": {"max": "50%", "maxCount": 20, "window": "8s"},
     "migratingPerNode": {"max": 4},
-    # What is usual is nothing on a cluster that is a minute old.
+    # A cluster that is a minute old has no usual rate.
     "unusualRate": {"max": "unlimited"},
     "lateReplacements": {"max": LATE, "after": f"{LATE_AFTER:g}s"},
     "rate": {"max": 10, "window": "1s"},
@@ -101,18 +101,18 @@ LIMITS: Document = {
 
 
 def promises() -> Promises:
-    """What `LIMITS` and the rest of the configuration come to."""
+    """The promises that follow from `LIMITS` and the rest of the configuration."""
     workloads = (*MOVABLE, STATEFUL)
     return Promises(
         windows=(
-            Window(scope="workload", most=2, seconds=4.0),
-            Window(scope="namespace", most=24, seconds=8.0),
-            Window(scope="cluster", most=20, seconds=8.0),
+            Window(scope="workload", max=2, seconds=4.0),
+            Window(scope="namespace", max=24, seconds=8.0),
+            Window(scope="cluster", max=20, seconds=8.0),
         ),
-        in_migration_per_node=4,
+        migrating_per_node=4,
         replicas=dict.fromkeys(workloads, REPLICAS),
         floors=dict.fromkeys(workloads, FLOOR),
-        # What has a budget of nothing, or two budgets, the API server itself protects.
+        # The API server itself protects pods whose budget allows nothing, or that have two.
         protected=frozenset((*PROTECTED, PINNED, TWICE)),
         freshness=FRESHNESS,
         score_lag=SCORE_LAG,
@@ -122,7 +122,7 @@ def promises() -> Promises:
 def document(
     service: ServiceName, *, kubeconfig: str, nats: str, prometheus: str, health: str, own: Mapping[str, Any]
 ) -> Document:
-    """The configuration of one process of a service; `own` is more of its section."""
+    """The configuration of one process of a service; `own` adds to its section."""
     sections: dict[ServiceName, Document] = {
         "collector": {
             "prometheus": {"url": prometheus, "timeout": 3},
@@ -153,7 +153,7 @@ def document(
             "freshness": {"eviction": f"{FRESHNESS:g}s", "score": f"{FRESHNESS + SCORE_LAG:g}s"},
             "coverage": {"nodeSettlingPeriod": "1s"},
         },
-        # Pods that come back are no sign of an autoscaler here.
+        # New replicas are not a sign of an autoscaler here.
         "protection": {"replicasSettlingPeriod": "1s"},
         service: {"health": health, **sections[service], **own},
     }

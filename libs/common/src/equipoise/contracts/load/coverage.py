@@ -1,0 +1,56 @@
+"""Whether the load of enough nodes is known to act on it (design law 2): for scores, and for evictions."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.correction import is_fresh, skew_of
+from equipoise.contracts.messages.utilization import UtilizationCycle
+
+Use = Literal["score", "eviction"]
+"""What the loads are used for: `load.freshness` and `load.coverage` have a limit for each."""
+
+SHARD_LIFETIME = 10.0
+"""Multiples of `load.freshness.score` after which a silent shard no longer exists.
+
+By default 1,800 s: as long as the bus keeps its last cycle, so that a reader that just started decides alike.
+"""
+
+
+def coverage_problem(
+    cycles: Iterable[UtilizationCycle], *, known: int, load: LoadSettings, use: Use, now: float
+) -> str:
+    """Why the load of too few nodes is known, or "" when it is known of enough.
+
+    `known`: nodes whose load the caller itself knows and may use, because the bus may lose messages. Of these no more
+    count than the collectors report. The nodes of a silent shard stay expected, and their load is unknown.
+
+    Evictions fail closed: no shard may be below the limit on its own, and none counts that reports a problem.
+    """
+    max_age: float = getattr(load.freshness, use)
+    needed: float = getattr(load.coverage, use)
+    shards = [cycle for cycle in cycles if now - cycle.queried_at <= SHARD_LIFETIME * load.freshness.score]
+    current = [cycle for cycle in shards if is_fresh(cycle.queried_at, now, max_age)]
+    problem = next((cycle.problem for cycle in shards if cycle.problem), "")
+    because = f" ({problem})" if problem else ""
+    if not shards:
+        return "no collector has completed a cycle yet"
+    if not current:
+        return f"no collector has completed a cycle within {max_age:g} s{because}"
+    if abs(skew := skew_of(current)) > load.freshness.skew_unknown:
+        return f"Prometheus' clock differs by {skew:+.1f} s: the age of no sample is known{because}"
+    expected = sum(cycle.expected for cycle in shards)
+    if expected == 0:
+        return f"no node is expected to have a load yet{because}"
+    closed = use == "eviction"
+    fresh = {cycle.shard: 0 if closed and cycle.problem else cycle.fresh for cycle in current}
+    for cycle in shards if closed and len(shards) > 1 else ():
+        if (here := fresh.get(cycle.shard, 0)) < needed * cycle.expected:
+            why = f" ({cycle.problem})" if cycle.problem else ("" if cycle.shard in fresh else " (its cycles stopped)")
+            return f"shard {cycle.shard}: {_share_known(here, cycle.expected, needed)}{why}"
+    total = min(known, sum(fresh.values()))
+    return f"{_share_known(total, expected, needed)}{because}" if total < needed * expected else ""
+
+
+def _share_known(known: int, expected: int, needed: float) -> str:
+    return f"the load of {known} of {expected} nodes is known, {needed:.0%} needed"

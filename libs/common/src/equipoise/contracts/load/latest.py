@@ -1,0 +1,36 @@
+"""The newest message of each subject: the bus may repeat messages and deliver them late (design law 3)."""
+
+from typing import Protocol
+
+SILENCE = 180.0
+"""Seconds after which a lower epoch counts again: the collector of the higher one is gone, and its loads are stale."""
+
+
+class Sequenced(Protocol):
+    """A message whose epoch, then sequence, orders it among those of its subject."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def sequence(self) -> int: ...
+
+
+class Measured(Sequenced, Protocol):
+    """A sequenced message with the time of its query, in Unix seconds."""
+
+    @property
+    def queried_at(self) -> float: ...
+
+
+def supersedes(message: Sequenced, latest: Sequenced | None) -> bool:
+    """Whether `message` is as new as `latest`. The same message again is: it changes nothing."""
+    return latest is None or (message.epoch, message.sequence) >= (latest.epoch, latest.sequence)
+
+
+def supersedes_measurement(message: Measured, latest: Measured | None) -> bool:
+    """The same for measurements. Of a lower epoch it is accepted if the query is more than `SILENCE` later.
+
+    Otherwise a node that was taken over by a collector of a lower epoch would stay unknown.
+    """
+    return latest is None or supersedes(message, latest) or message.queried_at - latest.queried_at > SILENCE

@@ -1,0 +1,30 @@
+"""Which message of a subject is the newest."""
+
+import pytest
+from builders import NOW, a_node_utilization, a_placement
+
+from equipoise.contracts.load.latest import SILENCE, supersedes, supersedes_measurement
+
+
+@pytest.mark.parametrize(
+    ("epoch", "sequence", "newer"), [(2, 0, True), (1, 6, True), (1, 5, True), (1, 4, False), (0, 99, False)]
+)
+def test_epoch_then_sequence_orders_messages(epoch: int, sequence: int, newer: bool) -> None:
+    """A lower one is dropped; the same again is accepted, because it changes nothing."""
+    latest = a_placement("node-a", epoch=1, sequence=5)
+
+    assert supersedes(a_placement("node-a", epoch=epoch, sequence=sequence), latest) is newer
+
+
+def test_the_first_message_is_the_newest() -> None:
+    """Without an earlier one there is nothing to compare."""
+    assert supersedes(a_placement("node-a", epoch=0, sequence=0), None)
+    assert supersedes_measurement(a_node_utilization(epoch=0, sequence=0), None)
+
+
+def test_a_lower_epoch_counts_again_after_silence() -> None:
+    """A node that another collector took over must not stay unknown because its epoch is lower."""
+    latest = a_node_utilization(epoch=2, sequence=9, queried_at=NOW)
+
+    assert not supersedes_measurement(a_node_utilization(epoch=1, queried_at=NOW + SILENCE), latest)
+    assert supersedes_measurement(a_node_utilization(epoch=1, queried_at=NOW + SILENCE + 1), latest)

@@ -1,0 +1,13 @@
+"""The order in which the descheduler evicts pods."""
+
+from equipoise.contracts.load.pod_priority import QOS_LABEL
+from equipoise.descheduler.state.pod_priority import qos_rank
+
+
+def test_the_order_of_qos() -> None:
+    """Best effort goes first; system pods and exclusive ones late; those without a label last."""
+    ranks = [qos_rank({QOS_LABEL: name}) for name in ("BE", "LS", "LSR", "LSE", "")]
+
+    assert ranks == sorted(set(ranks))
+    assert qos_rank({QOS_LABEL: "SYSTEM"}) == qos_rank({QOS_LABEL: "LSE"})
+    assert qos_rank({}) == ranks[-1]
