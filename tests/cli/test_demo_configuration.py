@@ -50,7 +50,7 @@ def test_the_demo_differs_from_the_defaults_only_by_what_it_prints() -> None:
     different = {path for path in demo if demo[path] != defaults[path]} - SCENARIO
 
     assert different == {
-        "load.windows", "load.freshness.eviction", "load.freshness.score", "descheduler.intentLife"
+        "load.windows", "load.freshness.eviction", "load.freshness.score", "descheduler.intentLifetime"
     }  # fmt: skip
     assert [strategy["name"] for strategy in demo["descheduler.strategies"]] == ["low_node_load", "level_day"]
     assert demo["collector.profile.enabled"] is True

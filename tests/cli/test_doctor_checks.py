@@ -54,7 +54,7 @@ def environment(
     settings = AllSettings(
         shared=Shared(nats=bus or Nats(url=f"nats://127.0.0.1:{free_port()}"), load=LOAD),
         collector=CollectorSettings(prometheus=PrometheusSettings(url=url, timeout=30.0)),
-        descheduler=DeschedulerSettings(intent_life=Duration(60)),
+        descheduler=DeschedulerSettings(intent_lifetime=Duration(60)),
     )
     return Environment(settings=settings, clock=SystemClock(), kube=kube)
 
@@ -410,7 +410,7 @@ async def test_without_errors_the_exit_code_is_0(
     access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
     file = tmp_path / "equipoise.yaml"
     file.write_text(
-        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\ndescheduler: {intentLife: 60s}\n"
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\ndescheduler: {intentLifetime: 60s}\n"
     )
     code, output = await run(
         "doctor", "--config", file, "--prometheus", url, *access, KUBECONFIG=str(cluster.kubeconfig)

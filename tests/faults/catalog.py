@@ -459,7 +459,7 @@ async def _with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[
         rig.stop_programs()
         rig.collector.take_over()
         rig.collector.publishing = True
-        rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, rig.clock, "faults")
+        rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, "faults")
         # Pending intents are settled by a binder that receives the fake collector's messages.
         await rig.recreate_consumer()
         await rig.start("binder", 1)

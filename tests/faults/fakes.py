@@ -15,7 +15,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
-from equipoise.runtime.kubernetes.client import NODES, PODS, Kube, KubeError
+from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
 from faults.cluster_setup import CORES, MEMORY, MOVABLE, NAMESPACE, PINNED, STATEFUL, TWICE, workload_of
@@ -245,20 +245,19 @@ class FakeDescheduler:
         return pod.metadata.namespace == NAMESPACE and name in (*MOVABLE, STATEFUL)
 
 
-async def take_lease(kube: Kube, namespace: str, clock: Clock, holder: str) -> LeaseEpoch:
+async def take_lease(kube: Kube, namespace: str, holder: str) -> LeaseEpoch:
     """Takes the descheduler's Lease as the next leader, and does not renew it."""
-    from equipoise.runtime.kubernetes.client import LEASES, NotFound
-
     spec = objects.LeaseSpec(holder_identity=holder, lease_duration_seconds=1)
-    try:
-        lease = await kube.get(LEASES, DESCHEDULER_LEASE, namespace)
-    except NotFound:
-        metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=namespace)
-        lease = await kube.create(LEASES, objects.Lease(metadata=metadata, spec=spec))
-    else:
-        spec = msgspec.structs.replace(spec, lease_transitions=lease.spec.lease_transitions + 1)
-        lease = await kube.replace(LEASES, msgspec.structs.replace(lease, spec=spec))
-    return epoch_of(lease)
+    while True:
+        try:
+            lease = await kube.get(LEASES, DESCHEDULER_LEASE, namespace)
+            spec = msgspec.structs.replace(spec, lease_transitions=lease.spec.lease_transitions + 1)
+            return epoch_of(await kube.replace(LEASES, msgspec.structs.replace(lease, spec=spec)))
+        except NotFound:
+            metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=namespace)
+            return epoch_of(await kube.create(LEASES, objects.Lease(metadata=metadata, spec=spec)))
+        except Conflict:
+            continue  # the last renewal of a descheduler that has just been killed
 
 
 def epoch_of(lease: objects.Lease) -> LeaseEpoch:

@@ -294,7 +294,7 @@ class Rig:
         self.descheduler = FakeDescheduler(
             self.collector, self.bus, self.clock, self.recorder, self.chance, f"{name}.{seed}.{int(self.since)}"
         )
-        self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, self.clock, "faults")
+        self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, "faults")
         proposing = asyncio.create_task(self.descheduler.run())
         try:
             yield

@@ -6,17 +6,17 @@
 import pytest
 
 from equipoise.lab.example import example_trace
-from equipoise.lab.replay import STOCK, Plan, Replay
-from equipoise.lab.results import Figures
+from equipoise.lab.replay import STOCK, Replay, ReplayPlan
+from equipoise.lab.results import RunFigures
 from equipoise.scorer.decisions.policies.profile import Profile
 
 LEVEL = 20.0
 """Points of percent between the hottest and the idlest node."""
 
 
-def figures(*, scores: bool, descheduler: bool) -> Figures:
+def figures(*, scores: bool, descheduler: bool) -> RunFigures:
     """Of the example, whose pods are where the stock scheduler has put them."""
-    plan = Plan(
+    plan = ReplayPlan(
         scenario="given",
         policy="profile" if scores else STOCK,
         scoring=Profile() if scores else None,
@@ -26,11 +26,11 @@ def figures(*, scores: bool, descheduler: bool) -> Figures:
 
 
 @pytest.fixture(scope="module")
-def both() -> Figures:
+def both() -> RunFigures:
     return figures(scores=True, descheduler=True)
 
 
-def test_scores_and_evictions_level_the_load(both: Figures) -> None:
+def test_scores_and_evictions_level_the_load(both: RunFigures) -> None:
     """With a tenth of the pods moved."""
     assert both.median_spread < LEVEL
     assert 0 < both.moved_share < 0.1
@@ -44,7 +44,7 @@ def test_scores_alone_do_not_level_what_already_runs() -> None:
     assert alone.median_spread > 3 * LEVEL
 
 
-def test_evictions_alone_do_not_level_the_load(both: Figures) -> None:
+def test_evictions_alone_do_not_level_the_load(both: RunFigures) -> None:
     """Without scores the stock scheduler puts replacements where the pods were: evictions never come to an end."""
     alone = figures(scores=False, descheduler=True)
 

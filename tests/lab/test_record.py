@@ -33,7 +33,7 @@ from equipoise.lab.model.trace import (
     TraceWorkload,
 )
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
-from equipoise.lab.record.aggregation import Aggregation, Tally
+from equipoise.lab.record.aggregation import Aggregation, ValueCounts
 from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.owners import NO_WORKLOAD, Owners, WorkloadIndex, owners_of
@@ -764,7 +764,7 @@ def test_a_recording_without_values_is_an_error(tmp_path: Path) -> None:
     unfinished, plan = Checkpoint(tmp_path), recording_plan()
     unfinished.start(plan)
     for part in plan.parts():
-        unfinished.store(part, np.full((1, part.count), np.nan, dtype=np.float32), Tally(doubled=2))
+        unfinished.store(part, np.full((1, part.count), np.nan, dtype=np.float32), ValueCounts(doubled=2))
     requested = RecordOptions(prometheus=PrometheusSettings(), out=tmp_path, days=1)
     with pytest.raises(RecordError, match="8 with two series"):
         write_trace(requested, plan, unfinished, 0)
@@ -778,7 +778,7 @@ def test_missing_values_are_empty_cells(tmp_path: Path) -> None:
     unfinished.start(plan)
     for part in plan.parts():
         values = [0.0, np.nan] if part.first == 0 else [7.04]
-        unfinished.store(part, np.array([values], dtype=np.float32), Tally(given=1.0, stray=3.0, readings=1))
+        unfinished.store(part, np.array([values], dtype=np.float32), ValueCounts(given=1.0, stray=3.0, readings=1))
     requested = RecordOptions(prometheus=PrometheusSettings(), out=tmp_path, days=1)
     summary = write_trace(requested, plan, unfinished, 0)
 
@@ -869,7 +869,7 @@ def test_usage_is_the_mean_of_the_measured_pods() -> None:
 
     expected = np.array([[1500.0, 4000.0, np.nan], [np.nan] * 3], dtype=np.float32)
     np.testing.assert_array_equal(expected, aggregation.means())
-    assert Tally(given=11_000.0, stray=4_000.0, readings=5, doubled=1, nameless=1) == aggregation.tally
+    assert ValueCounts(given=11_000.0, stray=4_000.0, readings=5, doubled=1, nameless=1) == aggregation.counts
 
 
 @pytest.mark.parametrize(("usual", "least"), [(60, 48), (15, 12), (3, 2), (2, 2)])

@@ -8,7 +8,7 @@ from lab.traces import a_trace
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.lab.model.trace import AntiAffinity, Trace
-from equipoise.lab.replay import GREEDY, STOCK, Plan, Replay, Settings
+from equipoise.lab.replay import GREEDY, STOCK, Replay, ReplayPlan, Settings
 from equipoise.lab.results import Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.single import SINGLE
@@ -28,7 +28,9 @@ def replayed(
     settings: Settings | None = None,
 ) -> Run:
     scoring: ScoringPolicy | None = SINGLE[policy]() if policy in SINGLE else None
-    plan = Plan(scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0)
+    plan = ReplayPlan(
+        scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0
+    )
     return Replay(trace, plan, settings).run()
 
 

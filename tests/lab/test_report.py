@@ -15,12 +15,12 @@ from equipoise.lab.report import write_report
 from equipoise.lab.report.charts import Chart, charts
 from equipoise.lab.report.comparison import Comparison, compared
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.results import Figures, HourlyLoads, Run
+from equipoise.lab.results import HourlyLoads, Run, RunFigures
 
 COMMAND = "equipoise lab compare --trace example --out DIR"
 
 
-def some_figures(policy: str = "stock", peak: float = 80.0, median: float = 70.0, **fields: object) -> Figures:
+def some_figures(policy: str = "stock", peak: float = 80.0, median: float = 70.0, **fields: object) -> RunFigures:
     """A run of the fresh scenario without the descheduler."""
     defaults: dict[str, object] = {
         "scenario": "fresh",
@@ -45,7 +45,7 @@ def some_figures(policy: str = "stock", peak: float = 80.0, median: float = 70.0
         "hours_above_90": 4.0,
         "work_lost": 0.0125,
     }
-    return Figures(**(defaults | fields))  # type: ignore[arg-type]
+    return RunFigures(**(defaults | fields))  # type: ignore[arg-type]
 
 
 def hourly_loads(spread: float, hours: int = 24) -> HourlyLoads:
@@ -53,7 +53,7 @@ def hourly_loads(spread: float, hours: int = 24) -> HourlyLoads:
     return np.repeat(np.linspace(50.0 - spread / 2, 50.0 + spread / 2, 6)[:, None], hours, axis=1).astype(np.float32)
 
 
-def a_run(figures: Figures, hours: int = 24) -> Run:
+def a_run(figures: RunFigures, hours: int = 24) -> Run:
     return Run(
         figures=figures,
         node_names=tuple(f"node-{number}" for number in range(6)),
@@ -83,7 +83,7 @@ def several_runs() -> list[Run]:
     ]
 
 
-def one_comparison(*figures: Figures) -> Comparison:
+def one_comparison(*figures: RunFigures) -> Comparison:
     (comparison,) = compared(figures)
     return comparison
 
@@ -93,7 +93,7 @@ def drawn(*runs: Run) -> list[Chart]:
     return charts(one_comparison(*(run.figures for run in runs)), runs)
 
 
-def printed(*figures: Figures) -> list[str]:
+def printed(*figures: RunFigures) -> list[str]:
     """The lines of the table."""
     console = Console(width=200, highlight=False)
     with console.capture() as capture:
@@ -224,7 +224,7 @@ def test_samples_are_told_apart() -> None:
 
 
 def test_the_table_has_a_row_for_every_case() -> None:
-    """Figures with their range over arrival orders; the best is marked, and so are the scenarios' ends."""
+    """RunFigures with their range over arrival orders; the best is marked, and so are the scenarios' ends."""
     lines = printed(
         some_figures("profile", 28.4, 25.0, arrival_seed=1, moved_share=0.087, moves_per_hour=5.44, descheduler=True),
         some_figures("profile", 31.2, 26.0, arrival_seed=2, unplaced=2, descheduler=True),
@@ -256,7 +256,7 @@ def test_figures_are_a_list_with_a_run_a_line() -> None:
     figures = [some_figures(), some_figures("profile", refused={"fit": 2})]
     text = encoded(figures)
 
-    assert msgspec.json.decode(text, type=list[Figures]) == figures
+    assert msgspec.json.decode(text, type=list[RunFigures]) == figures
     assert len(text.splitlines()) == len(figures) + 2
     assert msgspec.json.decode(encoded([])) == []
 

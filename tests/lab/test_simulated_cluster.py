@@ -5,7 +5,7 @@ import random
 import numpy as np
 from lab.traces import QUARTER, a_trace
 
-from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.schedulers import StockOnly
 from equipoise.lab.simulated_cluster import SimulatedCluster
@@ -15,7 +15,7 @@ from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 def a_full_node() -> tuple[SimulatedCluster, EventQueue]:
     """Two pods of four cores each on the only node, which has eight."""
     trace = a_trace(nodes=1, replicas=(2,), request_cpu_milli=4_000)
-    curves, agenda = Curves(trace), EventQueue()
+    curves, agenda = UsageCurves(trace), EventQueue()
     world = ClusterUsage(trace, curves)
     collector = SimulatedCollector(
         trace, world, curves, load_settings(QUARTER), tick=QUARTER, origin=0.0, missing=0.0,

@@ -8,7 +8,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings, workload_of
 
@@ -21,7 +21,7 @@ def a_collector(
     trace: Trace, *, missing: float = 0.0, statistics: bool = False
 ) -> tuple[SimulatedCollector, ClusterUsage]:
     """A pod of the first workload runs on the first node since long before the first day is over."""
-    curves = Curves(trace)
+    curves = UsageCurves(trace)
     world = ClusterUsage(trace, curves)
     world.begin(DAY)
     world.start(world.pod(0), 0, now=DAY)

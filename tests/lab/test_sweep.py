@@ -9,7 +9,7 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import STOCK, Plan, Settings
+from equipoise.lab.replay import STOCK, ReplayPlan, Settings
 from equipoise.lab.results import Run
 from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
@@ -21,7 +21,7 @@ def points(*values: str, seeds: Sequence[int] = (1,)) -> list[Point]:
     return [
         Point(
             parameters={"scorer.leastSpread": value},
-            job=Job(plan=Plan(scenario="fresh", policy=STOCK, seed=seed), settings=Settings()),
+            job=Job(plan=ReplayPlan(scenario="fresh", policy=STOCK, seed=seed), settings=Settings()),
         )
         for value in values
         for seed in seeds

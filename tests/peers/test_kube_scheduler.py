@@ -9,15 +9,15 @@ from equipoise.contracts.fit import fit_node, fit_pod, refusal
 from equipoise.contracts.fit.node_rules import shortages
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.lab.model.stock import (
+from equipoise.lab.model.stock.plugins import (
     FitScore,
-    PodKind,
+    Ints,
+    avoided_taints,
     balanced_allocation,
-    disliked,
     spread_scores,
     taint_scores,
 )
-from equipoise.lab.model.stock.resources import Ints
+from equipoise.lab.model.stock.pod_template import PodTemplate
 from equipoise.lab.model.trace import TraceTaint
 
 UNITS = {"cpu_m": ("cpu", "m"), "ephemeral": ("ephemeral-storage", "")}
@@ -72,8 +72,10 @@ def counted(containers: Sequence[Inputs], names: Sequence[str]) -> Ints:
     total = requested(containers, names)
     for position, name in enumerate(names):
         if name in ("cpu_m", "memory"):
-            kinds = [PodKind(workload=0, cpu_milli=one.get("cpu_m"), memory=one.get("memory")) for one in containers]
-            total[position] = sum(int(kind.counted[int(name == "memory")]) for kind in kinds)
+            templates = [
+                PodTemplate(workload=0, cpu_milli=one.get("cpu_m"), memory=one.get("memory")) for one in containers
+            ]
+            total[position] = sum(int(template.nonzero_requests[int(name == "memory")]) for template in templates)
     return total
 
 
@@ -149,7 +151,7 @@ def test_taint_scores(case: Case) -> None:
     ]
     taints = [[TraceTaint(**taint) for taint in node["taints"]] for node in case.inputs["nodes"]]
 
-    case.check(scores=taint_scores(disliked(taints, tolerations)).tolist())
+    case.check(scores=taint_scores(avoided_taints(taints, tolerations)).tolist())
 
 
 @peer_cases("default_normalize")

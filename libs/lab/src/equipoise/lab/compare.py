@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import GREEDY, STOCK, Plan, Settings
+from equipoise.lab.replay import GREEDY, STOCK, ReplayPlan, Settings
 from equipoise.lab.results import ForecastSource, Run, Scenario
 from equipoise.lab.runners import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
@@ -46,7 +46,7 @@ def policies_of(names: Sequence[str], configured: ScoringPolicy) -> dict[str, Sc
     return found
 
 
-def plans(request: ComparisonRequest, settings: Settings) -> list[Plan]:
+def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     """One plan per replay. STOCK without the descheduler is always included, as the baseline.
 
     `given` without the descheduler is the same for every policy and is replayed once. GREEDY is replayed for `fresh`
@@ -63,7 +63,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[Plan]:
                 if scenario == "given" and not descheduler and name != STOCK:
                     continue
                 found += [
-                    Plan(
+                    ReplayPlan(
                         scenario=scenario,
                         policy=name,
                         scoring=policy,
@@ -77,7 +77,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[Plan]:
     return found
 
 
-def compare(trace: Trace, wanted: Sequence[Plan], settings: Settings, runner: Runner) -> Iterator[Run]:
+def compare(trace: Trace, wanted: Sequence[ReplayPlan], settings: Settings, runner: Runner) -> Iterator[Run]:
     """Replay all plans; yields each run when it ends. `with_baseline` adds the baselines."""
     jobs = [Job(plan=plan, settings=settings) for plan in wanted]
     for _, run in runner(trace, jobs):

@@ -20,12 +20,12 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.levelling import Levelling, paced
 from equipoise.lab.model.levelness import cpu_loads, hourly_load, levelness, spread
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import Figures, ForecastSource, HourlyLoads, Run, Scenario
+from equipoise.lab.results import ForecastSource, HourlyLoads, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
@@ -63,7 +63,7 @@ class Settings(Section, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of one replay."""
 
     scenario: Scenario
@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Replay:
     """One replay. Can be run once."""
 
-    def __init__(self, trace: Trace, plan: Plan, settings: Settings | None = None) -> None:
+    def __init__(self, trace: Trace, plan: ReplayPlan, settings: Settings | None = None) -> None:
         """Raises ValueError for a trace whose steps do not divide a day."""
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
@@ -99,7 +99,7 @@ class Replay:
         self._origin = trace.starts_at or _UNDATED
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
         load = load_settings(self._tick, settings.load)
-        self._curves = Curves(trace)
+        self._curves = UsageCurves(trace)
         self._cluster = ClusterUsage(trace, self._curves)
         self._events = EventQueue()
         self._collector = SimulatedCollector(
@@ -170,23 +170,22 @@ class Replay:
             collector=self._collector,
             origin=self._origin,
             weight=self._plan.weight,
-            resolution=settings.extender.resolution,
+            max_score=settings.extender.resolution,
         )
 
     def _leveller(self, settings: Settings, load: LoadSettings) -> Levelling:
-        replicas = dict(zip(self._collector.workloads, self._trace.replicas().tolist(), strict=True))
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
             thresholds=settings.thresholds,
-            minimum_replicas=settings.protection.min_replicas,
-            replicas=replicas,
+            protection=settings.protection,
+            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
             days=self._days,
-            closed=self._closed,
+            closed=self._excluded,
             evict=self._evict,
-            say=self._on_eviction_message,
+            publish=self._on_eviction_message,
             begin=self._origin,
         )
 
@@ -211,6 +210,8 @@ class Replay:
             if isinstance(message, UtilizationCycle):
                 if self._knowledge is not None:
                     self._knowledge.on_cycle(message)
+                if self._levelling is not None:
+                    self._levelling.on_cycle(message)
                 continue
             if self._knowledge is not None:
                 self._knowledge.on_utilization(message, self._origin + now)
@@ -230,9 +231,9 @@ class Replay:
                 mean = self._curves.mean(now, now + 6 * _HOUR)[:, :, np.newaxis]
                 return dict(zip(self._collector.workloads, np.repeat(mean, 24, axis=2), strict=True))
 
-    def _closed(self, workload: Workload) -> list[str]:
-        closed = self._scheduling.closed(self._numbers[workload])
-        return [self._trace.nodes[node].name for node in closed]
+    def _excluded(self, workload: Workload) -> list[str]:
+        excluded = self._scheduling.excluded(self._numbers[workload])
+        return [self._trace.nodes[node].name for node in excluded]
 
     def _on_eviction_message(self, message: EvictionIntent | EvictionOutcome) -> None:
         if self._knowledge is None:
@@ -244,7 +245,7 @@ class Replay:
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
-        if not self._scheduling.has_room(pod.kind):
+        if not self._scheduling.is_feasible(pod.template):
             return False
         self._kubernetes.evict(pod, self._events.now)
         return True
@@ -267,7 +268,7 @@ class Replay:
         moved = 0 if tally is None else tally.evicted
         refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
         done = float(cluster.used[:, 0].sum())
-        figures = Figures(
+        figures = RunFigures(
             scenario=plan.scenario,
             policy=plan.policy,
             descheduler=plan.descheduler,
@@ -314,7 +315,7 @@ def _shuffled(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
 
 
-def _knowledge(plan: Plan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> Knowledge:
+def _knowledge(plan: ReplayPlan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> Knowledge:
     return Knowledge(
         load=load,
         policy=policy,

@@ -16,7 +16,7 @@ HourlyLoads = npt.NDArray[np.float32]
 """nodes × hours: load in percent of the node's allocatable."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a run. Spread (max − min) and std over nodes of the hourly mean CPU load, in points of percent.
 
     `peak`: at the hour with the highest usage of the cluster. `memory_…`: the same for memory.
@@ -71,7 +71,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The figures and hourly loads of a replay."""
 
-    figures: Figures
+    figures: RunFigures
     node_names: tuple[str, ...]
     before: HourlyLoads
     """CPU load with the stock scheduler alone."""

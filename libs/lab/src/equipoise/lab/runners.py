@@ -7,14 +7,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 import msgspec
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import Plan, Replay, Settings
+from equipoise.lab.replay import Replay, ReplayPlan, Settings
 from equipoise.lab.results import Run
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One replay to run."""
 
-    plan: Plan
+    plan: ReplayPlan
     settings: Settings
 
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.greedy import Greedy
-from equipoise.lab.model.stock import Extender, Placements, PodKind, StockScheduler
-from equipoise.lab.model.stock.resources import Ints
-from equipoise.lab.model.stock.scheduler import Rows
+from equipoise.lab.model.stock.placements import Placements
+from equipoise.lab.model.stock.plugins import Ints
+from equipoise.lab.model.stock.pod_template import PodTemplate
+from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector
 from equipoise.scorer.decisions.scoring_state import Picture as ScoringState
@@ -22,39 +23,39 @@ class StockOnly:
         self._scheduler = StockScheduler()
         self._generator = generator
 
-    def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None:
+    def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
         """A feasible node, or None. The pod is not placed yet."""
-        return self._scheduler.schedule(self._placements, kind, self._generator, self._extender(pod, now))
+        return self._scheduler.schedule(self._placements, template, self._generator, self._extender(pod, now))
 
-    def choose_alone(self, kind: PodKind) -> int | None:
+    def choose_alone(self, template: PodTemplate) -> int | None:
         """The same without the extender."""
-        return self._scheduler.schedule(self._placements, kind, self._generator)
+        return self._scheduler.schedule(self._placements, template, self._generator)
 
-    def _extender(self, pod: PodDemand, now: float) -> Extender | None:
+    def _extender(self, pod: PodDemand, now: float) -> SimulatedExtender | None:
         return None
 
-    def has_room(self, kind: PodKind) -> bool:
-        return bool(self._placements.feasible(kind).any())
+    def is_feasible(self, template: PodTemplate) -> bool:
+        return bool(self._placements.feasible(template).any())
 
-    def closed(self, workload: int) -> list[int]:
+    def excluded(self, workload: int) -> list[int]:
         """Nodes that anti-affinity rules exclude for pods of the workload."""
-        flags = self._placements.neighbours.closed(workload)
+        flags = self._placements.anti_affinity.excluded(workload)
         return [] if flags is None else np.flatnonzero(flags).tolist()
 
-    def place(self, kind: PodKind, node: int) -> None:
-        self._placements.place(kind, node)
+    def place(self, template: PodTemplate, node: int) -> None:
+        self._placements.place(template, node)
 
-    def terminate(self, kind: PodKind, node: int) -> None:
+    def terminate(self, template: PodTemplate, node: int) -> None:
         """The pod is terminating: it keeps its resources until it is removed."""
-        self._placements.terminate(kind, node)
+        self._placements.terminate(template, node)
 
-    def remove(self, kind: PodKind, node: int) -> None:
+    def remove(self, template: PodTemplate, node: int) -> None:
         """A terminating pod was deleted."""
-        self._placements.remove(kind, node, terminating=True)
+        self._placements.remove(template, node, terminating=True)
 
     def violations(self) -> int:
         """Number of anti-affinity violations of the current placement."""
-        return self._placements.violations()
+        return self._placements.anti_affinity.violations()
 
 
 class WithScorer(StockOnly):
@@ -69,7 +70,7 @@ class WithScorer(StockOnly):
         collector: SimulatedCollector,
         origin: float,
         weight: int,
-        resolution: int,
+        max_score: int,
     ) -> None:
         super().__init__(trace, generator)
         self._names = [node.name for node in trace.nodes]
@@ -78,9 +79,9 @@ class WithScorer(StockOnly):
         self._collector = collector
         self._origin = origin
         self._weight = weight
-        self._resolution = resolution
+        self._max_score = max_score
 
-    def _extender(self, pod: PodDemand, now: float) -> Extender:
+    def _extender(self, pod: PodDemand, now: float) -> SimulatedExtender:
         def scores(rows: Rows) -> Ints:
             # The collector publishes every workload in each round. Only the requested one is needed here.
             if pod.workload is not None:
@@ -90,7 +91,7 @@ class WithScorer(StockOnly):
             names = [self._names[row] for row in rows.tolist()]
             return self._state.prioritize(pod, names, self._origin + now).answer.scores
 
-        return Extender(scores=scores, weight=self._weight, resolution=self._resolution)
+        return SimulatedExtender(scores=scores, weight=self._weight, max_score=self._max_score)
 
 
 class GreedyScheduler(StockOnly):
@@ -100,16 +101,16 @@ class GreedyScheduler(StockOnly):
         super().__init__(trace, generator)
         self._greedy = Greedy(trace)
 
-    def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None:
-        feasible = np.flatnonzero(self._placements.feasible(kind))
+    def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
+        feasible = np.flatnonzero(self._placements.feasible(template))
         if not len(feasible):
             return None
-        return int(feasible[self._greedy.cost(kind.workload)[feasible].argmin()])
+        return int(feasible[self._greedy.cost(template.workload)[feasible].argmin()])
 
-    def place(self, kind: PodKind, node: int) -> None:
-        super().place(kind, node)
-        self._greedy.place(kind.workload, node)
+    def place(self, template: PodTemplate, node: int) -> None:
+        super().place(template, node)
+        self._greedy.place(template.workload, node)
 
-    def remove(self, kind: PodKind, node: int) -> None:
-        super().remove(kind, node)
-        self._greedy.remove(kind.workload, node)
+    def remove(self, template: PodTemplate, node: int) -> None:
+        super().remove(template, node)
+        self._greedy.remove(template.workload, node)

@@ -10,7 +10,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.cluster_usage import ClusterUsage
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.model.stock import PodKind, pod_kind
+from equipoise.lab.model.stock.pod_template import PodTemplate, pod_template
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 
@@ -21,18 +21,18 @@ _LONG_AGO = 10 * 86_400.0
 class Scheduling(Protocol):
     """Schedules pods and tracks the requested resources of each node."""
 
-    def choose(self, kind: PodKind, pod: PodDemand, now: float) -> int | None: ...
-    def choose_alone(self, kind: PodKind) -> int | None: ...
-    def place(self, kind: PodKind, node: int) -> None: ...
-    def terminate(self, kind: PodKind, node: int) -> None: ...
-    def remove(self, kind: PodKind, node: int) -> None: ...
+    def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None: ...
+    def choose_alone(self, template: PodTemplate) -> int | None: ...
+    def place(self, template: PodTemplate, node: int) -> None: ...
+    def terminate(self, template: PodTemplate, node: int) -> None: ...
+    def remove(self, template: PodTemplate, node: int) -> None: ...
 
 
 class SimulatedPod(msgspec.Struct, kw_only=True):
     """A pod that exists."""
 
     number: int
-    kind: PodKind
+    template: PodTemplate
     uid: str
     created_at: float
     node: int = -1
@@ -77,7 +77,7 @@ class SimulatedCluster:
         self._grace = grace
         self._nodes = {node.name: number for number, node in enumerate(trace.nodes)}
         self._workloads = collector.workloads
-        self._kinds = [pod_kind(workload, number) for number, workload in enumerate(trace.workloads)]
+        self._templates = [pod_template(workload, number) for number, workload in enumerate(trace.workloads)]
         self._requests = [requests_of(workload) for workload in trace.workloads]
         self._limits = [limits_of(workload) for workload in trace.workloads]
         self._alive: dict[int, dict[str, SimulatedPod]] = defaultdict(dict)
@@ -97,10 +97,14 @@ class SimulatedCluster:
             for workload, desired in self._desired.items()
         )
 
+    def replicas(self, workload: int) -> int:
+        """Desired replicas."""
+        return self._desired[workload]
+
     @property
     def placed(self) -> list[tuple[int, int]]:
         """Workload and node of every pod on a node."""
-        return [(pod.kind.workload, pod.node) for pod in self.pods.values() if pod.node >= 0]
+        return [(pod.template.workload, pod.node) for pod in self.pods.values() if pod.node >= 0]
 
     # initial placement
 
@@ -113,7 +117,7 @@ class SimulatedCluster:
         """Add a pod that kube-scheduler placed long ago, without Equipoise."""
         self._desired[workload] += 1
         pod = self._new(workload, now - _LONG_AGO)
-        node = self._scheduling.choose_alone(pod.kind)
+        node = self._scheduling.choose_alone(pod.template)
         if node is None:
             self._pending.append(pod)
         else:
@@ -121,7 +125,7 @@ class SimulatedCluster:
 
     def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
         pod.node = node
-        self._scheduling.place(pod.kind, node)
+        self._scheduling.place(pod.template, node)
         self._usage.start(pod.number, node, now)
         pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
         self._collector.on_placed(node, pod.known)
@@ -141,8 +145,10 @@ class SimulatedCluster:
 
     def roll_out(self, workload: int, now: float) -> None:
         """Start a rollout: new pods belong to a new ReplicaSet."""
-        kind = self._kinds[workload]
-        self._kinds[workload] = pod_kind(self._trace.workloads[workload], workload, revision=kind.revision + 1)
+        template = self._templates[workload]
+        self._templates[workload] = pod_template(
+            self._trace.workloads[workload], workload, revision=template.revision + 1
+        )
 
     def replace_oldest(self, workload: int, now: float) -> None:
         """One step of a rollout: create a pod; when it runs, delete the oldest one if there are too many."""
@@ -166,7 +172,7 @@ class SimulatedCluster:
     def evict(self, pod: SimulatedPod, now: float) -> None:
         """Delete the pod. Its controller creates a replacement at once if one is missing."""
         self.remove(pod, now)
-        workload = pod.kind.workload
+        workload = pod.template.workload
         if len(self._active(workload)) < self._desired[workload]:
             self._create(workload, now)
 
@@ -178,7 +184,7 @@ class SimulatedCluster:
             self._pending.remove(pod)
             self._forget(pod)
             return
-        self._scheduling.terminate(pod.kind, pod.node)
+        self._scheduling.terminate(pod.template, pod.node)
         self._change(pod, now, terminating=True)
         self._events.at(now + self._grace, lambda then: self._gone(pod, then))
 
@@ -202,18 +208,20 @@ class SimulatedCluster:
             requests=self._requests[workload],
             limits=self._limits[workload],
         )
-        pod = SimulatedPod(number=number, kind=self._kinds[workload], uid=known.uid, created_at=created_at, known=known)
+        pod = SimulatedPod(
+            number=number, template=self._templates[workload], uid=known.uid, created_at=created_at, known=known
+        )
         self._alive[workload][pod.uid] = pod
         self.pods[pod.uid] = pod
         return pod
 
     def _schedule(self, pod: SimulatedPod, now: float) -> None:
-        node = self._scheduling.choose(pod.kind, _demand(pod), now)
+        node = self._scheduling.choose(pod.template, _demand(pod), now)
         if node is None:
             self._pending.append(pod)
             return
         pod.node = node
-        self._scheduling.place(pod.kind, node)
+        self._scheduling.place(pod.template, node)
         self._change(pod, now, placed_at=self._origin + now)
         self._events.at(now + self._start_up, lambda then: self._started(pod, then))
 
@@ -227,7 +235,7 @@ class SimulatedCluster:
 
     def _gone(self, pod: SimulatedPod, now: float) -> None:
         self._usage.stop(pod.number, now)
-        self._scheduling.remove(pod.kind, pod.node)
+        self._scheduling.remove(pod.template, pod.node)
         self._collector.on_gone(pod.node, pod.uid, now)
         self._publish_placement(pod.node, now)
         self._forget(pod)
@@ -235,7 +243,7 @@ class SimulatedCluster:
             self.retry(now)
 
     def _forget(self, pod: SimulatedPod) -> None:
-        del self.pods[pod.uid], self._alive[pod.kind.workload][pod.uid]
+        del self.pods[pod.uid], self._alive[pod.template.workload][pod.uid]
 
     def _publish_placement(self, node: int, now: float) -> None:
         self._publish(self._collector.placement(node, now), now)

@@ -15,7 +15,7 @@ from equipoise.contracts.load.daily_profile import MIN_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, Curves
+from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Array, Trace, TraceWorkload
 
 _HOURS = 24
@@ -69,7 +69,7 @@ class SimulatedCollector:
         self,
         trace: Trace,
         cluster: ClusterUsage,
-        curves: Curves,
+        curves: UsageCurves,
         load: LoadSettings,
         *,
         tick: float,

@@ -13,7 +13,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.results import Figures, Run
+from equipoise.lab.results import Run, RunFigures
 from equipoise.lab.runners import Job, Runner
 
 
@@ -53,7 +53,7 @@ def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
 
 
 _OWN = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "inputs")
-_FIGURES = tuple(name for name in Figures.__struct_fields__ if name not in (*_OWN, "refused"))
+_FIGURES = tuple(name for name in RunFigures.__struct_fields__ if name not in (*_OWN, "refused"))
 
 
 def sweep(trace: Trace, points: Sequence[Point], file: Path, runner: Runner) -> Iterator[tuple[Point, Run]]:

@@ -57,7 +57,7 @@ COMPRESSION = (
     Difference(
         settings="descheduler.intentLifetime 12m",
         reason="requests to the API server are not compressed",
-        document={"descheduler": {"intentLife": "12m"}},
+        document={"descheduler": {"intentLifetime": "12m"}},
     ),
     Difference(
         settings=f"httpTimeout of the extender {EXTENDER_TIMEOUT}",

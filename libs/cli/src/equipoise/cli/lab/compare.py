@@ -13,7 +13,7 @@ from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Settings
 from equipoise.lab.report import write_report
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.results import Figures
+from equipoise.lab.results import RunFigures
 from equipoise.lab.runners import on_processes
 
 _PIPE_COLUMNS = 150
@@ -55,7 +55,7 @@ def run_compare(
         told.print(f"report: {page}", soft_wrap=True)
 
 
-def title(figures: Figures) -> str:
+def title(figures: RunFigures) -> str:
     """A run in a few words."""
     return f"{figures.scenario}, {figures.policy}{' + descheduler' if figures.descheduler else ''}"
 

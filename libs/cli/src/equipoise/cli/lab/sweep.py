@@ -11,7 +11,7 @@ from equipoise.cli.lab.compare import title
 from equipoise.cli.lab.settings import changed, settings_of
 from equipoise.cli.progress import progress
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import Plan
+from equipoise.lab.replay import ReplayPlan
 from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 from equipoise.scorer.decisions.policies import name_of
@@ -47,7 +47,7 @@ def run_sweep(
                             inputs=inputs,
                             job=Job(
                                 settings=settings,
-                                plan=Plan(
+                                plan=ReplayPlan(
                                     scenario=scenario,
                                     policy=name_of(policy),
                                     scoring=policy,

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from equipoise.lab.formats.draft import Draft, DraftPod, DraftRule, is_known
-from equipoise.lab.formats.slices import drawn
-from equipoise.lab.formats.tables import Curves, curves, path_of, rows
+from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, is_known
+from equipoise.lab.formats.slices import sampled_nodes, slice_note
+from equipoise.lab.formats.tables import CurveTable, path_of, read_curves, read_rows
 from equipoise.lab.model.trace import Array, Trace, TraceNode, TraceWorkload
 
 FILES: tuple[str, ...] = ("nodes.csv.gz", "pods.csv.gz", "app_cpu_milli.csv.gz", "app_memory_mib.csv.gz")
@@ -40,25 +40,24 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     all_nodes = _nodes(folder)
     places: dict[str, str] = {}
     placed = _placed(folder, {node.name for node in all_nodes}, places)
-    chosen = drawn(all_nodes, {pod.node for pod in placed}, count=nodes, seed=seed)
+    chosen = sampled_nodes(all_nodes, {pod.node for pod in placed}, count=nodes, seed=seed)
     names = {node.name for node in chosen}
     pods = [pod for pod in placed if pod.node in names]
     wanted = {pod.workload: places[pod.workload] for pod in pods}
-    cpu = curves(folder, "app_cpu_milli", "app_id", wanted)
-    memory = curves(folder, "app_memory_mib", "app_id", wanted)
+    cpu = read_curves(folder, "app_cpu_milli", "app_id", wanted)
+    memory = read_curves(folder, "app_memory_mib", "app_id", wanted)
     notes = [DERIVED]
     if cpu.steps > DAY:
-        notes.append(f"the first {DAY} of {cpu.steps} steps, which is one day, so that it can repeat")
-    if len(chosen) < len(all_nodes):
-        notes.append(f"a slice: {len(chosen)} of {len(all_nodes)} nodes, drawn from the occupied ones with seed {seed}")
-    return Draft(
+        notes.append(f"the first {DAY} of {cpu.steps} steps, which are one day, so that the trace can repeat")
+    notes += slice_note(len(chosen), len(all_nodes), seed)
+    return TraceDraft(
         name=folder.resolve().name,
-        nodes=tuple(msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen),
+        nodes=[msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen],
         workloads={app: _workload(app, cpu.rows[app], memory.rows[app]) for app in cpu.rows},
         pods=[DraftPod(name=_plain(pod.name), workload=pod.workload, node=_plain(pod.node)) for pod in pods],
         rules=_rules(folder, wanted.keys()),
         seconds_per_step=SECONDS_PER_STEP,
-        notes=tuple(notes),
+        notes=notes,
     ).trace(_first_day(cpu), _first_day(memory))
 
 
@@ -71,10 +70,10 @@ def _nodes(folder: Path) -> list[TraceNode]:
     return [
         TraceNode(
             name=row.new_name("node_id", seen),
-            cpu_milli=row.whole("cpu_milli", least=1),
-            memory_mib=row.whole("memory_mib", least=1),
+            cpu_milli=row.integer("cpu_milli", least=1),
+            memory_mib=row.integer("memory_mib", least=1),
         )
-        for row in rows(folder, "nodes", ("node_id", "cpu_milli", "memory_mib"), others=True)
+        for row in read_rows(folder, "nodes", ("node_id", "cpu_milli", "memory_mib"), ignore_others=True)
     ]
 
 
@@ -82,7 +81,7 @@ def _placed(folder: Path, nodes: Set[str], places: dict[str, str]) -> list[Draft
     """Pods with a node. `places` receives the position of the first reference to each app."""
     seen: set[str] = set()
     pods = []
-    for row in rows(folder, "pods", ("pod_id", "app_id", "node_id"), others=True):
+    for row in read_rows(folder, "pods", ("pod_id", "app_id", "node_id"), ignore_others=True):
         name, app = row.new_name("pod_id", seen), row.name("app_id")
         if row.cells["node_id"]:
             places.setdefault(app, row.place)
@@ -111,13 +110,13 @@ def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
         DraftRule(
             beside=row.cells["app_a"],
             limited=row.cells["app_b"],
-            most=row.whole("max_b") + (row.cells["app_a"] == row.cells["app_b"]),
+            most=row.integer("max_b") + (row.cells["app_a"] == row.cells["app_b"]),
         )
-        for row in rows(folder, "anti_affinity", ("app_a", "app_b", "max_b"), others=True)
+        for row in read_rows(folder, "anti_affinity", ("app_a", "app_b", "max_b"), ignore_others=True)
         if row.cells["app_a"] in apps and row.cells["app_b"] in apps
     ]
 
 
-def _first_day(whole: Curves) -> Curves:
+def _first_day(whole: CurveTable) -> CurveTable:
     days: Mapping[str, Array] = {app: row[:DAY] for app, row in whole.rows.items()}
-    return Curves(path=whole.path, steps=min(whole.steps, DAY), rows=days)
+    return CurveTable(path=whole.path, steps=min(whole.steps, DAY), rows=days)

@@ -12,11 +12,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from equipoise.lab.formats.draft import Draft, DraftPod, filled, is_known
-from equipoise.lab.formats.tables import SUFFIX, Curves, TraceError, lines, path_of, readings, rows
+from equipoise.lab.formats.draft import DraftPod, TraceDraft, filled, is_known
+from equipoise.lab.formats.tables import SUFFIX, CurveTable, TraceError, path_of, read_lines, read_rows, usage_values
 from equipoise.lab.model.trace import Trace, TraceNode, TraceWorkload
 
 FILES: tuple[str, ...] = ("pods.csv.gz", "cpu_milli.csv.gz", "memory_mib.csv.gz")
+
+_COLUMNS = ("pod_id", "cpu_provisioned_milli", "memory_provisioned_mib")
 
 NODES = 25
 KUBELET_PODS = 110
@@ -54,24 +56,23 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     peak = float(filled(cpu, known).sum(axis=0).max())
     if not peak:
         raise TraceError(f"{cpu.path}: no machine has CPU usage and memory values; there is nothing to replay")
-    fleet = invented([machines[name] for name in known], peak, nodes or NODES)
-    return Draft(
+    hosts = invented([machines[name] for name in known], peak, nodes or NODES)
+    return TraceDraft(
         name=folder.resolve().name,
-        nodes=fleet.nodes,
+        nodes=hosts.nodes,
         workloads={
             name: TraceWorkload(
                 name=name,
-                request_cpu_milli=math.floor(machine.cpu_milli * fleet.requested),
+                request_cpu_milli=math.floor(machine.cpu_milli * hosts.requested),
                 request_memory_mib=machine.memory_mib,
                 limit_cpu_milli=machine.cpu_milli,
             )
             for name, machine in machines.items()
         },
         pods=[DraftPod(name=name, workload=name) for name in machines],
-        rules=[],
         seconds_per_step=float(times[1] - times[0]),
         starts_at=float(times[0]),
-        notes=fleet.notes,
+        notes=hosts.notes,
     ).trace(cpu, memory)
 
 
@@ -122,31 +123,33 @@ def _machines(folder: Path) -> dict[str, Machine]:
     return {
         row.new_name("pod_id", seen): Machine(
             place=row.place,
-            cpu_milli=row.whole("cpu_provisioned_milli", least=1),
-            memory_mib=row.whole("memory_provisioned_mib", least=1),
+            cpu_milli=row.integer("cpu_provisioned_milli", least=1),
+            memory_mib=row.integer("memory_provisioned_mib", least=1),
         )
-        for row in rows(folder, "pods", ("pod_id", "cpu_provisioned_milli", "memory_provisioned_mib"), others=True)
+        for row in read_rows(
+            folder, "pods", ("pod_id", "cpu_provisioned_milli", "memory_provisioned_mib"), ignore_others=True
+        )
     }
 
 
-def _columns(folder: Path, table: str, machines: Mapping[str, Machine]) -> tuple[Curves, list[int]]:
+def _columns(folder: Path, table: str, machines: Mapping[str, Machine]) -> tuple[CurveTable, list[int]]:
     """Usage of each machine, and the start time of each step."""
     path = path_of(folder, table)
-    body = lines(path)
+    body = read_lines(path)
     place, (first, *names) = next(body)
     if first != "time" or len(set(names)) != len(names) or not machines.keys() >= set(names):
         raise TraceError(f"{place}: the columns must be time, then each pod_id of pods{SUFFIX} once")
     for name in machines.keys() - set(names):
-        raise TraceError(f"{machines[name].place}: {name!r} has no column in {path}; add one, or leave this row out")
+        raise TraceError(f"{machines[name].place}: {name!r} has no column in {path}; add one, or remove this row")
     times: list[int] = []
     steps = []
     for place, (time, *cells) in body:
         if not (time.isascii() and time.isdigit()):
-            raise TraceError(f"{place}, time: {time!r} is not a Unix time; write a whole number")
+            raise TraceError(f"{place}, time: {time!r} is not a Unix time; write an integer")
         times.append(int(time))
         if len(times) > 1 and not times[-1] - times[-2] == times[1] - times[0] > 0:
             raise TraceError(f"{place}, time: uneven steps; write a row for each step, with empty cells if necessary")
-        steps.append(readings(place, names, cells))
+        steps.append(usage_values(place, names, cells))
     if len(times) < 2:
         raise TraceError(f"{path}: fewer than two rows: the length of a step is unknown; add more")
-    return Curves(path=path, steps=len(times), rows=dict(zip(names, np.array(steps).T, strict=True))), times
+    return CurveTable(path=path, steps=len(times), rows=dict(zip(names, np.array(steps).T, strict=True))), times

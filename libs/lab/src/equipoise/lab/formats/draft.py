@@ -1,13 +1,16 @@
-"""A trace as a folder tells it, by names, and how it becomes one: silent workloads left out, gaps filled, numbered."""
+"""Builds a trace from the contents of a folder: workloads without usage are omitted, gaps are filled."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from equipoise.lab.formats.tables import Curves, TraceError
-from equipoise.lab.model.trace import AntiAffinity, Array, Trace, TraceNode, TracePod, TraceWorkload, known_everywhere
+from equipoise.lab.formats.tables import CurveTable, TraceError
+from equipoise.lab.model.trace import AntiAffinity, Array, Trace, TraceNode, TracePod, TraceWorkload
 
 
-class DraftPod(msgspec.Struct, frozen=True, kw_only=True):
+class DraftPod(NamedTuple):
     name: str
     workload: str
     """Its key in the draft."""
@@ -15,75 +18,76 @@ class DraftPod(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-class DraftRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Workloads by their keys in the draft. A rule on a workload that the trace does not keep is dropped."""
+class DraftRule(NamedTuple):
+    """Workloads by their keys in the draft. Rules for omitted workloads are dropped."""
 
     beside: str
     limited: str
     most: int
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A trace with names instead of indexes."""
+
     name: str
-    nodes: tuple[TraceNode, ...]
-    workloads: dict[str, TraceWorkload]
-    pods: list[DraftPod]
-    rules: list[DraftRule]
+    nodes: Sequence[TraceNode]
+    workloads: Mapping[str, TraceWorkload]
+    pods: Sequence[DraftPod]
+    rules: Iterable[DraftRule] = ()
     seconds_per_step: float
     starts_at: float = 0.0
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
-    def trace(self, cpu: Curves, memory: Curves) -> Trace:
-        """Both have a row of every workload. Raises TraceError when they differ in length.
+    def trace(self, cpu: CurveTable, memory: CurveTable) -> Trace:
+        """`cpu` and `memory` contain all workloads. Raises TraceError when their numbers of steps differ.
 
-        A workload that nothing is known of can neither use nothing nor take a guess: it is left out, and noted.
+        The usage of a workload without any value is unknown: the workload is omitted, and a note mentions it.
         """
         if cpu.steps != memory.steps:
             raise TraceError(
-                f"{memory.path}, line 1: {memory.steps} steps where {cpu.path.name} has {cpu.steps}; make them as many"
+                f"{memory.path}, line 1: {memory.steps} steps, but {cpu.path.name} has {cpu.steps}; make them equal"
             )
         kept = [key for key in self.workloads if is_known(cpu.rows[key]) and is_known(memory.rows[key])]
-        number = {key: index for index, key in enumerate(kept)}
+        index = {key: position for position, key in enumerate(kept)}
         return Trace(
             name=self.name,
-            nodes=self.nodes,
+            nodes=tuple(self.nodes),
             workloads=tuple(self.workloads[key] for key in kept),
             pods=tuple(
-                TracePod(name=pod.name, workload=number[pod.workload], node=pod.node)
+                TracePod(name=pod.name, workload=index[pod.workload], node=pod.node)
                 for pod in self.pods
-                if pod.workload in number
+                if pod.workload in index
             ),
             rules=tuple(
-                AntiAffinity(beside=number[rule.beside], limited=number[rule.limited], most=rule.most)
+                AntiAffinity(beside=index[rule.beside], limited=index[rule.limited], most=rule.most)
                 for rule in self.rules
-                if rule.beside in number and rule.limited in number
+                if rule.beside in index and rule.limited in index
             ),
             cpu_milli=filled(cpu, kept),
             memory_mib=filled(memory, kept),
             seconds_per_step=self.seconds_per_step,
             starts_at=self.starts_at,
-            notes=(*self.notes, *self._left_out(number)),
+            notes=(*self.notes, *self._omitted(index)),
         )
 
-    def _left_out(self, kept: dict[str, int]) -> tuple[str, ...]:
-        silent = [key for key in self.workloads if key not in kept]
+    def _omitted(self, kept: Mapping[str, int]) -> list[str]:
+        omitted = [key for key in self.workloads if key not in kept]
+        if not omitted:
+            return []
         pods = sum(pod.workload not in kept for pod in self.pods)
-        if not silent:
-            return ()
-        first = ", ".join(silent[:3]) + (", …" if len(silent) > 3 else "")
-        return (
-            f"left out, because nobody read their CPU or their memory: workloads {len(silent)} ({first}), pods {pods}",
-        )
+        first = ", ".join(omitted[:3]) + (", …" if len(omitted) > 3 else "")
+        return [f"omitted because CPU or memory was not measured: workloads {len(omitted)} ({first}), pods {pods}"]
 
 
 def is_known(row: Array) -> bool:
+    """Whether the row has a value."""
     return not bool(np.isnan(row).all())
 
 
-def filled(curves: Curves, keys: list[str]) -> Array:
-    """Workloads × steps without gaps."""
-    whole = np.empty((len(keys), curves.steps))
-    for index, key in enumerate(keys):
-        row = curves.rows[key]
-        whole[index] = known_everywhere([row.tolist()])[0] if np.isnan(row).any() else row
-    return whole
+def filled(curves: CurveTable, keys: Sequence[str]) -> Array:
+    """keys × steps. Missing values are replaced by the mean of their row, which adds no peak."""
+    rows = np.array([curves.rows[key] for key in keys], dtype=np.float64).reshape(len(keys), curves.steps)
+    known = ~np.isnan(rows)
+    mean = np.where(known, rows, 0.0).sum(axis=1, keepdims=True) / known.sum(axis=1, keepdims=True)
+    result: Array = np.where(known, rows, mean)
+    return result

@@ -1,4 +1,4 @@
-"""Slices of a trace: some of its nodes, drawn at random and the same for the same seed, with all their pods."""
+"""Slices of a trace: a random sample of its nodes, reproducible by its seed, with all their pods."""
 
 import random
 import re
@@ -8,11 +8,13 @@ from equipoise.lab.formats.tables import TraceError
 from equipoise.lab.model.trace import TraceNode
 
 
-def drawn(nodes: Sequence[TraceNode], occupied: Set[str], *, count: int | None, seed: int) -> tuple[TraceNode, ...]:
-    """`count` of the occupied nodes, equally many of each size, in the order they came in; None, 0 or enough: all.
+def sampled_nodes(
+    nodes: Sequence[TraceNode], occupied: Set[str], *, count: int | None, seed: int
+) -> tuple[TraceNode, ...]:
+    """`count` of the occupied nodes in their order, the same number of each size; None, 0 or a large count: all nodes.
 
-    Every size is drawn from its nodes in the natural order of their names (node-9 before node-10), the smallest size
-    first, with one `random.Random(seed)`. Where a size has too few, the others give more. Raises TraceError.
+    For each size, the smallest first, `random.Random(seed)` samples from its nodes in the natural order of their names
+    (node-9 before node-10). If a size has too few nodes, the others provide more. Raises TraceError.
     """
     if not count or count >= len(nodes):
         return tuple(nodes)
@@ -20,23 +22,28 @@ def drawn(nodes: Sequence[TraceNode], occupied: Set[str], *, count: int | None, 
     for node in nodes:
         if node.name in occupied:
             sizes.setdefault((node.cpu_milli, node.memory_mib), []).append(node.name)
-    full = sum(map(len, sizes.values()))
-    if not 0 < count <= full:
+    available = sum(map(len, sizes.values()))
+    if not 0 < count <= available:
         raise TraceError(
-            f"a slice of {count} nodes was asked for, and {full} of the {len(nodes)} carry pods; "
-            f"ask for {full} at most, or for 0, which is all of them"
+            f"{count} nodes were requested, but only {available} of the {len(nodes)} have pods; "
+            f"request at most {available}, or 0 for all"
         )
     quotas: dict[tuple[int, int], int] = {}
     for index, size in enumerate(sorted(sizes, key=lambda size: (len(sizes[size]), size))):
         quotas[size] = min(len(sizes[size]), (count - sum(quotas.values())) // (len(sizes) - index))
-    chooser = random.Random(seed)
-    chosen: set[str] = set()
+    generator = random.Random(seed)
+    sampled: set[str] = set()
     for size in sorted(sizes):
-        chosen.update(chooser.sample(sorted(sizes[size], key=natural), quotas[size]))
-    return tuple(node for node in nodes if node.name in chosen)
+        sampled.update(generator.sample(sorted(sizes[size], key=natural_order), quotas[size]))
+    return tuple(node for node in nodes if node.name in sampled)
 
 
-def natural(name: str) -> tuple[tuple[str | int, ...], str]:
-    """A sort key that counts: machine_9 comes before machine_10."""
+def slice_note(count: int, total: int, seed: int) -> list[str]:
+    """A note about the size of a slice; none for all nodes."""
+    return [f"a slice: {count} of {total} nodes, sampled from the occupied ones with seed {seed}"] * (count < total)
+
+
+def natural_order(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Sort key that compares digits as numbers: machine_9 comes before machine_10."""
     parts = re.split(r"(\d+)", name)
     return tuple(int(part) if index % 2 else part for index, part in enumerate(parts)), name

@@ -1,4 +1,4 @@
-"""The tables of a trace folder: gzip'd CSV with a header line, read and written row by row; a fault names its line."""
+"""Reads and writes the tables of a trace folder row by row: gzip-compressed CSV files with a header."""
 
 import csv
 import gzip
@@ -16,46 +16,48 @@ from equipoise.lab.model.trace import Array
 
 
 class TraceError(ValueError):
-    """A folder is not the trace it is taken for. Says which file and line, and what to do."""
+    """A trace folder is invalid: the file and line, and the fix."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a table, and where it stands."""
+    """A line of a table."""
 
     place: str
-    cells: Mapping[str, str]
-    """By column; empty in a column that the table may lack and lacks."""
+    """File and line number, for error messages."""
 
-    def fault(self, why: str) -> TraceError:
+    cells: Mapping[str, str]
+    """By column; empty for missing optional columns."""
+
+    def error(self, why: str) -> TraceError:
         return TraceError(f"{self.place}: {why}")
 
     def name(self, column: str) -> str:
         text = self.cells[column]
-        if not is_name(text):
-            raise self.fault(f"{column} is {text!r}; a name is printable, not empty, and has no slash")
+        if not is_valid_name(text):
+            raise self.error(f"{column} is {text!r}; a name must be printable, not empty, and without slashes")
         return text
 
     def new_name(self, column: str, seen: set[str], *, within: str = "") -> str:
-        """A name that no row before had (of those `within` the same namespace)."""
+        """A name that is unique in its column, or there within a namespace."""
         name = self.name(column)
         if (whole := f"{within}/{name}") in seen:
-            raise self.fault(f"a second {column} {name!r}; leave one row of it")
+            raise self.error(f"a second {column} {name!r}; keep one row")
         seen.add(whole)
         return name
 
     def one_of(self, column: str, names: Set[str], table: str) -> str:
         if (name := self.cells[column]) not in names:
-            raise self.fault(f"{column} {name!r} is not in {table}{SUFFIX}; add a row there, or leave this one out")
+            raise self.error(f"{column} {name!r} is not in {table}{SUFFIX}; add a row there, or remove this one")
         return name
 
-    def whole(self, column: str, *, least: int = 0) -> int:
+    def integer(self, column: str, *, least: int = 0) -> int:
         text = self.cells[column]
         if not (text.isascii() and text.isdigit() and int(text) >= least):
-            raise self.fault(f"{column} is {text!r}; write a whole number, {least} or more")
+            raise self.error(f"{column} is {text!r}; write an integer of {least} or more")
         return int(text)
 
 
-class Curves(msgspec.Struct, frozen=True, kw_only=True):
+class CurveTable(msgspec.Struct, frozen=True, kw_only=True):
     """Values by name: one per step, NaN for missing ones."""
 
     path: Path
@@ -66,7 +68,7 @@ class Curves(msgspec.Struct, frozen=True, kw_only=True):
 SUFFIX = ".csv.gz"
 
 
-def is_name(text: str) -> bool:
+def is_valid_name(text: str) -> bool:
     """Names must not contain slashes, which join namespace, kind and name, or line breaks."""
     return bool(text) and text.isprintable() and "/" not in text
 
@@ -75,7 +77,7 @@ def path_of(folder: Path, table: str) -> Path:
     return folder / f"{table}{SUFFIX}"
 
 
-def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     """All lines, the header first, each with its position for error messages. All have the same number of cells.
 
     Raises TraceError for a file that is missing, empty, truncated, or not gzip-compressed CSV.
@@ -100,51 +102,53 @@ def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
         raise TraceError(f"{path}, line 1: the header is missing; write one, even without rows")
 
 
-def rows(
-    folder: Path, table: str, columns: Sequence[str], *, optional: Sequence[str] = (), others: bool = False
+def read_rows(
+    folder: Path, table: str, columns: Sequence[str], *, optional: Sequence[str] = (), ignore_others: bool = False
 ) -> Iterator[Row]:
-    """Rows of a table with these columns in any order; `others`: further columns are ignored."""
-    body = lines(path_of(folder, table))
+    """Rows of a table with these columns in any order; `ignore_others`: other columns are ignored."""
+    body = read_lines(path_of(folder, table))
     place, header = next(body)
     if missing := [column for column in columns if column not in header]:
-        raise TraceError(f"{place}: no column {', '.join(missing)}; the header is {','.join(header)}")
+        raise TraceError(f"{place}: missing column {', '.join(missing)}; the header is {','.join(header)}")
     unknown = [column for column in header if column not in columns and column not in optional]
-    if len(set(header)) != len(header) or (unknown and not others):
+    if len(set(header)) != len(header) or (unknown and not ignore_others):
         raise TraceError(
-            f"{place}: columns unknown or twice in {','.join(header)}; known are {', '.join((*columns, *optional))}"
+            f"{place}: unknown or duplicate columns in {','.join(header)}; known are {', '.join((*columns, *optional))}"
         )
     absent = {column: "" for column in optional if column not in header}
     for place, cells in body:
         yield Row(place=place, cells=absent | dict(zip(header, cells, strict=True)))
 
 
-def curves(folder: Path, table: str, key: str, wanted: Mapping[str, str], *, known: Set[str] | None = None) -> Curves:
-    """The wanted rows of a table with columns `key`, t0, t1, …; only these are kept in memory.
+def read_curves(
+    folder: Path, table: str, key: str, references: Mapping[str, str], *, known: Set[str] | None = None
+) -> CurveTable:
+    """The rows of `references` in a table with columns `key`, t0, t1, …; only these are kept in memory.
 
-    `wanted`: by key, the position that refers to it. `known`: all permitted keys; None: any.
+    `references`: by key, the position that refers to it. `known`: all permitted keys; None: any.
     """
     path = path_of(folder, table)
-    body = lines(path)
+    body = read_lines(path)
     place, header = next(body)
     if len(header) < 2 or header != [key, *(f"t{step}" for step in range(len(header) - 1))]:
-        raise TraceError(f"{place}: the columns must be {key},t0,t1,… without a gap; found {','.join(header)[:80]}")
+        raise TraceError(f"{place}: the columns must be {key},t0,t1,… in order; found {','.join(header)[:80]}")
     found: dict[str, Array] = {}
     for place, (name, *cells) in body:
         if known is not None and name not in known:
-            raise TraceError(f"{place}: an unknown {key} {name!r}; add it to its table, or leave this row out")
+            raise TraceError(f"{place}: an unknown {key} {name!r}; add it to its table, or remove this row")
         if name in found:
-            raise TraceError(f"{place}: a second row of {name!r}; leave one")
-        if name in wanted:
-            found[name] = readings(place, header[1:], cells)
-    for name, reference in wanted.items():
+            raise TraceError(f"{place}: a second row of {name!r}; keep one")
+        if name in references:
+            found[name] = usage_values(place, header[1:], cells)
+    for name, reference in references.items():
         if name not in found:
             raise TraceError(
                 f"{reference}: {name!r} has no row in {path}; add one, with empty cells if nothing was measured"
             )
-    return Curves(path=path, steps=len(header) - 1, rows=found)
+    return CurveTable(path=path, steps=len(header) - 1, rows=found)
 
 
-def readings(place: str, columns: Sequence[str], cells: Sequence[str]) -> Array:
+def usage_values(place: str, columns: Sequence[str], cells: Sequence[str]) -> Array:
     """Usage values; NaN for empty cells only. Raises TraceError with the column."""
     try:
         values = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)

@@ -11,7 +11,7 @@ from equipoise.lab.model.trace import Array, Trace
 MIB = 2.0**20
 
 
-class Curves:
+class UsageCurves:
     """The usage of one pod of each workload at any time. The trace repeats."""
 
     def __init__(self, trace: Trace) -> None:
@@ -45,7 +45,7 @@ class Curves:
 class ClusterUsage:
     """Pods and nodes by index. −1: no node."""
 
-    def __init__(self, trace: Trace, curves: Curves) -> None:
+    def __init__(self, trace: Trace, curves: UsageCurves) -> None:
         self._curves = curves
         self.base = np.array([(node.cpu_milli / 1_000.0, node.memory_mib * MIB) for node in trace.nodes])
         """nodes × (cores, bytes)."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.lab.model.cluster_usage import ClusterUsage, Curves
+from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.results import HourlyLoads
 
@@ -27,7 +27,7 @@ def spread(load: Array) -> Array:
 
 
 def levelness(load: Array, base: Array) -> dict[str, Any]:
-    """The fields of `Figures` that are computed from loads: nodes × hours × (cpu, memory)."""
+    """The fields of `RunFigures` that are computed from loads: nodes × hours × (cpu, memory)."""
     cpu, memory = load[:, :, 0], load[:, :, 1]
     peak = int((cpu * base[:, :1]).sum(axis=0).argmax())
     spreads, memory_spreads = spread(cpu), spread(memory)
@@ -64,7 +64,7 @@ def given_levels(trace: Trace) -> dict[str, Any] | None:
     placed = [(nodes[pod.node], pod.workload) for pod in trace.pods if pod.node]
     if not placed:
         return None
-    curves = Curves(trace)
+    curves = UsageCurves(trace)
     cluster = ClusterUsage(trace, curves)
     for node, workload in placed:
         cluster.start(cluster.pod(workload), node, now=0.0)

@@ -1,7 +1,5 @@
 """A trace: nodes, workloads, pods, and the usage of one pod of each workload in each step."""
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -87,23 +85,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     def steps(self) -> int:
         return int(self.cpu_milli.shape[1])
 
-    @property
-    def steps_per_hour(self) -> int:
-        return max(1, round(3_600 / self.seconds_per_step))
-
     def replicas(self) -> npt.NDArray[np.intp]:
         """Pods of each workload."""
         return np.bincount([pod.workload for pod in self.pods], minlength=len(self.workloads))
-
-
-def known_everywhere(curves: Sequence[Sequence[float | None]]) -> Array:
-    """rows × steps.
-
-    Missing values are replaced by the mean of their row, which adds no peak, or 0 without any value.
-    """
-    values = np.array([[np.nan if value is None else value for value in row] for row in curves], dtype=np.float64)
-    known = ~np.isnan(values)
-    count = known.sum(axis=1, keepdims=True)
-    mean = np.where(known, values, 0.0).sum(axis=1, keepdims=True) / np.maximum(count, 1)
-    filled: Array = np.where(known, values, mean)
-    return filled

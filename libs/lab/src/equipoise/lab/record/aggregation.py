@@ -15,7 +15,7 @@ _OFF_GRID = 0.01
 """Tolerated rounding of sample times, as a share of a step."""
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class ValueCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of the recording. Usage in the units of the curves, summed over pods and steps."""
 
     given: float = 0.0
@@ -31,8 +31,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     nameless: int = 0
     """Series without pod labels."""
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+    def __add__(self, other: "ValueCounts") -> "ValueCounts":
+        return ValueCounts(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
 
 
 class Aggregation:
@@ -43,7 +43,7 @@ class Aggregation:
         self._step = step
         self._sums = np.zeros((workloads, len(ends)))
         self._counts = np.zeros((workloads, len(ends)), dtype=np.int32)
-        self.tally = Tally()
+        self.counts = ValueCounts()
 
     def add(self, response: Iterable[Series], owner_of: Callable[[str, str], int], scale: float) -> None:
         """Add the response of a range query.
@@ -52,7 +52,7 @@ class Aggregation:
         """
         series = list(response)
         named = [item for item in series if item.labels.get("namespace") and item.labels.get("pod")]
-        self.tally += Tally(nameless=len(series) - len(named))
+        self.counts += ValueCounts(nameless=len(series) - len(named))
         pods: dict[tuple[str, str], int] = {}
         rows = [pods.setdefault((item.labels["namespace"], item.labels["pod"]), len(pods)) for item in named]
         usage, claims = self._by_pod(named, rows, len(pods))
@@ -87,7 +87,7 @@ class Aggregation:
         ours = owners != NO_WORKLOAD
         np.add.at(self._sums, owners[ours], amounts[ours])
         np.add.at(self._counts, owners[ours], known[ours])
-        self.tally += Tally(
+        self.counts += ValueCounts(
             given=float(amounts[ours].sum()),
             stray=float(amounts[~ours].sum()),
             readings=int(known.sum()),

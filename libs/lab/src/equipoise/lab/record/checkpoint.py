@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.lab.record.aggregation import Tally
+from equipoise.lab.record.aggregation import ValueCounts
 from equipoise.lab.record.inventory import Inventory
 from equipoise.lab.record.options import RecordError, RecordOptions
 from equipoise.lab.record.queries import Resource
 
-Curves = npt.NDArray[np.float32]
+RecordedCurves = npt.NDArray[np.float32]
 """workloads × steps, in milli cores or MiB of one pod; NaN where nothing was measured."""
 
 
@@ -46,11 +46,11 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     notes: tuple[str, ...]
 
-    def parts(self) -> list["Part"]:
+    def parts(self) -> list["RecordingPart"]:
         """Oldest first: Prometheus deletes them first."""
         firsts = range(0, self.steps, self.steps_per_part)
         return [
-            Part(resource=resource, first=first, count=min(self.steps_per_part, self.steps - first))
+            RecordingPart(resource=resource, first=first, count=min(self.steps_per_part, self.steps - first))
             for first in firsts
             for resource in RESOURCES
         ]
@@ -59,7 +59,7 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
 RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingPart(msgspec.Struct, frozen=True, kw_only=True):
     """Some steps of all workloads."""
 
     resource: Resource
@@ -97,20 +97,20 @@ class Checkpoint:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("plan.json", msgspec.json.encode(plan))
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: RecordingPart) -> bool:
         return (self.folder / _file(part)).exists()
 
-    def store(self, part: Part, curves: Curves, tally: Tally) -> None:
+    def store(self, part: RecordingPart, curves: RecordedCurves, counts: ValueCounts) -> None:
         packed = BytesIO()
-        np.savez_compressed(packed, curves=curves, tally=np.frombuffer(msgspec.json.encode(tally), dtype=np.uint8))
+        np.savez_compressed(packed, curves=curves, counts=np.frombuffer(msgspec.json.encode(counts), dtype=np.uint8))
         self._write(_file(part), packed.getvalue())
 
-    def read(self, part: Part) -> tuple[Curves, Tally]:
+    def read(self, part: RecordingPart) -> tuple[RecordedCurves, ValueCounts]:
         """The contents of a stored part. Raises RecordError for a corrupt file."""
         file = self.folder / _file(part)
         try:
             with np.load(file) as packed:
-                return packed["curves"], msgspec.json.decode(packed["tally"].tobytes(), type=Tally)
+                return packed["curves"], msgspec.json.decode(packed["counts"].tobytes(), type=ValueCounts)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise RecordError(f"{file} is corrupt ({error}): delete it and run the same command again") from None
 
@@ -123,5 +123,5 @@ class Checkpoint:
         os.replace(new, self.folder / name)
 
 
-def _file(part: Part) -> str:
+def _file(part: RecordingPart) -> str:
     return f"{part.resource}-{part.first:06d}.npz"

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _BUSY = frozenset({429, 502, 503, 504})
 
 
-class TooLarge(RecordError):
+class QueryTooLarge(RecordError):
     """The query is too large for the server, or its response for us: request less."""
 
 
@@ -34,7 +34,7 @@ class _Retryable(Exception):
 
 
 class Prometheus:
-    """Created by `connect_prometheus`. Methods raise RecordError, or its subclass TooLarge, and nothing else."""
+    """Created by `connect_prometheus`. Methods raise RecordError, or its subclass QueryTooLarge, and nothing else."""
 
     def __init__(self, settings: PrometheusSettings, session: aiohttp.ClientSession, clock: Clock) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class Prometheus:
         except aiohttp.ConnectionTimeoutError:
             raise _Retryable(f"Prometheus at {self._settings.url} does not respond") from None
         except TimeoutError:
-            raise TooLarge(f"Prometheus sent no complete response within {self._settings.timeout:g} s") from None
+            raise QueryTooLarge(f"Prometheus sent no complete response within {self._settings.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise _Retryable(f"Prometheus at {self._settings.url} cannot be reached: {error}") from None
 
@@ -95,7 +95,7 @@ class Prometheus:
         async for chunk in response.content.iter_any():
             size += len(chunk)
             if size > self._settings.max_body_bytes:
-                raise TooLarge(f"Prometheus' response is larger than {self._settings.max_body_bytes} bytes")
+                raise QueryTooLarge(f"Prometheus' response is larger than {self._settings.max_body_bytes} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 
@@ -117,7 +117,7 @@ class Prometheus:
             raise SourceError("404: is this the address of Prometheus, including its path prefix?")
         # 422: too many samples, chunks or series. 503 with a timeout: the query timeout of Prometheus.
         if status in (413, 422) or "timed out" in reason or "timeout" in reason:
-            raise TooLarge(f"the query is too large for Prometheus ({status}{reason})")
+            raise QueryTooLarge(f"the query is too large for Prometheus ({status}{reason})")
         if status in _BUSY:
             raise _Retryable(f"Prometheus at {self._settings.url} is unavailable ({status}{reason})")
         raise SourceError(f"{status}{reason}")

@@ -30,7 +30,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds and the raw value, which the reader validates."""
 
 
-class PodMetrics(msgspec.Struct, frozen=True, kw_only=True):
+class UsageMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Usage metrics of pods: CPU as a counter of seconds, memory as a gauge of bytes."""
 
     source: str
@@ -83,12 +83,12 @@ class PodMetrics(msgspec.Struct, frozen=True, kw_only=True):
         return f"group by (namespace) (count_over_time({self.raw(resource, matchers)}[{milliseconds(step)}]))"
 
 
-METRICS: Mapping[str, PodMetrics] = {
-    "pods": PodMetrics(
+METRICS: Mapping[str, UsageMetrics] = {
+    "pods": UsageMetrics(
         source="the kubelets' /metrics/resource",
         names={"cpu": POD_CPU, "memory": POD_MEMORY},
     ),
-    "containers": PodMetrics(
+    "containers": UsageMetrics(
         source="the kubelets' /metrics/cadvisor",
         names={"cpu": "container_cpu_usage_seconds_total", "memory": "container_memory_working_set_bytes"},
         of_containers=True,

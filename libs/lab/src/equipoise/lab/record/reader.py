@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterator
 
-from equipoise.lab.record.aggregation import Aggregation, Tally
-from equipoise.lab.record.checkpoint import Checkpoint, Part, RecordingPlan
+from equipoise.lab.record.aggregation import Aggregation, ValueCounts
+from equipoise.lab.record.checkpoint import Checkpoint, RecordingPart, RecordingPlan
 from equipoise.lab.record.options import RecordError, RecordOptions
 from equipoise.lab.record.owners import Owners, WorkloadIndex
 from equipoise.lab.record.progress import RecordProgress
-from equipoise.lab.record.prometheus import Prometheus, TooLarge
+from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge
 from equipoise.lab.record.queries import METRICS, Resource
 from equipoise.lab.record.writer import moment
 from equipoise.runtime.process.clock import Clock
@@ -55,7 +55,7 @@ class Reader:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _read(self, pending: Iterator[Part], checkpoint: Checkpoint) -> None:
+    async def _read(self, pending: Iterator[RecordingPart], checkpoint: Checkpoint) -> None:
         for part in pending:
             started = self._clock.monotonic()
             aggregation = Aggregation(
@@ -63,28 +63,30 @@ class Reader:
             )
             self._progress.doing(f"{part.resource} from {moment(self._ends(part)[0] - self._plan.step)}")
             await self._add(aggregation, part)
-            _check(aggregation.tally)
-            checkpoint.store(part, aggregation.means(), aggregation.tally)
+            _check(aggregation.counts)
+            checkpoint.store(part, aggregation.means(), aggregation.counts)
             self._progress.advance()
             await self._clock.sleep(min(MAX_PAUSE, PAUSE_SHARE * (self._clock.monotonic() - started)))
 
-    def _ends(self, part: Part) -> list[float]:
+    def _ends(self, part: RecordingPart) -> list[float]:
         """End times of the steps of the part."""
         step = self._plan.step
         return [self._plan.starts_at + (part.first + number + 1) * step for number in range(part.count)]
 
-    async def _add(self, aggregation: Aggregation, part: Part, namespace: str = "") -> None:
+    async def _add(self, aggregation: Aggregation, part: RecordingPart, namespace: str = "") -> None:
         """Query the part. If it is too large, query each half, and a single step by namespace."""
         ends, step, resource = self._ends(part), self._plan.step, part.resource
         matchers = {**self._matchers, "namespace": namespace} if namespace else self._matchers
         text = self._metrics.usage(resource, matchers, step, self._plan.least_samples)
         try:
             response = await self._prometheus.matrix(text, ends[0], ends[-1], step)
-        except TooLarge as error:
+        except QueryTooLarge as error:
             if part.count > 1:
                 half = part.count // 2
-                await self._add(aggregation, Part(resource=resource, first=part.first, count=half))
-                await self._add(aggregation, Part(resource=resource, first=part.first + half, count=part.count - half))
+                await self._add(aggregation, RecordingPart(resource=resource, first=part.first, count=half))
+                await self._add(
+                    aggregation, RecordingPart(resource=resource, first=part.first + half, count=part.count - half)
+                )
                 return
             if namespace:
                 raise RecordError(
@@ -103,14 +105,14 @@ class Reader:
         return sorted(series.labels["namespace"] for series in response if "namespace" in series.labels)
 
 
-def _check(tally: Tally) -> None:
+def _check(counts: ValueCounts) -> None:
     """Report configuration errors after the first part instead of after hours."""
-    if tally.doubled > tally.readings:
+    if counts.doubled > counts.readings:
         raise RecordError(
             "most pods have two series: does this Prometheus contain two clusters, or scrape each kubelet twice? "
             "Choose one with matchers, such as cluster=NAME or job=NAME"
         )
-    if tally.nameless and not tally.readings:
+    if counts.nameless and not counts.readings:
         raise RecordError(
             "the series of pods have no labels namespace and pod: is honor_labels missing in the scrape configuration?"
         )

@@ -10,8 +10,8 @@ from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions
 from equipoise.lab.record.owners import Key, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import RecordProgress
-from equipoise.lab.record.prometheus import Prometheus, TooLarge
-from equipoise.lab.record.queries import METRICS, PodMetrics, Series, least_samples, owners
+from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge
+from equipoise.lab.record.queries import METRICS, Series, UsageMetrics, least_samples, owners
 from equipoise.lab.record.writer import moment
 from equipoise.runtime.kubernetes.client import (
     JOBS,
@@ -110,7 +110,7 @@ class Survey:
             if apart == self._step or first == start:
                 return first, round(most)
 
-    async def _usual_samples(self, metrics: PodMetrics, start: float, end: float) -> float:
+    async def _usual_samples(self, metrics: UsageMetrics, start: float, end: float) -> float:
         text = metrics.usual_samples(self._matchers, self._step)
         apart = max(1, math.floor((end - start) / 8 / self._step)) * self._step
         counts = [value for _, value in await self._points(text, start + self._step, end, apart)]
@@ -164,7 +164,7 @@ class Survey:
                 sets = owners_of(
                     await self._owned("kube_replicaset_owner", "replicaset", at, length), "ReplicaSet", "replicaset"
                 )
-            except TooLarge as error:
+            except QueryTooLarge as error:
                 self._progress.note(f"owners of earlier pods are derived from their names: {error}")
                 break
             if not owned:

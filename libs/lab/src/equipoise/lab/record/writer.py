@@ -7,25 +7,25 @@ import numpy as np
 
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.formats.folder import About, write_about, write_curves, write_inventory
-from equipoise.lab.record.aggregation import Tally
-from equipoise.lab.record.checkpoint import Checkpoint, Curves, RecordingPlan
+from equipoise.lab.record.aggregation import ValueCounts
+from equipoise.lab.record.checkpoint import Checkpoint, RecordedCurves, RecordingPlan
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary
 from equipoise.lab.record.queries import METRICS, Resource
 
 
 def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpoint, queries: int) -> Summary:
     """Write the trace and remove the parts. Raises RecordError when nothing was measured."""
-    cpu, cpu_tally = _joined("cpu", plan, checkpoint)
-    memory, memory_tally = _joined("memory", plan, checkpoint)
+    cpu, cpu_counts = _joined("cpu", plan, checkpoint)
+    memory, memory_counts = _joined("memory", plan, checkpoint)
     if np.isnan(cpu).all() or np.isnan(memory).all():
         raise RecordError(
-            f"no pod of any workload has a value ({_statistics(cpu_tally, memory_tally)}). Does this Prometheus "
+            f"no pod of any workload has a value ({_statistics(cpu_counts, memory_counts)}). Does this Prometheus "
             f"scrape this cluster? Delete {checkpoint.folder} before the next attempt"
         )
     missing = float(np.isnan(cpu).mean() + np.isnan(memory).mean()) / 2
-    used = cpu_tally.stray + cpu_tally.given
-    stray = cpu_tally.stray / used if used else 0.0
-    notes = (*plan.notes, *_notes(plan, stray, cpu_tally + memory_tally))
+    used = cpu_counts.stray + cpu_counts.given
+    stray = cpu_counts.stray / used if used else 0.0
+    notes = (*plan.notes, *_notes(plan, stray, cpu_counts + memory_counts))
     inventory, out = plan.inventory, options.out
     write_inventory(
         out, nodes=inventory.nodes, workloads=inventory.workloads, pods=inventory.pods, rules=inventory.rules
@@ -66,23 +66,23 @@ def moment(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _joined(resource: Resource, plan: RecordingPlan, checkpoint: Checkpoint) -> tuple[Curves, Tally]:
+def _joined(resource: Resource, plan: RecordingPlan, checkpoint: Checkpoint) -> tuple[RecordedCurves, ValueCounts]:
     whole = np.full((len(plan.inventory.workloads), plan.steps), np.nan, dtype=np.float32)
-    tally = Tally()
+    counts = ValueCounts()
     for part in plan.parts():
         if part.resource == resource:
-            whole[:, part.first : part.first + part.count], part_tally = checkpoint.read(part)
-            tally += part_tally
-    return whole, tally
+            whole[:, part.first : part.first + part.count], part_counts = checkpoint.read(part)
+            counts += part_counts
+    return whole, counts
 
 
-def _rounded(curves: Curves) -> Iterator[list[float]]:
+def _rounded(curves: RecordedCurves) -> Iterator[list[float]]:
     """Rounded to a tenth of a milli core or MiB, to save space."""
     for row in curves:
         yield np.round(row.astype(np.float64), 1).tolist()
 
 
-def _statistics(cpu: Tally, memory: Tally) -> str:
+def _statistics(cpu: ValueCounts, memory: ValueCounts) -> str:
     both = cpu + memory
     return (
         f"{both.readings} values, {both.doubled} with two series, {both.nameless} series without "
@@ -90,7 +90,7 @@ def _statistics(cpu: Tally, memory: Tally) -> str:
     )
 
 
-def _notes(plan: RecordingPlan, stray: float, tally: Tally) -> list[str]:
+def _notes(plan: RecordingPlan, stray: float, counts: ValueCounts) -> list[str]:
     metrics = METRICS[plan.metrics]
     notes = [
         f"recorded until {moment(plan.starts_at + plan.steps * plan.step)} from {metrics.names['cpu']} "
@@ -98,8 +98,8 @@ def _notes(plan: RecordingPlan, stray: float, tally: Tally) -> list[str]:
     ]
     if stray > 0:
         notes.append(f"{stray:.1%} of the CPU usage was by pods whose workload no longer exists: not in the trace")
-    if tally.doubled:
+    if counts.doubled:
         notes.append(
-            f"{tally.doubled / (tally.doubled + tally.readings):.1%} of the values have two series, and are unknown"
+            f"{counts.doubled / (counts.doubled + counts.readings):.1%} of the values have two series, and are unknown"
         )
     return notes

@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from equipoise.lab.report.comparison import Case, Comparison
 from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Theme, settings
-from equipoise.lab.results import Figures, Run
+from equipoise.lab.results import Run, RunFigures
 
 _SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
 """Inches: 1600 × 900 pixels, a slide."""
@@ -29,7 +29,7 @@ _WIDEST = 96
 """Letters that fit beside one another."""
 
 _SPREAD = "highest − lowest node (points)"
-_SPREADS: tuple[tuple[str, Callable[[Figures], float]], ...] = (
+_SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
     ("Peak hour", lambda run: run.peak_spread),
     ("Median of all hours", lambda run: run.median_spread),
 )
@@ -196,7 +196,7 @@ class _Dot(msgspec.Struct, frozen=True, kw_only=True):
     colour: str
 
 
-def _dot(case: Case, value: Callable[[Figures], float], comparison: Comparison, theme: Theme) -> _Dot:
+def _dot(case: Case, value: Callable[[RunFigures], float], comparison: Comparison, theme: Theme) -> _Dot:
     low, high = case.range(value)
     colour = theme.best if case is comparison.best else theme.stock if case.stock else theme.soft
     return _Dot(at=value(case.median), low=low, high=high, filled=case.median.descheduler, colour=colour)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from equipoise.lab.results import Figures, Scenario
+from equipoise.lab.results import RunFigures, Scenario
 
 SCENARIOS: dict[Scenario, str] = {
     "given": "starts with the placement of the trace",
@@ -39,11 +39,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     """As displayed, including `reference` and, where the scenario has both, the sample."""
 
-    runs: tuple[Figures, ...]
+    runs: tuple[RunFigures, ...]
     """At least one; one for each order of arrivals, the most level first."""
 
     @property
-    def median(self) -> Figures:
+    def median(self) -> RunFigures:
         """Of an even number, the worse of the middle two."""
         return self.runs[len(self.runs) // 2]
 
@@ -60,11 +60,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def reference(self) -> bool:
         return self.median.policy in REFERENCES
 
-    def range(self, value: Callable[[Figures], float]) -> tuple[float, float]:
+    def range(self, value: Callable[[RunFigures], float]) -> tuple[float, float]:
         values = [value(run) for run in self.runs]
         return min(values), max(values)
 
-    def is_of(self, figures: Figures) -> bool:
+    def is_of(self, figures: RunFigures) -> bool:
         return any(run is figures for run in self.runs)
 
 
@@ -95,7 +95,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """The best case; without one, the shown case."""
         return self.best or self.shown
 
-    def change(self, value: Callable[[Figures], float]) -> str:
+    def change(self, value: Callable[[RunFigures], float]) -> str:
         """From the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""
         ends = [case for case in (self.stock, self.headline_case) if case is not None]
         return " → ".join(dict.fromkeys(f"{value(case.median):.0f}" for case in ends))
@@ -112,12 +112,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return f"The stock scheduler: spread {peak} points at the peak hour, {day} over all hours{suffix}."
 
 
-def level(figures: Figures) -> float:
+def level(figures: RunFigures) -> float:
     """The sum that cases are ranked by, in points; lower is better. See `BEST`."""
     return figures.peak_spread + figures.median_spread
 
 
-def compared(figures: Sequence[Figures]) -> list[Comparison]:
+def compared(figures: Sequence[RunFigures]) -> list[Comparison]:
     """One comparison per scenario."""
     return [
         _comparison(scenario, runs)
@@ -126,8 +126,8 @@ def compared(figures: Sequence[Figures]) -> list[Comparison]:
     ]
 
 
-def _comparison(scenario: Scenario, figures: Sequence[Figures]) -> Comparison:
-    runs: defaultdict[tuple[str, bool, str], list[Figures]] = defaultdict(list)
+def _comparison(scenario: Scenario, figures: Sequence[RunFigures]) -> Comparison:
+    runs: defaultdict[tuple[str, bool, str], list[RunFigures]] = defaultdict(list)
     for run in figures:
         runs[run.policy, run.descheduler, run.sample].append(run)
     both = len({run.sample for run in figures}) > 1

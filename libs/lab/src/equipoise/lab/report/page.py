@@ -7,7 +7,7 @@ from html import escape
 from equipoise.lab.report.charts import Chart
 from equipoise.lab.report.comparison import BEST, MEDIAN_RUN, REFERENCES, SCENARIOS, Case, Comparison, compared
 from equipoise.lab.report.table import COLUMNS
-from equipoise.lab.results import Figures, Scenario
+from equipoise.lab.results import RunFigures, Scenario
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6877; --line: #dde3ea; --paper: #ffffff; --card: #f5f7fa;
@@ -42,7 +42,7 @@ _SAMPLES = {
     "out": "Out of sample: the profiles were learned from days before the measured ones.",
 }
 
-_MORE: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+_MORE: tuple[tuple[str, Callable[[RunFigures], str]], ...] = (
     ("worst spread", lambda run: f"{run.worst_spread:.1f}"),
     ("median std", lambda run: f"{run.median_std:.1f}"),
     ("p5–p95 at the peak", lambda run: f"{run.peak_p5:.0f}–{run.peak_p95:.0f} %"),
@@ -58,7 +58,7 @@ _MORE: tuple[tuple[str, Callable[[Figures], str]], ...] = (
 
 
 def page(
-    figures: Sequence[Figures],
+    figures: Sequence[RunFigures],
     charts: Mapping[Scenario, Sequence[Chart]],
     notes: Sequence[str],
     *,
@@ -113,7 +113,7 @@ def _card(comparison: Comparison) -> str:
     )
 
 
-def _size(figures: Sequence[Figures]) -> str:
+def _size(figures: Sequence[RunFigures]) -> str:
     """Runs of one report start from the same trace."""
     return f": {figures[0].nodes:,} nodes, {figures[0].pods:,} pods" if figures else ""
 
@@ -164,7 +164,7 @@ def _standing(case: Case, comparison: Comparison) -> str:
     return "stock" if case.stock else "reference" if case.reference else ""
 
 
-def _notes(figures: Sequence[Figures]) -> list[str]:
+def _notes(figures: Sequence[RunFigures]) -> list[str]:
     """What a reader of the figures has to know, whatever the trace."""
     if not figures:
         return []

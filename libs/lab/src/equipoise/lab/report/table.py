@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.lab.report.comparison import Case, Comparison, compared
-from equipoise.lab.results import Figures
+from equipoise.lab.results import RunFigures
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     about: str
-    value: Callable[[Figures], float]
+    value: Callable[[RunFigures], float]
     form: str = ".1f"
     ranged: bool = False
     """Whether the range over several orders of arrivals is shown."""
@@ -77,7 +77,7 @@ COLUMNS = (
 )
 
 
-def table(figures: Sequence[Figures]) -> Table:
+def table(figures: Sequence[RunFigures]) -> Table:
     """A table with one row per case, the stock scheduler first in each scenario, the best highlighted."""
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "scenario", "policy", "de-\nscheduler"):
@@ -102,7 +102,7 @@ def table(figures: Sequence[Figures]) -> Table:
     return shown
 
 
-def encoded(figures: Sequence[Figures]) -> str:
+def encoded(figures: Sequence[RunFigures]) -> str:
     """A JSON list with one run per line."""
     rows = ",\n".join(msgspec.json.encode(run).decode() for run in figures)
     return f"[\n{rows}\n]\n" if rows else "[]\n"

@@ -17,7 +17,7 @@ USER_FIX = "use the user tap: --user tap --password-file FILE"
 async def streams(environment: Environment) -> list[Finding]:
     nats = environment.settings.shared.nats
     subject, user = nats.url, nats.user or ""
-    expected = with_max_ages(intent=environment.settings.descheduler.intent_life, utilization=UTILIZATION_MAX_AGE)
+    expected = with_max_ages(intent=environment.settings.descheduler.intent_lifetime, utilization=UTILIZATION_MAX_AGE)
     try:
         async with inspecting(nats, environment.nats_user, environment.clock) as inspection:
             findings = [Finding(state="ok", subject=subject, message=f"connected as {user or 'anonymous'}")]

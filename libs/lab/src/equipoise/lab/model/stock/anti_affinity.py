@@ -1,21 +1,21 @@
-"""The trace's anti-affinity rules: where a workload may not go, and how many pods lie against them."""
+"""The anti-affinity rules of a trace: excluded nodes, and violations."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.lab.model.stock.resources import Flags
+from equipoise.lab.model.stock.plugins import Flags
 from equipoise.lab.model.trace import AntiAffinity
 
 
-class Neighbours:
-    """How many pods of each workload every node has, and what the rules make of it.
+class AntiAffinityIndex:
+    """Pods of each workload by node, and the nodes that rules exclude.
 
-    A rule closes a node in both directions: to another pod of `limited` beside `beside`, and to a pod of `beside` where
-    there are more than `most` of `limited`. Either way it closes what two crowds share, a crowd being the nodes with
-    more than so many pods of a workload. It is kept as an integer with a bit per node: no rule costs more than two of
-    Python's operations, however many nodes there are.
+    A rule excludes a node for another pod of `limited` if it has a pod of `beside` and `most` of `limited`, and for a
+    pod of `beside` if it has more than `most` of `limited`. So each exclusion is the intersection of two sets of nodes,
+    and each set contains the nodes with more than n pods of one workload. Sets are integers with one bit per node:
+    a rule needs two operations of Python at most, for any number of nodes.
     """
 
     def __init__(self, rules: Sequence[AntiAffinity], nodes: int) -> None:
@@ -24,73 +24,75 @@ class Neighbours:
             -1, 3
         )
         self._counts: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        self._everywhere = 0
-        self._crowds = [(1 << nodes) - 1]
+        self._all_nodes = 0
+        self._sets = [(1 << nodes) - 1]
         self._index: dict[tuple[int, int], int] = {}
-        """By workload and "more than so many": where its crowd is. Only what a rule speaks of."""
+        """By workload and n: index of the set of nodes with more than n pods. Only sets that rules refer to."""
 
-        self._closing: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By workload: pairs of crowds; nodes in both are closed to it."""
+        self._exclusions: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        """By workload: pairs of sets whose intersection is excluded."""
 
         for rule in rules:
-            enough = self._crowd(rule.limited, rule.most - 1)
+            full = self._set_of(rule.limited, rule.most - 1)
             if rule.beside == rule.limited:
-                self._closing[rule.limited].append((enough, self._everywhere))
+                self._exclusions[rule.limited].append((full, self._all_nodes))
             else:
-                self._closing[rule.limited].append((enough, self._crowd(rule.beside, 0)))
-                self._closing[rule.beside].append((self._everywhere, self._crowd(rule.limited, rule.most)))
+                self._exclusions[rule.limited].append((full, self._set_of(rule.beside, 0)))
+                self._exclusions[rule.beside].append((self._all_nodes, self._set_of(rule.limited, rule.most)))
 
-    def _crowd(self, workload: int, number: int) -> int:
+    def _set_of(self, workload: int, number: int) -> int:
         if number < 0:
-            return self._everywhere
-        place = self._index.setdefault((workload, number), len(self._crowds))
-        if place == len(self._crowds):
-            self._crowds.append(0)
-        return place
+            return self._all_nodes
+        index = self._index.setdefault((workload, number), len(self._sets))
+        if index == len(self._sets):
+            self._sets.append(0)
+        return index
 
     def place(self, workload: int, node: int) -> None:
-        here = self._counts[workload]
-        before = here.get(node, 0)
-        here[node] = before + 1
-        if (crowd := self._index.get((workload, before))) is not None:
-            self._crowds[crowd] |= 1 << node
+        counts = self._counts[workload]
+        before = counts.get(node, 0)
+        counts[node] = before + 1
+        if (index := self._index.get((workload, before))) is not None:
+            self._sets[index] |= 1 << node
 
     def remove(self, workload: int, node: int) -> None:
         """Raises KeyError when there is no such pod on the node."""
-        here = self._counts[workload]
-        after = here.pop(node) - 1
+        counts = self._counts[workload]
+        after = counts.pop(node) - 1
         if after:
-            here[node] = after
-        if (crowd := self._index.get((workload, after))) is not None:
-            self._crowds[crowd] &= ~(1 << node)
+            counts[node] = after
+        if (index := self._index.get((workload, after))) is not None:
+            self._sets[index] &= ~(1 << node)
 
     def count(self, workload: int) -> dict[int, int]:
-        """Pods of the workload by node; not to be written to."""
+        """Pods of the workload by node; read-only."""
         return self._counts[workload]
 
-    def closed(self, workload: int) -> Flags | None:
-        """Per node: does a rule forbid another pod of the workload there? None: none does anywhere."""
-        closed, crowds = 0, self._crowds
-        for one, other in self._closing.get(workload, ()):
-            closed |= crowds[one] & crowds[other]
-        if not closed:
+    def excluded(self, workload: int) -> Flags | None:
+        """Per node: whether a rule excludes another pod of the workload. None: no node is excluded."""
+        excluded, sets = 0, self._sets
+        for one, other in self._exclusions.get(workload, ()):
+            excluded |= sets[one] & sets[other]
+        if not excluded:
             return None
-        octets = np.frombuffer(closed.to_bytes(self._nodes // 8 + 1, "little"), dtype=np.uint8)
+        octets = np.frombuffer(excluded.to_bytes(self._nodes // 8 + 1, "little"), dtype=np.uint8)
         return np.unpackbits(octets, count=self._nodes, bitorder="little").view(np.bool_)
 
     def violations(self) -> int:
-        """Pods of a workload beyond what a rule lets onto their node; once for every rule that they break.
+        """Number of pods above the limits of rules, once for each violated rule.
 
-        Counted from the pods alone, and not from what `closed` goes by.
+        Computed from the pods alone, independently of `excluded`.
         """
-        here = [(workload, node, count) for workload, of in self._counts.items() for node, count in of.items()]
-        if not here or not len(self._rules):
+        counts = [
+            (workload, node, count) for workload, by_node in self._counts.items() for node, count in by_node.items()
+        ]
+        if not counts or not len(self._rules):
             return 0
-        entries = np.array(sorted(here), dtype=np.int64)
+        entries = np.array(sorted(counts), dtype=np.int64)
         beside, limited, most = self._rules.T
         first = np.searchsorted(entries[:, 0], limited, side="left")
         length = np.searchsorted(entries[:, 0], limited, side="right") - first
-        # one row per rule and node that has pods of its limited workload
+        # One row per rule and node with pods of its limited workload.
         rule = np.repeat(np.arange(len(limited)), length)
         row = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length) + first[rule]
         excess = entries[row, 2] - most[rule]

@@ -1,4 +1,4 @@
-"""One scheduling cycle: which nodes are looked at, what each scores, and which is taken."""
+"""One scheduling cycle: find feasible nodes, score them, select one."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.lab.model.stock.placements import Placements
-from equipoise.lab.model.stock.pod_kind import PodKind
-from equipoise.lab.model.stock.resources import FitScore, Ints, balanced_allocation
-from equipoise.lab.model.stock.spreading import spread_scores
-from equipoise.lab.model.stock.taints import taint_scores
+from equipoise.lab.model.stock.plugins import FitScore, Ints, balanced_allocation, spread_scores, taint_scores
+from equipoise.lab.model.stock.pod_template import PodTemplate
 
 Rows = npt.NDArray[np.intp]
 
@@ -19,7 +17,7 @@ _TAINT_WEIGHT = 3
 _SPREAD_WEIGHT = 2
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """numpy's Generator, or Python's random.Random."""
 
     def random(self) -> float:
@@ -27,74 +25,78 @@ class Chance(Protocol):
         ...
 
 
-class Extender(msgspec.Struct, frozen=True, kw_only=True):
-    """Who scores the candidates beside kube-scheduler."""
+class SimulatedExtender(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler extender with a prioritize verb."""
 
     scores: Callable[[Rows], Ints | None]
-    """Given nodes in the order that they were looked at: a whole number for each; None: no answer, which is ignored."""
+    """The score of each of these nodes; None: the request failed, which is ignored."""
 
     weight: int
-    resolution: int = 10
-    """The best answer. kube-scheduler's extenders have 10."""
+    max_score: int = 10
+    """The highest possible score: 10 for the extenders of kube-scheduler."""
 
 
-def nodes_to_find(nodes: int) -> int:
-    """How many feasible nodes end the search, of so many in all (percentageOfNodesToScore 0)."""
+def feasible_nodes_to_find(nodes: int) -> int:
+    """Number of feasible nodes that ends the search, of `nodes` in total (percentageOfNodesToScore 0)."""
     if nodes < 100:
         return nodes
     return max(100, nodes * max(5, 50 - nodes // 125) // 100)
 
 
 class StockScheduler:
-    """kube-scheduler with its default plugins. It remembers only where the last search ended."""
+    """kube-scheduler with its default plugins. Its only state is the node at which the next search starts."""
 
     def __init__(self, fit: FitScore | None = None) -> None:
         self.fit = fit or FitScore()
-        self.start = 0
-        """The node that the next search begins with."""
+        self.next_start = 0
+        """Index of the node at which the next search starts."""
 
-    def candidates(self, placements: Placements, kind: PodKind) -> Rows:
-        """Nodes that the pod could go to, in the order that they are looked at; the next search goes on after them."""
-        order: Rows = placements.feasible(kind).nonzero()[0]
-        if turn := int(order.searchsorted(self.start)):
-            order = np.concatenate((order[turn:], order[:turn]))
-        found = nodes_to_find(len(placements))
-        if len(order) > found:
-            # The search ends at the first feasible node that is one too many; else it comes round to where it began.
-            self.start = int(order[found])
-        return order[:found]
+    def candidates(self, placements: Placements, template: PodTemplate) -> Rows:
+        """Feasible nodes in the order of the search. The next search continues after them."""
+        order: Rows = placements.feasible(template).nonzero()[0]
+        if split := int(order.searchsorted(self.next_start)):
+            order = np.concatenate((order[split:], order[:split]))
+        limit = feasible_nodes_to_find(len(placements))
+        if len(order) > limit:
+            # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
+            self.next_start = int(order[limit])
+        return order[:limit]
 
-    def scores(self, placements: Placements, kind: PodKind, rows: Rows) -> Ints:
+    def scores(self, placements: Placements, template: PodTemplate, rows: Rows) -> Ints:
         """Weighted sum of the plugins' scores for each candidate."""
         allocatable = placements.allocatable[:2].take(rows, axis=1)
-        counted = placements.counted.take(rows, axis=1) + kind.counted[:, np.newaxis]
-        total = self.fit.score(allocatable, counted)
-        counts = placements.disliked(kind)
+        with_pod = placements.nonzero_requested.take(rows, axis=1) + template.nonzero_requests[:, np.newaxis]
+        total = self.fit.score(allocatable, with_pod)
+        counts = placements.avoided_taints(template)
         total += _TAINT_WEIGHT * (100 if counts is None else taint_scores(counts.take(rows)))
         requested = allocatable - placements.free[:2].take(rows, axis=1)
-        balanced = balanced_allocation(allocatable, requested, kind.asked[:2])
+        balanced = balanced_allocation(allocatable, requested, template.requests[:2])
         if balanced is not None:
             total += balanced
-        if kind.spread:
-            counts = placements.siblings(kind)
+        if template.spread:
+            counts = placements.siblings(template)
             total += _SPREAD_WEIGHT * (100 if counts is None else spread_scores(counts.take(rows)))
         return total
 
     def schedule(
-        self, placements: Placements, kind: PodKind, chance: Chance, extender: Extender | None = None
+        self,
+        placements: Placements,
+        template: PodTemplate,
+        generator: RandomSource,
+        extender: SimulatedExtender | None = None,
     ) -> int | None:
-        """The node for the pod, which is not placed yet; None when it fits nowhere (`Placements.refusals` says why).
+        """The node for a pod that is not placed yet; None if no node is feasible (see `Placements.refusals`).
 
-        A sole candidate is taken without a question. Equals are drawn from if an extender scored them; else the first
-        that was looked at is taken.
+        A single candidate is selected without calling the extender. Among equal scores, the first candidate is
+        selected, or a random one if the extender scored them.
         """
-        rows = self.candidates(placements, kind)
+        rows = self.candidates(placements, template)
         if len(rows) < 2:
             return int(rows[0]) if len(rows) else None
-        total = self.scores(placements, kind, rows)
-        answer = extender.scores(rows) if extender is not None else None
-        if extender is None or answer is None:
+        total = self.scores(placements, template, rows)
+        extender_scores = extender.scores(rows) if extender is not None else None
+        if extender is None or extender_scores is None:
             return int(rows[total.argmax()])
-        total = total + np.asarray(answer, dtype=np.int64) * extender.weight * 100 // extender.resolution
+        total = total + np.asarray(extender_scores, dtype=np.int64) * extender.weight * 100 // extender.max_score
         best = (total == total.max()).nonzero()[0]
-        return int(rows[best[int(chance.random() * len(best))]])
+        return int(rows[best[int(generator.random() * len(best))]])

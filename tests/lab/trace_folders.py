@@ -1,0 +1,57 @@
+"""Trace folders of each format, for tests."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+from equipoise.lab.model.trace import (
+    Trace,
+    TraceWorkload,
+)
+
+ALIBABA = {
+    "nodes": "node_id,cpu_milli,memory_mib,disk_gib\n"
+    "machine_1,32000,65536,9\nmachine_2,92000,294912,9\nmachine_3,32000,65536,9\n",
+    "pods": "pod_id,app_id,node_id\ni1,app_1,machine_1\ni2,app_1,machine_2\ni3,app_2,machine_2\ni4,app_2,\n",
+    "app_cpu_milli": "app_id,t0,t1\napp_1,500,4500\napp_2,,300\napp_3,1,1\n",
+    "app_memory_mib": "app_id,t0,t1\napp_1,100,200\napp_2,50,50\napp_3,1,1\n",
+    "anti_affinity": "app_a,app_b,max_b\napp_1,app_1,1\napp_1,app_2,0\napp_3,app_1,0\n",
+}
+
+BITBRAINS = {
+    "pods": "pod_id,cpu_provisioned_milli,memory_provisioned_mib,mhz_per_core\n"
+    "vm1,2000,1000,2926\nvm2,1000,3000,2600\nvm3,8000,64000,2600\n",
+    "cpu_milli": "time,vm1,vm2,vm3\n1375308000,100,50,\n1375308300,,150,\n1375308600,1000,100,\n",
+    "memory_mib": "time,vm1,vm2,vm3\n1375308000,10,20,5\n1375308300,30,20,5\n1375308600,20,20,5\n",
+}
+
+OWN = {
+    "nodes": "name,cpu_milli,memory_mib\nn1,4000,8192\nn2,4000,8192\n",
+    "workloads": "name,request_cpu_milli,request_memory_mib\nweb,100,200\njob,0,0\n",
+    "pods": "name,workload,node\nweb-1,web,n1\nweb-2,web,\njob-1,job,n1\n",
+    "cpu_milli": "workload,t0,t1,t2\nweb,10,,30\njob,5,5.5,6\n",
+    "memory_mib": "workload,t0,t1,t2\nweb,100,110,120\njob,1,1,1\n",
+    "anti_affinity": "beside,limited,most\nweb,web,2\n",
+}
+
+ABOUT = b'{"format": "equipoise.dev/trace/v1", "name": "small", "seconds_per_step": 900}'
+
+
+def write_folder(folder: Path, tables: dict[str, str], about: bytes | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in tables.items():
+        (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    if about is not None:
+        (folder / "trace.json").write_bytes(about)
+    return folder
+
+
+def assert_same(expected: Trace, actual: Trace) -> None:
+    for field in expected.__struct_fields__:
+        one, other = getattr(expected, field), getattr(actual, field)
+        assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other, field
+
+
+def by_name(trace: Trace) -> dict[str, TraceWorkload]:
+    return {workload.name: workload for workload in trace.workloads}
