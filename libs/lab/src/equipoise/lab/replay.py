@@ -174,19 +174,18 @@ class Replay:
         )
 
     def _leveller(self, settings: Settings, load: LoadSettings) -> Levelling:
-        replicas = dict(zip(self._collector.workloads, self._trace.replicas().tolist(), strict=True))
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
             thresholds=settings.thresholds,
-            minimum_replicas=settings.protection.min_replicas,
-            replicas=replicas,
+            protection=settings.protection,
+            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
             days=self._days,
             closed=self._excluded,
             evict=self._evict,
-            say=self._on_eviction_message,
+            publish=self._on_eviction_message,
             begin=self._origin,
         )
 
@@ -211,6 +210,8 @@ class Replay:
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
                     self._scoring.on_cycle(message)
+                if self._levelling is not None:
+                    self._levelling.on_cycle(message)
                 continue
             if self._scoring is not None:
                 self._scoring.on_utilization(message, self._origin + now)

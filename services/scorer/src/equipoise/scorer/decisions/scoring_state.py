@@ -23,7 +23,7 @@ from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Rows
 from equipoise.scorer.state.demand import expected_demand
 from equipoise.scorer.state.node_table import NodeTable
 from equipoise.scorer.state.replacement_hints import ReplacementHints
-from equipoise.scorer.state.reservations import NegativeReservation, Reservation, Reservations
+from equipoise.scorer.state.reservations import NegativeReservation, PodReservation, Reservations
 
 
 class Prioritized(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class NewPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     pod: PlacedPod
-    reservation: Reservation | None
+    reservation: PodReservation | None
 
     @property
     def followed(self) -> bool:

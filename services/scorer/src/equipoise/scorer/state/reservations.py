@@ -10,7 +10,7 @@ import numpy as np
 from equipoise.scorer.state.arrays import Array, Rows
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
     """The expected usage of one scored pod, divided evenly among the best nodes of its response."""
 
     rows: Rows
@@ -53,7 +53,7 @@ class Reservations:
     def __init__(self, lifetime: float) -> None:
         """`lifetime` in seconds."""
         self._lifetime = lifetime
-        self._reservations: dict[str, Reservation] = {}
+        self._reservations: dict[str, PodReservation] = {}
         self._sum: Array = np.zeros((0, 0, 0))
 
     def __len__(self) -> int:
@@ -68,13 +68,13 @@ class Reservations:
         if not len(rows):
             return
         share = usage / len(rows)
-        self._reservations[uid] = Reservation(
+        self._reservations[uid] = PodReservation(
             rows=rows, usage=share, best=best, chance=chance, expires_at=now + self._lifetime
         )
         self._resize(int(rows.max()) + 1, usage)
         self._sum[rows] += share
 
-    def release(self, uid: str) -> Reservation | None:
+    def release(self, uid: str) -> PodReservation | None:
         """End the reservation of a pod, which was placed or is scored again, and return it."""
         reservation = self._reservations.pop(uid, None)
         if reservation is None:

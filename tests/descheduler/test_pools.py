@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from equipoise.descheduler.decisions.planning.selection import Selector
+from equipoise.descheduler.decisions.planning.pools import Selector
 
 
-def read(told: dict[str, Any]) -> Selector:
-    return msgspec.convert(told, Selector)
+def read(section: dict[str, Any]) -> Selector:
+    return msgspec.convert(section, Selector)
 
 
 @pytest.mark.parametrize(
-    ("told", "taken"),
+    ("section", "matches"),
     [
         ({}, True),
         ({"matchLabels": {"pool": "web"}}, True),
@@ -25,13 +25,13 @@ def read(told: dict[str, Any]) -> Selector:
         ({"matchLabels": {"pool": "web"}, "matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, False),
     ],
 )
-def test_what_a_selector_takes(told: dict[str, Any], taken: bool) -> None:
-    """All labels and all expressions, as Kubernetes has it."""
-    assert read(told).takes({"pool": "web", "zone": "a"}) == taken
+def test_a_selector_needs_all_labels_and_expressions(section: dict[str, Any], matches: bool) -> None:
+    """As in Kubernetes."""
+    assert read(section).matches({"pool": "web", "zone": "a"}) == matches
 
 
 @pytest.mark.parametrize(
-    ("told", "fault"),
+    ("section", "fault"),
     [
         ({"matchLabel": {"pool": "web"}}, "unknown field"),
         ({"matchExpressions": [{"key": "pool", "operator": "Near"}]}, "Near"),
@@ -42,7 +42,7 @@ def test_what_a_selector_takes(told: dict[str, Any], taken: bool) -> None:
         ),
     ],
 )
-def test_what_would_take_everything_by_mistake_is_refused(told: dict[str, Any], fault: str) -> None:
-    """A misspelt selector must not mean all nodes."""
+def test_an_invalid_selector_is_refused(section: dict[str, Any], fault: str) -> None:
+    """A misspelled one must not select all nodes."""
     with pytest.raises(msgspec.ValidationError, match=fault):
-        read(told)
+        read(section)

@@ -4,24 +4,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.descheduler.state.abnormal_counts import Counts, Reading, abnormal_nodes, counted, restarted
+from equipoise.descheduler.state.abnormal_counts import (
+    AbnormalCounts,
+    NodeObservation,
+    abnormal_nodes,
+    counted,
+    restarted,
+)
 
 INTERVAL = 120.0
 NEEDED = 5
 
 
-def after(readings: list[tuple[float, bool | None, float]]) -> Counts:
+def after(observations_of: list[tuple[float, bool | None, float]]) -> AbnormalCounts:
     """The counts of one node after (time, abnormal, sample's time)."""
-    counts: Counts = {}
-    for now, abnormal, sampled_at in readings:
+    counts: AbnormalCounts = {}
+    for now, abnormal, sampled_at in observations_of:
         counts = counted(
-            counts, [Reading(node="a", abnormal=abnormal, sampled_at=sampled_at)], now=now, interval=INTERVAL
+            counts, [NodeObservation(node="a", abnormal=abnormal, sampled_at=sampled_at)], now=now, interval=INTERVAL
         )
     return counts
 
 
-def is_abnormal(readings: list[tuple[float, bool | None, float]]) -> bool:
-    return abnormal_nodes(after(readings), NEEDED) == {"a"}
+def is_abnormal(observations_of: list[tuple[float, bool | None, float]]) -> bool:
+    return abnormal_nodes(after(observations_of), NEEDED) == {"a"}
 
 
 def test_five_in_a_row_make_a_node_abnormal() -> None:
@@ -85,10 +91,12 @@ def test_samples_slower_than_the_evaluations_end_no_count() -> None:
 
 def test_a_long_interval_may_miss_one_evaluation() -> None:
     """The lifetime of a count is at least two and a half intervals."""
-    counts: Counts = {}
+    counts: AbnormalCounts = {}
     for number, abnormal in enumerate([True, None, True]):
         now = 900.0 * number
-        counts = counted(counts, [Reading(node="a", abnormal=abnormal, sampled_at=now)], now=now, interval=900.0)
+        counts = counted(
+            counts, [NodeObservation(node="a", abnormal=abnormal, sampled_at=now)], now=now, interval=900.0
+        )
 
     assert counts["a"].abnormal == 2
 
@@ -123,7 +131,7 @@ def test_counting_takes_its_time(steps: list[tuple[float, bool | None, float]]) 
     for wait, abnormal, ahead in steps:
         now += wait
         before = counts.get("a")
-        reading = Reading(node="a", abnormal=abnormal, sampled_at=now + ahead)
+        reading = NodeObservation(node="a", abnormal=abnormal, sampled_at=now + ahead)
         counts = counted(counts, [reading], now=now, interval=INTERVAL)
         after = counts.get("a")
         if before is not None and after is not None and after.abnormal > before.abnormal:

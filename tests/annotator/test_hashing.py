@@ -1,11 +1,11 @@
-"""Who writes what, and when."""
+"""Which replica writes an object, and when it is refreshed."""
 
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.decisions.hashing import owner, pause, phase
+from equipoise.annotator.decisions.hashing import owner, phase, request_interval
 
 MEMBERS = st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=8)
 KEYS = st.lists(st.text(max_size=20), min_size=1, max_size=50)
@@ -13,27 +13,27 @@ KEYS = st.lists(st.text(max_size=20), min_size=1, max_size=50)
 
 @given(st.text(), MEMBERS)
 def test_every_object_has_exactly_one_owner(key: str, members: set[str]) -> None:
-    """Every replica comes to the same one, in whatever order it knows the members."""
+    """Every replica computes the same owner, in whatever order it knows the members."""
     chosen = owner(key, members)
     assert chosen in members
     assert owner(key, sorted(members, reverse=True)) == chosen
 
 
-def test_without_members_nobody_writes() -> None:
-    """A replica that is not sure of its seat owns nothing."""
+def test_without_members_an_object_has_no_owner() -> None:
+    """A replica whose Lease may have expired owns nothing."""
     assert owner("node/a", frozenset()) is None
 
 
 @given(KEYS, MEMBERS, st.text(min_size=1, max_size=12))
-def test_a_new_member_takes_only_its_own_share(keys: list[str], members: set[str], new: str) -> None:
-    """Nothing moves between those that were there before."""
+def test_a_new_member_only_takes_objects_over(keys: list[str], members: set[str], new: str) -> None:
+    """No object moves between the other members."""
     for key in keys:
         assert owner(key, members | {new}) in (owner(key, members), new)
 
 
 @given(KEYS, MEMBERS)
-def test_what_a_member_leaves_is_all_that_moves(keys: list[str], members: set[str]) -> None:
-    """The others keep what they have."""
+def test_a_lost_member_only_moves_its_own_objects(keys: list[str], members: set[str]) -> None:
+    """The others keep their objects."""
     gone = min(members)
     for key in keys:
         if owner(key, members) != gone:
@@ -49,12 +49,12 @@ def test_shares_are_about_equal() -> None:
 
 @given(st.text())
 def test_a_phase_is_a_share_of_the_period(key: str) -> None:
-    """And always the same one."""
+    """It is always the same for an object."""
     assert 0 <= phase(key) < 1
     assert phase(key) == phase(key)
 
 
 @given(st.floats(0.1, 1_000), st.integers(0, 20))
 def test_all_replicas_together_keep_the_rate(rate: float, members: int) -> None:
-    """Each rests so long that the sum of their rates is what the settings say."""
-    assert max(1, members) / pause(rate, members) <= rate * 1.000001
+    """The rates of all replicas add up to the configured one."""
+    assert max(1, members) / request_interval(rate, members) <= rate * 1.000001

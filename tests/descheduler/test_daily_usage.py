@@ -1,4 +1,4 @@
-"""Days of many nodes are added up at once: each is what its own parts come to."""
+"""The forecasts of many nodes are computed at once: each is the sum of its own pods."""
 
 import random
 
@@ -9,13 +9,13 @@ from builders import GIB, a_node_utilization, a_workload
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.daily_usage import Part, Working, node_days
+from equipoise.descheduler.state.daily_usage import NodePods, RunningPod, node_days
 
 SYSTEM = Resources(cpu=0.5, memory=GIB)
 
 
-def test_every_node_has_the_sum_of_its_own_parts() -> None:
-    """Of days, of those that go on as they are, and nothing of unknown ones; a node that nobody spoke of has no day."""
+def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
+    """Profiles, constant usage, and nothing for pods of unknown usage. A node without utilization has no forecast."""
     chance = random.Random(1)
     workloads = [a_workload(name=f"app-{number}") for number in range(40)]
     days = {
@@ -23,18 +23,18 @@ def test_every_node_has_the_sum_of_its_own_parts() -> None:
         for workload in workloads[:30]
     }
     usages = {f"pod-{number}": Resources(cpu=chance.random(), memory=GIB) for number in range(50)}
-    heard = a_node_utilization(system=SYSTEM)
+    utilization = a_node_utilization(system=SYSTEM)
 
     def usage_of(uid: str, _: Workload | None) -> Resources:
         return usages.get(uid, Resources(cpu=1.0))
 
-    nodes: list[list[Part] | None] = []
+    nodes: list[list[RunningPod] | None] = []
     for _ in range(700):
-        parts: list[Part] = [
+        pods: list[RunningPod] = [
             (f"pod-{chance.randrange(60)}", chance.choice([None, *workloads])) for _ in range(chance.randrange(6))
         ]
-        nodes.append(chance.choice([parts, parts, parts, [], None]))
-    found = node_days(days, [None if parts is None else Working(heard, parts, usage_of) for parts in nodes])
+        nodes.append(chance.choice([pods, pods, pods, [], None]))
+    found = node_days(days, [None if pods is None else NodePods(utilization, pods, usage_of) for pods in nodes])
 
     for place, expected in enumerate(nodes):
         if expected is None:

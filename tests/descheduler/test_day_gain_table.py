@@ -1,13 +1,13 @@
-"""The table of what moves would level, against the definition worked out anew."""
+"""The gains in the table against their definition."""
 
 import numpy as np
 from builders import a_workload
-from descheduler.fleets import a_pod
+from descheduler.cluster_states import a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.fit import FitPod
-from equipoise.descheduler.decisions.planning.day_gain_table import DayTable
+from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable
 from equipoise.descheduler.decisions.planning.node_arrays import Array
 from equipoise.descheduler.state.cluster import MovablePod
 
@@ -21,7 +21,7 @@ def a_row(number: int, memory: float = 0.0) -> MovablePod:
     return a_pod(f"{number}", workload=a_workload(name=f"app-{number}"), fit=fit)
 
 
-def unlevel(used: Array, base: Array) -> float:
+def unevenness(used: Array, base: Array) -> float:
     """The sum of squared distances, as defined."""
     mean = used.sum(axis=0) / base.sum(axis=0)[:, np.newaxis]
     distance = used / base[:, :, np.newaxis] - mean
@@ -29,16 +29,18 @@ def unlevel(used: Array, base: Array) -> float:
     return total
 
 
-def a_table(used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **asks: float) -> DayTable:
-    table = DayTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
+def a_table(
+    used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **asks: float
+) -> DayGainTable:
+    table = DayGainTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
     pods = [a_row(number, asks.get(f"pod{number}", 0.0)) for number in range(len(days))]
     table.add(pods, homes, days, np.ones(len(base), dtype=np.bool_))
     return table
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
-    """Usage, bases, the days of pods and their nodes."""
+def clusters(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
+    """Usage, bases, usage of the pods and their nodes."""
     amounts = st.floats(0.0, 4.0)
     base = np.array([[draw(st.floats(8, 32)), draw(st.floats(8, 32))] for _ in range(NODES)])
     days = np.array([[[draw(amounts) for _ in SLOTS] for _ in RESOURCES] for _ in range(6)])
@@ -50,45 +52,45 @@ def fleets(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(fleet=fleets())
-def test_a_gain_is_what_the_move_takes_off(fleet: tuple[Array, Array, Array, list[int]]) -> None:
-    """The best single move and the best pair gain what the definition says they gain, also after other moves."""
-    used, base, days, homes = fleet
+@given(cluster=clusters())
+def test_a_gain_is_the_reduction_of_the_sum(cluster: tuple[Array, Array, Array, list[int]]) -> None:
+    """Of the best single move and the best pairs, also after other moves."""
+    used, base, days, homes = cluster
     table = a_table(used, base, days, homes)
     for _ in range(3):
         rows = np.arange(len(days))
         single = table.best_single(rows)
-        for chain in table.best_chains(rows, most=10, least=1e-9):
+        for chain in table.best_pairs(rows, most=10, min_gain=1e-9):
             before, after = table.used.copy(), table.used.copy()
             for pod, target in ((chain.first, chain.elsewhere), (chain.second, chain.target)):
-                after[table.home[pod]] -= days[pod]
+                after[table.location[pod]] -= days[pod]
                 after[target] += days[pod]
-            assert np.isclose(unlevel(before, base) - unlevel(after, base), chain.gain)
+            assert np.isclose(unevenness(before, base) - unevenness(after, base), chain.gain)
         if single is None:
             return
         before = table.used.copy()
         table.move(single.pod, single.target)
-        assert np.isclose(unlevel(before, base) - unlevel(table.used, base), single.gain)
+        assert np.isclose(unevenness(before, base) - unevenness(table.used, base), single.gain)
 
 
-def test_a_pod_without_room_anywhere_is_no_single_move() -> None:
-    """Only as the second of a pair, whose first makes the room."""
+def test_a_pod_that_fits_nowhere_is_no_single_move() -> None:
+    """It moves only as the second of a pair, whose first makes room."""
     day = np.ones((2, 3))
     used = np.stack([6 * day, 1 * day, 0.5 * day])
     base = np.full((3, 2), 10.0)
     days = np.stack([5 * day, 1 * day])
-    table = DayTable(
+    table = DayGainTable(
         used, base, np.array([[9.0, 0.0, 9.0], [9.0, 3.0, 9.0], [9.0, 2.0, 9.0]]), slots=SLOTS, resources=RESOURCES
     )
     table.add([a_row(0, memory=5.0), a_row(1, memory=2.0)], [0, 1], days, np.ones(3, dtype=np.bool_))
 
     assert table.best_single(np.array([0])) is None
-    (chain,) = table.best_chains(np.array([0]), most=10, least=0.0)
+    (chain,) = table.best_pairs(np.array([0]), most=10, min_gain=0.0)
     assert (chain.first, chain.elsewhere, chain.second, chain.target) == (1, 2, 0, 1)
 
 
-def test_a_node_of_unknown_day_takes_nobody_and_moves_no_mean() -> None:
-    """Unknown is neither idle nor full."""
+def test_a_node_without_a_forecast_is_no_target_and_does_not_change_the_mean() -> None:
+    """Unknown is not idle."""
     day = np.ones((2, 3))
     used = np.stack([6 * day, np.full((2, 3), np.nan), 2 * day])
     table = a_table(used, np.full((3, 2), 10.0), np.stack([1 * day]), [0])
