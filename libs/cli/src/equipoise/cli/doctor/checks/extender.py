@@ -103,7 +103,7 @@ def score_finding(advice: RecentAdvice) -> Finding:
         subject=SUBJECT,
         message=f"scores are requested and not used: {share}",
         fix=f"check `weight` against {ENTRY}, and that the scorer responds within httpTimeout "
-        "(equipoise_score_seconds); selectors and affinities of pods also restrict the choice",
+        "(equipoise_scorer_request_duration_seconds); selectors and affinities of pods also restrict the choice",
     )
 
 
