@@ -18,7 +18,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.score import Filtering, NodeScore, PrioritizeQuestion, Ranking, ScoreDecision
+from equipoise.contracts.messages.score import NodeScore, ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 
 Said = tuple[str, msgspec.Struct]
@@ -155,26 +155,16 @@ def _plan_question() -> Said:
     return subjects.PLAN_PREVIEW, PlanRequest()
 
 
-def _prioritize() -> Said:
-    return subjects.SCORE_PRIORITIZE, PrioritizeQuestion(pod=DEMAND, nodes=[HOT, IDLE])
-
-
-def _filter() -> Said:
-    return subjects.SCORE_FILTER, PrioritizeQuestion(pod=DEMAND, nodes=[HOT, IDLE])
-
-
 def _explain() -> Said:
     return subjects.SCORE_EXPLAIN, ExplainRequest(node=IDLE)
 
 
 _SAID = (
     _node, _workload, _cycle, _placement, _intent, _outcome, _annotation, _score, _advice, _review, _deschedule,
-    _prioritize, _filter, _explain, _plan_question, _heartbeat,
+    _explain, _plan_question, _heartbeat,
 )  # fmt: skip
 
 ANSWERS: Mapping[str, msgspec.Struct] = {
-    subjects.SCORE_PRIORITIZE: Ranking(scores={HOT: 0, IDLE: 10}),
-    subjects.SCORE_FILTER: Filtering(nodes=[IDLE], refused={HOT: "cpu would be at 106 %"}),
     subjects.SCORE_EXPLAIN: Explanation(policy="profile", considered=40, explained_at=NOW),
     subjects.PLAN_PREVIEW: PlanResponse(
         why={"low_node_load": "no node is hot"}, evictions=DRY_RUN, considered=40, interval=120, leader=EPOCH,

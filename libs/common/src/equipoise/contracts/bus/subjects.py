@@ -13,7 +13,7 @@ from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
-from equipoise.contracts.messages.score import Filtering, PrioritizeQuestion, Ranking, ScoreDecision
+from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
 PREFIX = "equipoise"
@@ -83,8 +83,6 @@ def health(service: str, instance: str) -> str:
     return f"{PREFIX}.health.{service}.{token(instance)}"
 
 
-SCORE_PRIORITIZE = f"{PREFIX}.score.prioritize"
-SCORE_FILTER = f"{PREFIX}.score.filter"
 SCORE_EXPLAIN = f"{PREFIX}.score.explain"
 PLAN_PREVIEW = f"{PREFIX}.plan.preview"
 
@@ -280,22 +278,6 @@ CHANNELS: tuple[Channel, ...] = (
         message=DescheduleDecision,
         publishers=("descheduler",),
         subscribers=(),
-    ),
-    Channel(
-        pattern=SCORE_PRIORITIZE,
-        message=PrioritizeQuestion,
-        publishers=(),
-        subscribers=(),
-        responder="scorer",
-        response=Ranking,
-    ),
-    Channel(
-        pattern=SCORE_FILTER,
-        message=PrioritizeQuestion,
-        publishers=(),
-        subscribers=(),
-        responder="scorer",
-        response=Filtering,
     ),
     Channel(
         pattern=SCORE_EXPLAIN,

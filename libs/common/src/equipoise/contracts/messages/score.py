@@ -5,29 +5,6 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 
 
-class PrioritizeQuestion(Message, frozen=True, kw_only=True):
-    """Asked on `score.prioritize` and `score.filter`."""
-
-    pod: PodDemand
-    nodes: list[str]
-
-
-class Ranking(Message, frozen=True, kw_only=True):
-    """Answer to a prioritize question: one integer 0..10 per node asked about."""
-
-    scores: dict[str, int]
-    neutral: bool = False
-    why: str = ""
-    """Why the answer is neutral; empty when it is not."""
-
-
-class Filtering(Message, frozen=True, kw_only=True):
-    """Answer to a filter question: which nodes stay, and why the others do not."""
-
-    nodes: list[str]
-    refused: dict[str, str] = {}
-
-
 class NodeScore(Value, frozen=True, kw_only=True):
     """How one node came to its score."""
 

@@ -1,4 +1,4 @@
-"""How the fleet fared in an hour: which nodes were over their marks and for how long, and how level it was."""
+"""The load of the cluster in an hour: which nodes were above a high threshold and for how long, and the spread."""
 
 import math
 from collections import defaultdict
@@ -14,63 +14,61 @@ from equipoise.scorer.state.arrays import Array, resources
 
 HOUR = 3_600.0
 
-TOLD_EVERY = 300.0
-"""Seconds after which a growing part is said again: so much is lost at most when a scorer dies."""
+PUBLISH_INTERVAL = 300.0
+"""Seconds after which a growing period is published again: at most so much is lost when a scorer crashes."""
 
-LONGEST_STEP = 60.0
-"""Seconds between two looks beyond which nobody knows what was in between."""
+MAX_STEP = 60.0
+"""Seconds between two observations above which the time between them counts as not observed."""
 
 
-class Reviewer:
-    """Adds up looks at the fleet. Every part lies within one full hour. Times are handed in."""
+class ClusterReviewer:
+    """Sums observations of the cluster. Every period lies within one full hour. Times are arguments."""
 
     def __init__(self, high: ResourceThresholds) -> None:
-        self._high = np.array(
-            [math.inf if (mark := getattr(high, resource)) is None else mark / 100.0 for resource in RESOURCES]
-        )
-        self._part: _Part | None = None
+        thresholds = [getattr(high, resource) for resource in RESOURCES]
+        self._high = np.array([math.inf if percent is None else percent / 100.0 for percent in thresholds])
+        self._period: _Period | None = None
         self._skipped = 0
 
     def skip(self) -> None:
-        """A placement gets no advice: they come too fast."""
+        """Count a placement without advice: placements arrive too fast."""
         self._skipped += 1
 
-    def look(self, names: Sequence[str], load: Array, now: float, *, known: bool) -> list[ClusterReview]:
-        """Take in the load (nodes × resources, 0..1; NaN unknown) since the last look; what is to be told, if anything.
+    def observe(self, names: Sequence[str], load: Array, now: float, *, known: bool) -> list[ClusterReview]:
+        """Add the load (nodes × resources, 0..1; NaN unknown) since the last call. Returns the reviews to publish.
 
-        `known`: whether enough is known of the fleet to say anything; what is not seen is neither over nor under.
+        `known`: whether coverage is sufficient; without it the time counts as not observed.
         """
-        part = self._part
-        if part is None or not 0.0 <= now - part.until <= LONGEST_STEP:
-            told = [] if part is None else self._told(part)
-            self._part = _Part(now)
-            return told
-        told = []
-        while (end := (math.floor(part.since / HOUR) + 1) * HOUR) <= now:
-            part.add(names, load, self._high, end, known=known)
-            told += self._told(part)
-            part = self._part = _Part(end)
+        period = self._period
+        if period is None or not 0.0 <= now - period.until <= MAX_STEP:
+            self._period = _Period(now)
+            return [] if period is None else self._reviews(period)
+        reviews = []
+        while (end := (math.floor(period.since / HOUR) + 1) * HOUR) <= now:
+            period.add(names, load, self._high, end, known=known)
+            reviews += self._reviews(period)
+            period = self._period = _Period(end)
             self._skipped = 0
-        part.add(names, load, self._high, now, known=known)
-        if now - part.told_at >= TOLD_EVERY:
-            part.told_at = now
-            told += self._told(part)
-        return told
+        period.add(names, load, self._high, now, known=known)
+        if now - period.published_at >= PUBLISH_INTERVAL:
+            period.published_at = now
+            reviews += self._reviews(period)
+        return reviews
 
-    def _told(self, part: "_Part") -> list[ClusterReview]:
-        """What has been seen so far; nothing when that is nothing."""
-        return [part.review(self._high, self._skipped)] if part.seen or self._skipped else []
+    def _reviews(self, period: "_Period") -> list[ClusterReview]:
+        """The review of a period, if there is anything to publish."""
+        return [period.review(self._high, self._skipped)] if period.seen or self._skipped else []
 
 
-class _Part:
-    """Sums over one part of an hour, weighted with seconds."""
+class _Period:
+    """Sums over a part of an hour, weighted with seconds."""
 
     def __init__(self, since: float) -> None:
-        self.since = self.until = self.told_at = since
+        self.since = self.until = self.published_at = since
         self.seen = 0.0
         self._nodes = 0.0
         self._over: defaultdict[str, float] = defaultdict(float)
-        # The second row is the seconds in which the resource was known of any node.
+        # Second row: the seconds in which the resource was known for any node.
         self._spread = np.zeros((2, len(RESOURCES)))
         self._deviation = np.zeros((2, len(RESOURCES)))
 

@@ -1,4 +1,6 @@
-"""A node's load with what its windows do not show yet."""
+"""The load of a node, corrected for new and gone pods."""
+
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -15,12 +17,13 @@ from builders import (
 )
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.load.demand import WATER_LEVEL
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.demand import WATER_LEVEL, pod_usage
 from equipoise.contracts.messages.placement import GonePod, NodePlacement
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.scorer.state.arrays import Array
-from equipoise.scorer.state.load_correction import Workloads, compensated_load
+from equipoise.scorer.state.load_correction import corrected_load
 
 LOAD = LoadSettings()
 FIVE, FIFTEEN, HOUR, DAY = range(4)
@@ -29,14 +32,15 @@ FIVE, FIFTEEN, HOUR, DAY = range(4)
 def load_of(
     utilization: NodeUtilization,
     placement: NodePlacement,
-    workloads: Workloads | None = None,
+    workloads: Mapping[Workload, WorkloadUtilization] | None = None,
     load: LoadSettings = LOAD,
 ) -> Array:
-    return compensated_load(utilization, placement, workloads or {}, load=load, chain=WATER_LEVEL, now=NOW)[0]
+    usage_of = pod_usage(workloads or {}, load=load, chain=WATER_LEVEL, now=NOW)
+    return corrected_load(utilization, placement, usage_of, load=load)[0]
 
 
-def test_pods_that_have_long_been_there_change_nothing() -> None:
-    """A pod that ran through every window is in every mean already."""
+def test_long_running_pods_change_nothing() -> None:
+    """Every mean includes a pod that ran for all of every window."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 100_000, running_since=NOW - 99_000)])
 
     load = load_of(a_node_utilization(cpu=3.0, memory=32 * GIB), placement)
@@ -44,8 +48,8 @@ def test_pods_that_have_long_been_there_change_nothing() -> None:
     assert load.tolist() == [[0.3, 0.5]] * 4
 
 
-def test_a_pod_that_just_came_is_added_by_its_workloads_measured_usage() -> None:
-    """Never measured itself, it is expected to use what its siblings use."""
+def test_a_new_pod_is_added_with_the_measured_usage_of_its_workload() -> None:
+    """It is not measured itself yet."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 1, running_since=None, limits=Resources(cpu=8.0))])
     workloads = {a_workload(): a_workload_utilization(cpu=2.0, memory=GIB)}
 
@@ -54,15 +58,15 @@ def test_a_pod_that_just_came_is_added_by_its_workloads_measured_usage() -> None
     assert load[:, 0].tolist() == [0.5] * 4
 
 
-def test_without_siblings_its_limit_counts() -> None:
+def test_a_new_pod_of_an_unmeasured_workload_is_added_with_its_limit() -> None:
     """The chain of the policy: measured, limit, request, default."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 1, running_since=None, limits=Resources(cpu=4.0))])
 
     assert load_of(a_node_utilization(cpu=3.0), placement)[FIVE, 0] == pytest.approx(0.7)
 
 
-def test_siblings_measured_long_ago_do_not_count() -> None:
-    """A stale workload is unknown: the request speaks."""
+def test_stale_usage_of_a_workload_does_not_count() -> None:
+    """The next source of the chain does: here the request."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 1, running_since=None)])
     stale = {name: a_window(2.0, GIB, NOW - 90_000) for name in ("5m", "1d")}
     workloads = {a_workload(): a_workload_utilization(windows=stale)}
@@ -70,8 +74,8 @@ def test_siblings_measured_long_ago_do_not_count() -> None:
     assert load_of(a_node_utilization(cpu=3.0), placement, workloads)[FIVE, 0] == pytest.approx(0.35)
 
 
-def test_each_window_gets_the_share_that_it_lacks() -> None:
-    """A pod of five minutes is whole in 5m, a third in 15m, a twelfth in 1h."""
+def test_each_window_gets_the_share_that_its_mean_lacks() -> None:
+    """After five minutes, 5m includes all of a pod, 15m a third, 1h a twelfth."""
     pod = a_placed_pod(placed_at=NOW - 310, running_since=NOW - 300)
     utilization = a_node_utilization(cpu=1.0, pods={pod.uid: Resources(cpu=1.2, memory=GIB)})
 
@@ -82,16 +86,16 @@ def test_each_window_gets_the_share_that_it_lacks() -> None:
     assert load[HOUR, 0] == pytest.approx((1.0 + 1.2 * 11 / 12) / 10)
 
 
-def test_a_terminating_pod_is_taken_off() -> None:
-    """It will be gone before the new pod is warm."""
+def test_a_terminating_pod_is_subtracted() -> None:
+    """It will be gone before the new pod is busy."""
     pod = a_placed_pod(placed_at=NOW - 100_000, running_since=NOW - 99_000, terminating=True)
     utilization = a_node_utilization(cpu=3.0, pods={pod.uid: Resources(cpu=2.0, memory=GIB)})
 
     assert load_of(utilization, a_placement(pods=[pod]))[:, 0].tolist() == pytest.approx([0.1] * 4)
 
 
-def test_a_pod_that_left_is_taken_off_while_the_mean_still_holds_it() -> None:
-    """Gone for ten minutes: 5m is clean, a third of 15m still holds it."""
+def test_a_gone_pod_is_subtracted_while_a_mean_includes_it() -> None:
+    """Ten minutes after it left, 5m does not include it, 15m a third of it."""
     gone = GonePod(
         uid="g", namespace="shop", name="g", running_since=NOW - 90_000, gone_at=NOW - 600, usage=Resources(cpu=3.0)
     )
@@ -102,8 +106,8 @@ def test_a_pod_that_left_is_taken_off_while_the_mean_still_holds_it() -> None:
     assert load[FIFTEEN, 0] == pytest.approx(0.1)
 
 
-def test_windows_that_are_absent_stay_unknown() -> None:
-    """An uncovered window is NaN, and so is a resource without usage or base; pods do not make them known."""
+def test_missing_windows_are_unknown() -> None:
+    """An uncovered window is NaN, and so is a resource without usage or base, whatever the pods are."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 1)])
     utilization = a_node_utilization(windows={"15m": a_window(cpu=None)}, base=Resources(cpu=10.0, memory=64 * GIB))
 
@@ -115,13 +119,13 @@ def test_windows_that_are_absent_stay_unknown() -> None:
     assert np.isnan(load_of(a_node_utilization(base=Resources(cpu=0.0)), placement)).all()
 
 
-def test_windows_nobody_configured_are_no_trouble() -> None:
-    """A collector with other windows than ours leaves the node unknown."""
+def test_windows_that_are_not_configured_are_ignored() -> None:
+    """If a collector measures only other windows, the node is unknown."""
     assert np.isnan(load_of(a_node_utilization(windows={"7d": a_window()}), a_placement(pods=[a_placed_pod()]))).all()
 
 
-def test_compensation_can_be_switched_off() -> None:
-    """To compare with the measured means."""
+def test_compensation_off_returns_the_measured_means() -> None:
+    """For comparison."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 1)])
 
     load = load_of(a_node_utilization(cpu=3.0), placement, load=LoadSettings(compensation="off"))
@@ -129,8 +133,8 @@ def test_compensation_can_be_switched_off() -> None:
     assert load[:, 0].tolist() == [0.3] * 4
 
 
-def test_cliff_is_all_or_nothing() -> None:
-    """A pod placed a moment before the sample is not added at all, one placed with it wholly."""
+def test_compensation_cliff_adds_all_or_nothing() -> None:
+    """A pod placed before the sample is not added, one placed with it or later is added in full."""
     early = a_placed_pod("early", placed_at=NOW - 1, running_since=None)
     late = a_placed_pod("late", placed_at=NOW, running_since=None)
     cliff = LoadSettings(compensation="cliff")
@@ -141,8 +145,8 @@ def test_cliff_is_all_or_nothing() -> None:
     )
 
 
-def test_the_start_limit_is_a_setting() -> None:
-    """A pod that never says it runs is added for `podStartTimeout` and the window after it."""
+def test_the_pod_start_timeout_is_a_setting() -> None:
+    """A pod without a start time counts as started `podStartTimeout` after its placement."""
     placement = a_placement(pods=[a_placed_pod(placed_at=NOW - 500, running_since=None)])
     short = msgspec.structs.replace(LOAD, pod_start_timeout=1.0)
 

@@ -1,4 +1,4 @@
-"""The HTTP door: good questions, and everything else that may come through it."""
+"""The HTTP server for kube-scheduler: valid requests, and everything else it may receive."""
 
 import asyncio
 import io
@@ -9,25 +9,13 @@ import aiohttp
 import msgspec
 import pytest
 import structlog
-from builders import a_node_utilization, a_placement
-from scorer.conftest import Running, Start, settings_for
-from scorer.fleets import a_cycle, a_pod
-from scorer.test_wire import BROKEN, RAW, SECRET, a_body, nodes
+from scorer.clusters import a_pod
+from scorer.extender_bodies import INVALID, NOT_JSON, SECRET, a_body, nodes
+from scorer.running import Running, Start, fill, settings_for
 
-from equipoise.contracts.bus import subjects
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
-
-CORES = {"node-a": 2.0, "node-b": 6.0, "node-c": 9.0}
-
-
-async def fill(running: Running, cores: dict[str, float] = CORES) -> None:
-    for node, cpu in cores.items():
-        await running.bus.publish(subjects.node_placement(node), a_placement(node))
-        await running.bus.publish(subjects.node_utilization(node), a_node_utilization(node, cpu))
-    await running.bus.publish(subjects.utilization_cycle("0"), a_cycle(len(cores)))
-    await running.bus.settled()
 
 
 async def post(running: Running, verb: str, body: Any, **options: Any) -> tuple[int, Any]:
@@ -40,43 +28,43 @@ async def post(running: Running, verb: str, body: Any, **options: Any) -> tuple[
         return response.status, await response.json()
 
 
-async def test_prioritize_answers_one_integer_per_host(start: Start) -> None:
-    """A list of Host and Score, in the order asked, unknown and overfull nodes at 0."""
+async def test_prioritize_returns_one_integer_per_host(start: Start) -> None:
+    """A list of Host and Score, in the order of the request; unknown and overfull nodes at 0."""
     running = await start(msgspec.structs.replace(settings_for(), policy=WaterLevel()))
     await fill(running)
 
-    status, answer = await post(running, "prioritize", a_body(NodeNames=["node-b", "node-c", "node-a", "nowhere"]))
+    status, response = await post(running, "prioritize", a_body(NodeNames=["node-b", "node-c", "node-a", "nowhere"]))
 
     assert status == 200
-    assert answer == [
+    assert response == [
         {"Host": "node-b", "Score": 1},
         {"Host": "node-c", "Score": 0},
         {"Host": "node-a", "Score": 10},
         {"Host": "nowhere", "Score": 0},
     ]
-    assert {type(each["Score"]) for each in answer} == {int}  # 1.0 would fail in Go
+    assert {type(each["Score"]) for each in response} == {int}  # 1.0 would fail in Go
 
 
-async def test_each_host_is_answered_once(start: Start) -> None:
-    """Also when it is asked about twice."""
+async def test_a_repeated_host_is_returned_once(start: Start) -> None:
+    """As in the request, each name at its first position."""
     running = await start(settings_for())
     await fill(running)
 
-    _, answer = await post(running, "prioritize", a_body(NodeNames=["node-b", "node-a", "node-b"]))
+    _, response = await post(running, "prioritize", a_body(NodeNames=["node-b", "node-a", "node-b"]))
 
-    assert [each["Host"] for each in answer] == ["node-b", "node-a"]
+    assert [each["Host"] for each in response] == ["node-b", "node-a"]
 
 
-async def test_a_finer_resolution_is_for_an_entry_of_weight_1(start: Start) -> None:
-    """`resolution: 100`: the best gets 100, and nodes that 0..10 cannot tell apart are told apart."""
+async def test_a_maximum_score_of_100_distinguishes_more_nodes(start: Start) -> None:
+    """`maxScore: 100`: the best node gets 100, and nodes that are equal in 0..10 differ."""
     cores = {"node-a": 1.0, "node-b": 1.2, "node-c": 6.0, "node-d": 9.9}
     names = [*cores, "nowhere"]
     seen = []
-    for resolution in (10, 100):
-        running = await start(settings_for(resolution=resolution))
+    for max_score in (10, 100):
+        running = await start(settings_for(max_score=max_score))
         await fill(running, cores)
-        _, answer = await post(running, "prioritize", a_body(NodeNames=names))
-        seen.append([each["Score"] for each in answer])
+        _, response = await post(running, "prioritize", a_body(NodeNames=names))
+        seen.append([each["Score"] for each in response])
 
     coarse, fine = seen
     assert (coarse[0], coarse[3:]) == (10, [0, 0])
@@ -86,34 +74,34 @@ async def test_a_finer_resolution_is_for_an_entry_of_weight_1(start: Start) -> N
     assert min(fine[:3]) == 10
 
 
-async def test_without_any_data_every_node_is_equal(start: Start) -> None:
-    """A scorer that knows nothing does not decide."""
+async def test_without_data_every_node_has_the_same_score(start: Start) -> None:
+    """kube-scheduler decides alone."""
     running = await start(settings_for())
 
-    status, answer = await post(running, "prioritize", a_body(NodeNames=["x", "y"]))
+    status, response = await post(running, "prioritize", a_body(NodeNames=["x", "y"]))
 
     assert status == 200
-    assert len({each["Score"] for each in answer}) == 1
+    assert len({each["Score"] for each in response}) == 1
 
 
 @pytest.mark.parametrize("verb", ["prioritize", "filter"])
-@pytest.mark.parametrize("body", [*BROKEN.values(), *RAW.values()], ids=[*BROKEN, *RAW])
-async def test_bad_bodies_are_refused_in_json(start: Start, verb: str, body: Any) -> None:
-    """400 with a reason; kube-scheduler goes on without us, and the next question is answered."""
+@pytest.mark.parametrize("body", [*INVALID.values(), *NOT_JSON.values()], ids=[*INVALID, *NOT_JSON])
+async def test_invalid_bodies_get_a_json_error(start: Start, verb: str, body: Any) -> None:
+    """400 with a reason that quotes nothing of the body; the next request is served."""
     running = await start(settings_for())
     await fill(running)
 
     with structlog.testing.capture_logs() as logs:
-        status, answer = await post(running, verb, body)
+        status, response = await post(running, verb, body)
 
     assert status == 400
-    assert set(answer) == {"Error"}
-    assert SECRET not in str(logs) + str(answer)
+    assert set(response) == {"Error"}
+    assert SECRET not in str(logs) + str(response)
     assert (await post(running, verb, a_body()))[0] == 200
 
 
-async def test_two_mebibytes_are_answered(start: Start) -> None:
-    """aiohttp's own limit is half of that."""
+async def test_a_body_of_two_mebibytes_is_accepted(start: Start) -> None:
+    """The default limit of aiohttp is half of that."""
     running = await start(settings_for())
     await fill(running)
     body = a_body()
@@ -123,8 +111,8 @@ async def test_two_mebibytes_are_answered(start: Start) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_hundred_mebibytes_are_refused_without_being_kept(start: Start, chunked: bool) -> None:
-    """413 in JSON, and the scorer answers on."""
+async def test_a_body_of_a_hundred_mebibytes_is_refused(start: Start, chunked: bool) -> None:
+    """With 413 in JSON, without keeping it in memory; the next request is served."""
     running = await start(settings_for())
     await fill(running)
     piece = b" " * 2**20
@@ -140,13 +128,13 @@ async def test_a_hundred_mebibytes_are_refused_without_being_kept(start: Start, 
                 assert response.status == 413
                 assert "Error" in await response.json()
         except aiohttp.ClientOSError:
-            pass  # the door closed while the client still pushed: as good
+            pass  # the server closed the connection while the client was sending: also a refusal
 
     assert (await post(running, "prioritize", a_body()))[0] == 200
 
 
-async def test_a_body_that_is_announced_too_large_is_not_waited_for(start: Start) -> None:
-    """The answer comes before the body does."""
+async def test_a_too_large_content_length_is_refused_at_once(start: Start) -> None:
+    """Before the body is sent."""
     running = await start(settings_for())
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     writer.write(b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n")
@@ -158,7 +146,7 @@ async def test_a_body_that_is_announced_too_large_is_not_waited_for(start: Start
     assert b" 413 " in line
 
 
-async def test_other_methods_and_paths_are_refused_in_json(start: Start) -> None:
+async def test_other_methods_and_paths_get_a_json_error(start: Start) -> None:
     """GET and unknown paths."""
     running = await start(settings_for())
     async with aiohttp.ClientSession() as session:
@@ -169,7 +157,7 @@ async def test_other_methods_and_paths_are_refused_in_json(start: Start) -> None
 
 
 async def test_compressed_bodies_are_refused(start: Start) -> None:
-    """A few bytes can stand for gigabytes."""
+    """A few bytes can decompress to gigabytes."""
     running = await start(settings_for())
 
     status, _ = await post(running, "prioritize", b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
@@ -177,8 +165,8 @@ async def test_compressed_bodies_are_refused(start: Start) -> None:
     assert status == 415
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(start: Start) -> None:
-    """After the deadline the caller gets an error instead of silence."""
+async def test_a_body_that_is_not_sent_times_out(start: Start) -> None:
+    """After the deadline the caller gets an error."""
     running = await start(settings_for(deadline=0.05))
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     writer.write(b'POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"Pod"')
@@ -190,8 +178,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for(start: Start) -> None
     assert b" 503 " in line
 
 
-async def test_too_many_questions_at_once_are_turned_away(start: Start) -> None:
-    """Above the cap the answer is 503 at once; when the others are done there is room again."""
+async def test_requests_above_the_limit_are_refused(start: Start) -> None:
+    """With 503 at once; when the others are done, requests are served again."""
     running = await start(settings_for(concurrency=1))
     await fill(running)
     _, writer = await asyncio.open_connection("127.0.0.1", running.port)
@@ -206,60 +194,60 @@ async def test_too_many_questions_at_once_are_turned_away(start: Start) -> None:
             pass
 
 
-@pytest.mark.parametrize(("seconds", "told_apart"), [(4.9, True), (5.1, False)])
-async def test_a_question_that_took_too_long_to_come_is_answered_neutrally(
-    start: Start, seconds: float, told_apart: bool
+@pytest.mark.parametrize(("seconds", "different"), [(4.9, True), (5.1, False)])
+async def test_a_request_that_took_too_long_to_send_gets_neutral_scores(
+    start: Start, seconds: float, different: bool
 ) -> None:
-    """Beyond the deadline (here 5 s) every host gets the same: an answer that costs nothing."""
+    """After the deadline (here 5 s) every host gets the same score."""
     running = await start(settings_for())
     await fill(running)
     body = json.dumps(a_body()).encode()
     head = f"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     writer.write(b"OPTIONS / HTTP/1.1\r\nHost: x\r\n\r\n" + head.encode() + body[:100])
-    await reader.readuntil(b"}")  # what came before is answered: what comes after it is being read
+    await reader.readuntil(b"}")  # the first request is finished, so the second one is being read
     await running.clock.advance(seconds)
     writer.write(body[100:])
-    answer = json.loads((await reader.read()).partition(b"\r\n\r\n")[2])
+    response = json.loads((await reader.read()).partition(b"\r\n\r\n")[2])
     writer.close()
 
-    assert [each["Host"] for each in answer] == ["node-a", "node-b"]
-    assert (len({each["Score"] for each in answer}) == 2) == told_apart
-    late = running.metrics.get_sample_value("equipoise_score_neutral_total", {"reason": "late"})
-    assert late == (None if told_apart else 1.0)
+    assert [each["Host"] for each in response] == ["node-a", "node-b"]
+    assert (len({each["Score"] for each in response}) == 2) == different
+    late = running.metrics.get_sample_value("equipoise_scorer_neutral_total", {"reason": "late"})
+    assert late == (None if different else 1.0)
 
 
-async def test_a_late_question_is_answered_neutrally(start: Start) -> None:
+async def test_a_late_request_gets_neutral_scores(start: Start) -> None:
     """And refuses no node."""
     running = await start(settings_for())
     await fill(running)
-    answer = running.scorer.prioritize(a_pod(), ["node-a", "node-b"], late=True)
+    response = running.scorer.prioritize(a_pod(), ["node-a", "node-b"], late=True)
 
-    assert answer.neutral
-    assert "too late" in answer.why
+    assert response.neutral
+    assert "too late" in response.why
     assert running.scorer.filter(a_pod(), ["node-a", "node-c"], late=True).refused == {}
 
 
-async def test_filter_lets_everything_pass_unless_it_is_switched_on(start: Start) -> None:
-    """Opt-in: a filterVerb alone refuses nothing."""
+async def test_filter_refuses_nothing_by_default(start: Start) -> None:
+    """A filterVerb in kube-scheduler is not enough."""
     running = await start(settings_for())
     await fill(running)
 
-    status, answer = await post(running, "filter", a_body(NodeNames=["node-a", "node-c"]))
+    status, response = await post(running, "filter", a_body(NodeNames=["node-a", "node-c"]))
 
     assert status == 200
-    assert (answer["NodeNames"], answer["FailedAndUnresolvableNodes"]) == (["node-a", "node-c"], {})
+    assert (response["NodeNames"], response["FailedAndUnresolvableNodes"]) == (["node-a", "node-c"], {})
 
 
 async def test_filter_refuses_hot_nodes(start: Start) -> None:
-    """Through FailedAndUnresolvableNodes; the last nodes stay; objects in, objects out, with a warning."""
+    """In FailedAndUnresolvableNodes, but never all nodes; a request with objects gets objects, and is a problem."""
     running = await start(settings_for(filter=True))
     await fill(running)
 
     _, some = await post(running, "filter", a_body(NodeNames=["node-a", "node-c", "nowhere"]))
     _, last = await post(running, "filter", a_body(NodeNames=["node-c"]))
     _, objects = await post(running, "filter", a_body(NodeNames=None, Nodes=nodes("node-a", "node-c")))
-    alarmed = running.health.problems
+    problems = running.health.problems
     await post(running, "filter", a_body(NodeNames=["node-c"]))
 
     assert some["NodeNames"] == ["node-a", "nowhere"]
@@ -267,12 +255,12 @@ async def test_filter_refuses_hot_nodes(start: Start) -> None:
     assert some["FailedNodes"] == {}
     assert last["NodeNames"] == ["node-c"]
     assert [each["metadata"]["name"] for each in objects["Nodes"]["items"]] == ["node-a"]
-    assert "nodeCacheCapable" in alarmed[0]
+    assert "nodeCacheCapable" in problems[0]
     assert running.health.problems == []
 
 
-async def test_connections_are_kept(start: Start) -> None:
-    """kube-scheduler asks over one connection; it is not we who close it."""
+async def test_connections_are_kept_open(start: Start) -> None:
+    """kube-scheduler uses one connection; the server does not close it."""
     running = await start(settings_for())
     await fill(running)
     connector = aiohttp.TCPConnector(limit=1)
@@ -283,7 +271,7 @@ async def test_connections_are_kept(start: Start) -> None:
 
 
 async def test_a_stopping_scorer_closes_its_port(start: Start) -> None:
-    """Refused costs kube-scheduler nothing; silence would cost it nearly everything."""
+    """A refused connection costs kube-scheduler nothing; an open port without responses costs its throughput."""
     running = await start(settings_for())
     port = running.port
     await running.stop()
@@ -292,8 +280,8 @@ async def test_a_stopping_scorer_closes_its_port(start: Start) -> None:
         await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_an_address_that_is_taken_is_a_clear_fault(start: Start) -> None:
-    """It names the setting."""
+async def test_an_address_in_use_is_a_configuration_error(start: Start) -> None:
+    """That names the setting."""
     running = await start(settings_for())
     second = await start(ScorerSettings(listen=f"127.0.0.1:{running.port}"))
 
@@ -304,8 +292,8 @@ async def test_an_address_that_is_taken_is_a_clear_fault(start: Start) -> None:
     second.task = asyncio.create_task(asyncio.sleep(0))
 
 
-async def test_a_missing_certificate_is_a_clear_fault(start: Start) -> None:
-    """It names the setting."""
+async def test_a_missing_certificate_is_a_configuration_error(start: Start) -> None:
+    """That names the setting."""
     running = await start(settings_for(tls=ExtenderTls(certificate_file="/nowhere", key_file="/nowhere")))
 
     assert running.task is not None
