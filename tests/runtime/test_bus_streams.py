@@ -34,7 +34,7 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
     async with await nats.connect(world.settings.url) as client:
         streams = {info.config.name: info.config for info in await client.jetstream().streams_info()}
         binder = await client.jetstream().consumer_info("EQUIPOISE_INTENT", "binder")
-    assert set(streams) == {stream.name for stream in subjects.STREAMS}
+    assert set(streams) == {stream.name for stream in streams.STREAMS}
     assert {config.storage for config in streams.values()} == {StorageType.FILE}
     intents = streams["EQUIPOISE_INTENT"]
     assert (intents.retention, intents.discard) == (RetentionPolicy.WORK_QUEUE, DiscardPolicy.NEW)

@@ -1,6 +1,6 @@
 """How far the source's clock and the collectors' are apart: too far, and the age of no value is known."""
 
-from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE
+from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE
 from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.utilization import UtilizationCycle
