@@ -400,7 +400,7 @@ async def test_all_well_is_exit_code_0(
     access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
     file = tmp_path / "equipoise.yaml"
     file.write_text(
-        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\ndescheduler: {intentLife: 60s}\n"
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\ndescheduler: {intentLifetime: 60s}\n"
     )
     code, said = await run("doctor", "--config", file, "--prometheus", url, *access, KUBECONFIG=str(cluster.kubeconfig))
     assert code == 0, said

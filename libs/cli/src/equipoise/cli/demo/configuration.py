@@ -81,7 +81,7 @@ def equipoise_document(
         },
         "descheduler": {
             "health": f"127.0.0.1:{ports['descheduler']}",
-            "intentLife": "12m",
+            "intentLifetime": "12m",
             "strategies": [{"name": "low_node_load", "deviation": {"high": {"cpu": band}, "low": {"cpu": band}}}],
         },
         "binder": {

@@ -23,7 +23,7 @@ async def create_resources(configuration: Path | None, environment: Mapping[str,
     shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
     descheduler = own["descheduler"]
     assert isinstance(descheduler, DeschedulerSettings)
-    await setup_streams(shared.nats, intent_max_age=descheduler.intent_life)
+    await setup_streams(shared.nats, intent_max_age=descheduler.intent_lifetime)
     clock = SystemClock()
     async with connect_kube(shared.kubernetes, "setup", clock) as kube:
         try:

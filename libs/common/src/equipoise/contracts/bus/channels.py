@@ -7,8 +7,6 @@ from equipoise.contracts.bus.subjects import (
     PLAN_PREVIEW,
     PREFIX,
     SCORE_EXPLAIN,
-    SCORE_FILTER,
-    SCORE_PRIORITIZE,
     SERVICES,
     ServiceName,
 )
@@ -22,13 +20,7 @@ from equipoise.contracts.messages.health import HEARTBEAT, Heartbeat
 from equipoise.contracts.messages.placement import NODE_PLACEMENT, NodePlacement
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE, PlanRequest, PlanResponse
 from equipoise.contracts.messages.score import (
-    FILTERING,
-    PRIORITIZE_QUESTION,
-    RANKING,
     SCORE_DECISION,
-    Filtering,
-    PrioritizeQuestion,
-    Ranking,
     ScoreDecision,
 )
 from equipoise.contracts.messages.utilization import (
@@ -152,22 +144,6 @@ CHANNELS: tuple[Channel, ...] = (
         message=DescheduleDecision,
         example=(subjects.decision("descheduler", "low_node_load"), DESCHEDULE_DECISION),
         publishers=("descheduler",),
-    ),
-    Channel(
-        pattern=SCORE_PRIORITIZE,
-        message=PrioritizeQuestion,
-        example=(SCORE_PRIORITIZE, PRIORITIZE_QUESTION),
-        responder="scorer",
-        response=Ranking,
-        response_example=RANKING,
-    ),
-    Channel(
-        pattern=SCORE_FILTER,
-        message=PrioritizeQuestion,
-        example=(SCORE_FILTER, PRIORITIZE_QUESTION),
-        responder="scorer",
-        response=Filtering,
-        response_example=FILTERING,
     ),
     Channel(
         pattern=SCORE_EXPLAIN,

@@ -9,8 +9,6 @@ PREFIX = "equipoise"
 ServiceName = Literal["collector", "annotator", "scorer", "descheduler", "binder"]
 SERVICES: tuple[ServiceName, ...] = ("collector", "annotator", "scorer", "descheduler", "binder")
 
-SCORE_PRIORITIZE = f"{PREFIX}.score.prioritize"
-SCORE_FILTER = f"{PREFIX}.score.filter"
 SCORE_EXPLAIN = f"{PREFIX}.score.explain"
 PLAN_PREVIEW = f"{PREFIX}.plan.preview"
 

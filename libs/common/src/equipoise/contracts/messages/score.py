@@ -1,32 +1,9 @@
-"""`score.prioritize`, `score.filter`, `decision.scorer.>`: what the scorer is asked for a pod and answers."""
+"""`decision.scorer.>`: samples of the scorer's responses to kube-scheduler."""
 
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, USAGE
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.pod_demand import POD_DEMAND, PodDemand
 from equipoise.contracts.messages.resources import Resources
-
-
-class PrioritizeQuestion(Message, frozen=True, kw_only=True):
-    """Asked on `score.prioritize` and `score.filter`."""
-
-    pod: PodDemand
-    nodes: list[str]
-
-
-class Ranking(Message, frozen=True, kw_only=True):
-    """Answer to a prioritize question: one integer 0..10 per node asked about."""
-
-    scores: dict[str, int]
-    neutral: bool = False
-    why: str = ""
-    """Why the answer is neutral; empty when it is not."""
-
-
-class Filtering(Message, frozen=True, kw_only=True):
-    """Answer to a filter question: which nodes stay, and why the others do not."""
-
-    nodes: list[str]
-    refused: dict[str, str] = {}
 
 
 class NodeScore(Value, frozen=True, kw_only=True):
@@ -73,10 +50,6 @@ class ScoreDecision(Message, frozen=True, kw_only=True):
     shadow: ShadowResult | None = None
     """None: there is no second policy, or no node was scored."""
 
-
-PRIORITIZE_QUESTION = PrioritizeQuestion(pod=POD_DEMAND, nodes=[HOT_NODE, IDLE_NODE])
-RANKING = Ranking(scores={HOT_NODE: 0, IDLE_NODE: 10})
-FILTERING = Filtering(nodes=[IDLE_NODE], refused={HOT_NODE: "cpu would be at 106 %"})
 
 SCORE_DECISION = ScoreDecision(
     pod=POD_DEMAND,

@@ -111,8 +111,8 @@ def judged(told: Told) -> Finding:
         state="warning",
         where=WHERE,
         what=f"scores are asked for and not followed: {what}",
-        to_do=f"is `weight` as in {ENTRY}, and does the scorer answer within httpTimeout (equipoise_score_seconds)? "
-        "Selectors and affinities of pods leave less to choose, too",
+        to_do=f"is `weight` as in {ENTRY}, and does the scorer respond within httpTimeout "
+        "(equipoise_scorer_request_duration_seconds)? Selectors and affinities of pods leave less to choose, too",
     )
 
 

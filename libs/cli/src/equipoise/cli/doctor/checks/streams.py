@@ -17,7 +17,7 @@ AS_TAP = "ask as the user tap: --user tap --password-file FILE"
 async def streams(around: Surroundings) -> list[Finding]:
     settings = around.configured.shared.nats
     where = settings.url
-    wanted = with_max_ages(intent=around.configured.descheduler.intent_life, utilization=UTILIZATION_MAX_AGE)
+    wanted = with_max_ages(intent=around.configured.descheduler.intent_lifetime, utilization=UTILIZATION_MAX_AGE)
     try:
         async with inspecting(settings, around.bus_user, around.clock) as looking:
             findings = [Finding(state="ok", where=where, what=f"lets us in as {settings.user or 'anybody'}")]
