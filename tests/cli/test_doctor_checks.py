@@ -21,7 +21,8 @@ from equipoise.cli.doctor.environment import AllSettings, Environment
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.contracts.bus.subjects import STREAMS, cluster_review
+from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.bus.subjects import cluster_review
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes import objects
@@ -29,7 +30,8 @@ from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared
-from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError, connect_kube
+from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
