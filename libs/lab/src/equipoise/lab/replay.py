@@ -31,7 +31,7 @@ from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.scoring_state import Picture as Knowledge
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"
@@ -114,7 +114,7 @@ class Replay:
             generator=np.random.default_rng(plan.seed),
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
-        self._knowledge = None if plan.scoring is None else _knowledge(plan, plan.scoring, settings.scorer, load)
+        self._scoring = None if plan.scoring is None else _scoring_state(plan.scoring, settings.scorer, load)
         self._scheduling = self._scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
@@ -161,38 +161,37 @@ class Replay:
         generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
-        if self._knowledge is None:
+        if self._scoring is None:
             return StockOnly(self._trace, generator)
         return WithScorer(
             self._trace,
             generator,
-            self._knowledge,
+            self._scoring,
             collector=self._collector,
             origin=self._origin,
             weight=self._plan.weight,
-            max_score=settings.extender.resolution,
+            max_score=settings.extender.max_score,
         )
 
     def _leveller(self, settings: Settings, load: LoadSettings) -> Levelling:
-        replicas = dict(zip(self._collector.workloads, self._trace.replicas().tolist(), strict=True))
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
             thresholds=settings.thresholds,
-            minimum_replicas=settings.protection.min_replicas,
-            replicas=replicas,
+            protection=settings.protection,
+            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
             days=self._days,
             closed=self._excluded,
             evict=self._evict,
-            say=self._on_eviction_message,
+            publish=self._on_eviction_message,
             begin=self._origin,
         )
 
     def _on_placement(self, message: NodePlacement, now: float) -> None:
-        if self._knowledge is not None:
-            self._knowledge.on_placement(message, self._origin + now)
+        if self._scoring is not None:
+            self._scoring.on_placement(message, self._origin + now)
         if self._levelling is not None:
             self._levelling.on_placement(message)
 
@@ -200,8 +199,8 @@ class Replay:
         """Process the latest message of every subject, as at the start of a service."""
         for number in range(len(self._trace.workloads)):
             message = self._collector.workload(number, now)
-            if self._knowledge is not None and message is not None:
-                self._knowledge.on_workload(message)
+            if self._scoring is not None and message is not None:
+                self._scoring.on_workload(message)
         for node in range(len(self._trace.nodes)):
             self._on_placement(self._collector.placement(node, now), now)
         self._receive_round(now)
@@ -209,11 +208,13 @@ class Replay:
     def _receive_round(self, now: float) -> None:
         for message in self._collector.utilizations(now):
             if isinstance(message, UtilizationCycle):
-                if self._knowledge is not None:
-                    self._knowledge.on_cycle(message)
+                if self._scoring is not None:
+                    self._scoring.on_cycle(message)
+                if self._levelling is not None:
+                    self._levelling.on_cycle(message)
                 continue
-            if self._knowledge is not None:
-                self._knowledge.on_utilization(message, self._origin + now)
+            if self._scoring is not None:
+                self._scoring.on_utilization(message, self._origin + now)
             if self._levelling is not None:
                 self._levelling.on_utilization(message)
         self._kubernetes.retry(now)
@@ -235,12 +236,12 @@ class Replay:
         return [self._trace.nodes[node].name for node in excluded]
 
     def _on_eviction_message(self, message: EvictionIntent | EvictionOutcome) -> None:
-        if self._knowledge is None:
+        if self._scoring is None:
             return
         if isinstance(message, EvictionIntent):
-            self._knowledge.on_intent(message, message.decided_at)
+            self._scoring.on_intent(message, message.decided_at)
         else:
-            self._knowledge.on_outcome(message, message.settled_at)
+            self._scoring.on_outcome(message, message.settled_at)
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
@@ -314,13 +315,6 @@ def _shuffled(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
 
 
-def _knowledge(plan: ReplayPlan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> Knowledge:
-    return Knowledge(
-        load=load,
-        policy=policy,
-        policy_name=plan.policy,
-        least_spread=settings.least_spread,
-        reservation=settings.reservation,
-        after_eviction=settings.after_eviction,
-        resolution=settings.extender.resolution,
-    )
+def _scoring_state(policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> ScoringState:
+    scoring = msgspec.structs.replace(settings, policy=policy, shadow=None)
+    return ScoringState(load, scoring, max_score=settings.extender.max_score)
