@@ -196,7 +196,8 @@ async def test_shards_of_a_lost_replica_are_taken_over_within_thirty_seconds(clu
     published = {message.node: message for message in cluster.nodes()[count:]}
     assert published.keys() == set(cluster.usage)
     again = {
-        published.node for published in cluster.bus.published(NodePlacement, "equipoise.placement.node.*")[placed_count:]
+        published.node
+        for published in cluster.bus.published(NodePlacement, "equipoise.placement.node.*")[placed_count:]
     }
     for name in cluster.usage:
         if f"equipoise-collector-{shard_of(name, SHARDS)}" in lost:
