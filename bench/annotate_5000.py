@@ -27,7 +27,8 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import NODES as NODE_OBJECTS
-from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster
@@ -49,7 +50,7 @@ FIRST_ROUNDS, ROUNDS = 20, 60
 FEW_ROUNDS = 6
 """Without a dead-band all rounds are alike."""
 
-OFF = DeadBand(change=0, least_interval=Duration(PERIOD), period=Duration(PERIOD))
+OFF = DeadBand(min_change=0, min_interval=Duration(PERIOD), refresh_period=Duration(PERIOD))
 """No dead-band: whatever a round measures is written."""
 
 
@@ -102,7 +103,7 @@ async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
     First on nodes that it has never seen, which it reads before; then, after the least interval, other values.
     """
     settings = AnnotatorSettings(
-        nodes=DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800)),
+        nodes=DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800)),
         writes_per_second=1_000.0, reads_per_second=1_000.0,
     )  # fmt: skip
     clock = SystemClock()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from bench.line import progress, say
 from bench.scheduling import CORES, FrozenCluster, frozen_cluster, share_of
 
-SCORER = {"policy": {"name": "load_aware", "resourceWeights": {"cpu": 1}}, "leastSpread": 2}
+SCORER = {"policy": {"name": "load_aware", "resourceWeights": {"cpu": 1}}, "minSpread": 2}
 """A policy that hangs on the compensated load alone (`profile` counts pods by themselves, with or without it), and that
 tells nodes apart by one pod.
 """

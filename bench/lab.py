@@ -10,7 +10,7 @@ from bench.line import progress, say
 from equipoise.lab.example import STEPS_PER_DAY, example_trace
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Replay, ReplayPlan
-from equipoise.scorer.decisions.policies.profile import Profile
+from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 
 def a_fleet(nodes: int, pods: int) -> Trace:
@@ -46,7 +46,7 @@ def a_fleet(nodes: int, pods: int) -> Trace:
 def main() -> None:
     for nodes, pods, seconds in ((100, 1_500, 5.0), (3_000, 30_000, 120.0)):
         progress(f"{nodes} nodes, {pods} pods, one day")
-        plan = ReplayPlan(scenario="fresh", policy="profile", scoring=Profile())
+        plan = ReplayPlan(scenario="fresh", policy="profile", scoring=ProfilePolicy())
         figures = Replay(a_fleet(nodes, pods), plan).run().figures
         size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         assert figures.unplaced < pods / 100, figures

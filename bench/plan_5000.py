@@ -38,15 +38,15 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
-from equipoise.descheduler.decisions.evaluation.snapshot import Configured, Look, Moment, judged
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.evaluation.pipeline import classify
+from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import AnyStrategy, Strategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.cluster import IntentLimits
-from equipoise.descheduler.state.pod_lifetimes import PodStays
+from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 from equipoise.runtime.bus import Delivery, NoResponders
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.kubernetes.interning import Interner
@@ -276,30 +276,30 @@ def best(rounds: Sequence[Took]) -> Took:
     return Took(wall=min(each.wall for each in rounds), cpu=min(each.cpu for each in rounds))
 
 
-def a_moment(cluster: Cluster) -> Moment:
-    stays = PodStays()
+def a_snapshot(cluster: Cluster) -> Snapshot:
+    lifetimes = PodLifetimes()
     usages = {uid: usage for heard in cluster.utilization for uid, usage in heard.pods.items()}
     for pod in cluster.pods:
-        stays.changed(None, pod, usage=usages[pod.metadata.uid], now=NOW)
+        lifetimes.on_change(None, pod, usage=usages[pod.metadata.uid], now=NOW)
     owners = [
         (Workload(kind=kind, group="apps", namespace=NAMESPACE, name=value.metadata.name), value)
         for kind, values in (("Deployment", cluster.deployments), ("ReplicaSet", cluster.replica_sets))
         for value in values
     ]
-    watched = Watched(
+    watched = WatchedObjects(
         nodes=cluster.nodes,
         pods=cluster.pods,
         namespaces={NAMESPACE: a_namespace()},
         workloads=dict(owners),
         fits={pod.metadata.uid: fit_pod(pod) for pod in cluster.pods},
     )
-    return Moment(
+    return Snapshot(
         now=NOW + 1.0,
         watched=watched,
         nodes={heard.node: heard for heard in cluster.utilization},
         workloads={heard.workload: heard for heard in cluster.workloads},
         cycles=[cluster.cycle],
-        stays=stays,
+        lifetimes=lifetimes,
     )
 
 
@@ -310,25 +310,17 @@ def a_namespace() -> objects.Namespace:
 def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
     """The picture, and each strategy's verdicts and plan on a picture of its own: pods are judged when asked for."""
     settings = DeschedulerSettings()
-    configured = Configured(
-        load=LOAD,
-        thresholds=Thresholds(),
-        rules=Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system"),
-        limits=IntentLimits(
-            per_evaluation=settings.max_intents_per_evaluation,
-            per_node=settings.max_intents_per_node,
-            per_workload=settings.max_intents_per_workload,
-        ),
-    )
-    moment = a_moment(cluster)
+    rules = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
+    evaluation = settings.evaluation(LOAD, Thresholds(), rules)
+    snapshot = a_snapshot(cluster)
     pictures: list[Took] = []
     for strategy in strategies:
         name, verdicts, plans, both = name_of(strategy), [], [], []
         for _ in range(ROUNDS):
-            took, fleet = timed(lambda: Look(moment, configured).fleet)
+            took, fleet = timed(lambda: ClusterBuilder(snapshot, evaluation).cluster())
             pictures.append(took)
-            seen, told = timed(partial(judged, strategy, fleet))
-            hot = {verdict.node for verdict in told.verdicts if verdict.abnormal}
+            seen, (found, _) = timed(partial(classify, strategy, fleet))
+            hot = {each.node for each in found if each.abnormal}
             planned, plan = timed(partial(strategy.plan, fleet, hot))
             verdicts.append(seen)
             plans.append(planned)

@@ -86,7 +86,7 @@ class FrozenCluster:
 
     async def _known(self, url: str) -> None:
         """Until the scorer knows the load of every node."""
-        wanted = f'equipoise_score_nodes{{load="known"}} {float(len(self.loads))}'
+        wanted = f'equipoise_scorer_nodes{{load="known"}} {float(len(self.loads))}'
         async with aiohttp.ClientSession() as session:
             for _ in range(150):
                 try:

@@ -23,7 +23,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.crane import KEYS
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.api import ApiError
@@ -32,7 +32,7 @@ from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
 from equipoise.testbed.pytest_fixture import StartCluster
 
-SOON = DeadBand(change=5, least_interval=Duration(1), period=Duration(1_800))
+SOON = DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800))
 
 MERGE = "application/merge-patch+json"
 ACCESS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
@@ -107,7 +107,7 @@ class Account:
             return await api.request("PATCH", path, change, token=self._token, content_type=MERGE)
 
     async def refusal(self, path: str, change: Document) -> str:
-        """What the API server said to it; "" when it let it pass."""
+        """Why the API server refused it; "" when it did not."""
         try:
             await self.patch(path, change)
         except ApiError as error:
@@ -115,9 +115,9 @@ class Account:
         return ""
 
     async def fenced(self, annotation: str, *, allowed: bool) -> None:
-        """Wait until the API server goes by the fence that was just put there; it takes a moment to read it."""
+        """Wait until the API server uses the fence that was just applied."""
         async with asyncio.timeout(60):
-            for number in count():  # what stands there already may be written again: always something else
+            for number in count():  # always another value: an existing one may be written again
                 refusal = await self.refusal(NODE, {"metadata": {"annotations": {annotation: str(number)}}})
                 if bool(refusal) != allowed:
                     return
@@ -157,7 +157,7 @@ NO_SUCH_FIELD = {
 
 
 def substance(thing: Document) -> Document:
-    """All of an object that somebody could mean to change."""
+    """Everything in an object that a client can mean to change."""
     left = deepcopy(thing)
     for name in ("resourceVersion", "managedFields"):
         left["metadata"].pop(name, None)
@@ -168,8 +168,8 @@ def substance(thing: Document) -> Document:
 
 @pytest.mark.parametrize("kind", OBJECTS)
 @pytest.mark.parametrize("change", FORBIDDEN)
-async def test_the_fence_keeps_out(cluster: Cluster, annotator: Account, kind: str, change: str) -> None:
-    """The role allows to patch the object; this change of it is refused, and leaves nothing behind."""
+async def test_the_fence_refuses_other_changes(cluster: Cluster, annotator: Account, kind: str, change: str) -> None:
+    """The role allows to patch the object; this change is refused and has no effect."""
     path = OBJECTS[kind]
     before = substance(await cluster.request("GET", path))
     refusal = await annotator.refusal(path, FORBIDDEN[change])
@@ -179,17 +179,17 @@ async def test_the_fence_keeps_out(cluster: Cluster, annotator: Account, kind: s
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-async def test_the_status_is_out_of_reach(annotator: Account, kind: str) -> None:
-    """No role gives the subresource, by which alone a status can be changed."""
+async def test_the_role_does_not_allow_status_changes(annotator: Account, kind: str) -> None:
+    """No role includes the subresource, the only way to change a status."""
     assert "403" in await annotator.refusal(f"{OBJECTS[kind]}/status", FORBIDDEN["status"])
 
 
 @pytest.mark.parametrize("path", OBJECTS.values(), ids=OBJECTS)
-async def test_the_fence_lets_our_annotations_pass(annotator: Account, path: str) -> None:
+async def test_the_fence_allows_our_annotations(annotator: Account, path: str) -> None:
     """They are written, changed and removed."""
     for value in ("{}", "{ }", None):
-        answer = await annotator.patch(path, {"metadata": {"annotations": {LOAD: value, USAGE: value}}})
-        annotations = answer["metadata"].get("annotations", {})
+        response = await annotator.patch(path, {"metadata": {"annotations": {LOAD: value, USAGE: value}}})
+        annotations = response["metadata"].get("annotations", {})
         assert (annotations.get(LOAD), annotations.get(USAGE)) == (value, value)
 
 
@@ -205,7 +205,7 @@ async def crane(cluster: Cluster, annotator: Account) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("path", OBJECTS.values(), ids=OBJECTS)
-async def test_crane_s_annotations_are_foreign_without_the_option(annotator: Account, path: str) -> None:
+async def test_the_fence_refuses_cranes_annotations_by_default(annotator: Account, path: str) -> None:
     """Each of them."""
     for key in KEYS:
         assert "its own two annotations only" in await annotator.refusal(
@@ -213,11 +213,11 @@ async def test_crane_s_annotations_are_foreign_without_the_option(annotator: Acc
         )
 
 
-async def test_with_the_option_crane_s_annotations_are_written_on_nodes_only(annotator: Account, crane: None) -> None:
-    """All of them, and nothing else becomes possible."""
+async def test_the_crane_overlay_allows_cranes_annotations_on_nodes_only(annotator: Account, crane: None) -> None:
+    """All of them, and no other change."""
     annotations = dict.fromkeys(KEYS, "0.5,2027-01-15T08:00:00Z")
-    answer = await annotator.patch(NODE, {"metadata": {"annotations": annotations}})
-    assert {key: answer["metadata"]["annotations"].get(key) for key in KEYS} == annotations
+    response = await annotator.patch(NODE, {"metadata": {"annotations": annotations}})
+    assert {key: response["metadata"]["annotations"].get(key) for key in KEYS} == annotations
     for path in (DEPLOYMENT, CLONE_SET):
         for key in KEYS:
             assert await annotator.refusal(path, {"metadata": {"annotations": {key: "1"}}})
@@ -265,14 +265,14 @@ async def bus(cluster: Cluster, annotator: Account) -> AsyncIterator[MemoryBus]:
         await asyncio.wait([task])
 
 
-async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster: Cluster, bus: MemoryBus) -> None:
-    """The annotation stands on the object; spec, pods, ReplicaSets and revisions are the ones of before.
+async def test_annotating_a_workload_starts_no_rollout(cluster: Cluster, bus: MemoryBus) -> None:
+    """The object has the annotation; spec, pods, ReplicaSets and revisions are unchanged.
 
-    A Deployment counts a changed annotation as a generation, its controller observes it and has nothing to do.
+    A changed annotation increases a Deployment's generation; its controller observes it and changes nothing.
     """
     before = await rolled_out(cluster)
     generations = {path: (await cluster.request("GET", path))["metadata"]["generation"] for path in WORKLOADS.values()}
-    for sequence, cores in ((1, 1.0), (2, 2.0)):  # the second write goes by the first one
+    for sequence, cores in ((1, 1.0), (2, 2.0)):  # the precondition of the second write is the first one
         now = SystemClock().now()
         windows = a_node_utilization(cpu=cores, sampled_at=now).windows
         for workload in WORKLOADS:
@@ -281,8 +281,8 @@ async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster
             )
             await bus.publish(workload_utilization(workload), utilization)
         for workload, path in WORKLOADS.items():
-            await cluster.wait(path, says(cores), what=f"{workload} has its usage")
-        await asyncio.sleep(1.1)  # the least interval
+            await cluster.wait(path, has_usage(cores), what=f"{workload} has its usage")
+        await asyncio.sleep(1.1)  # the minimum interval
     settled = "a controller has seen what was written"
     for path in WORKLOADS.values():
         if "/apis/apps/" in path:
@@ -298,7 +298,7 @@ async def test_every_kind_of_workload_is_annotated_and_no_rollout_begins(cluster
         assert after == generation + 2 * (path == DEPLOYMENT)
 
 
-def says(cores: float) -> Any:
+def has_usage(cores: float) -> Any:
     def read(thing: Document) -> bool:
         usage, _ = read_workload_usage(thing["metadata"].get("annotations", {}))
         return usage is not None and usage.windows["5m"].mean.cpu == cores
@@ -306,8 +306,8 @@ def says(cores: float) -> Any:
     return read
 
 
-async def test_a_node_is_annotated_while_its_kubelet_writes_to_it(cluster: Cluster, bus: MemoryBus) -> None:
-    """Heartbeats change its version; the load gets there all the same, and the next one."""
+async def test_a_node_is_annotated_while_its_kubelet_updates_it(cluster: Cluster, bus: MemoryBus) -> None:
+    """Heartbeats change its version; both loads are written all the same."""
     uid = (await cluster.request("GET", NODE))["metadata"]["uid"]
     for sequence, load in ((1, 0.3), (2, 0.6)):
         now = SystemClock().now()
@@ -317,7 +317,7 @@ async def test_a_node_is_annotated_while_its_kubelet_writes_to_it(cluster: Clust
         beat = {"metadata": {"labels": {"beat": str(sequence)}}}
         async with cluster.api() as api:
             await api.request("PATCH", NODE, beat, content_type=MERGE)
-        await asyncio.sleep(1.1)  # the least interval
+        await asyncio.sleep(1.1)  # the minimum interval
 
 
 def has_load(share: float) -> Any:

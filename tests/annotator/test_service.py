@@ -1,4 +1,4 @@
-"""The annotator with bus, API server and clock of memory."""
+"""The annotator on an in-memory bus and API server, with a manual clock."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -9,8 +9,9 @@ import pytest
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import NOW, a_node_utilization, a_placement, a_window, a_workload, a_workload_utilization
 
-from equipoise.annotator.service import ATTEMPTS, RETRY_PERIOD
+from equipoise.annotator.service import MAX_CONFLICTS
 from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.shell.object_client import RETRY_PERIOD
 from equipoise.contracts.bus.subjects import node_placement, node_utilization, workload_utilization
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
@@ -28,31 +29,31 @@ from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
 from equipoise.testbed.memory.faults import Call
 
 
-async def test_measured_load_stands_on_the_node_and_is_said(world: World) -> None:
-    """Load, its time and the reason; the message tells exactly what was written."""
+async def test_measured_load_is_written_on_the_node_and_published(world: World) -> None:
+    """Load, its time and the reason; the message holds exactly what was written."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
     assert world.load_on() == 0.3
-    (said,) = world.bus.published(AnnotationWritten, "equipoise.annotation.node.node-a")
-    assert said.object == "node/node-a"
-    assert said.why == "not written before"
-    assert said.annotations == world.kube.stored(NODES)[0].metadata.annotations
-    load, _ = read_node_load(said.annotations)
+    (published,) = world.bus.published(AnnotationWritten, "equipoise.annotation.node.node-a")
+    assert published.object == "node/node-a"
+    assert published.why == "not written before"
+    assert published.annotations == world.kube.stored(NODES)[0].metadata.annotations
+    load, _ = read_node_load(published.annotations)
     assert load is not None
     assert load.sampled_at == datetime.fromtimestamp(NOW, UTC)
 
 
-async def test_values_that_were_there_before_are_written_too(world: World) -> None:
-    """An annotator that starts finds the last values on the bus."""
+async def test_values_published_before_the_start_are_written_too(world: World) -> None:
+    """The bus keeps the last values."""
     world.add_node()
     await world.measured(cpu=3.0)
     await world.begin()
     assert world.load_on() == 0.3
 
 
-async def test_a_workload_gets_its_usage_per_replica(world: World) -> None:
-    """On the Deployment itself, under the other key."""
+async def test_usage_per_replica_is_written_on_the_workload(world: World) -> None:
+    """On the Deployment itself, under its own key."""
     metadata = ObjectMeta(name="web", namespace="shop")
     world.kube.put(DEPLOYMENTS, WorkloadObject(metadata=metadata))
     await world.begin()
@@ -64,14 +65,16 @@ async def test_a_workload_gets_its_usage_per_replica(world: World) -> None:
     assert usage.windows["1h"].mean.cpu == 1.5
     assert set(annotations) == {USAGE}
     subject = "equipoise.annotation.workload.deployment_apps.shop.web"
-    assert [said.object for said in world.bus.published(AnnotationWritten, subject)] == ["Deployment/shop/web"]
+    assert [published.object for published in world.bus.published(AnnotationWritten, subject)] == [
+        "Deployment/shop/web"
+    ]
 
 
-async def test_a_workload_of_unknown_kind_is_left_alone(world: World) -> None:
-    """We would not know where to write."""
+async def test_a_workload_of_an_unknown_kind_is_ignored(world: World) -> None:
+    """There is no resource to write."""
     await world.begin()
-    strange = a_workload(kind="Frobnicator", group="example.com")
-    await world.bus.publish(workload_utilization(strange), a_workload_utilization(strange))
+    unknown = a_workload(kind="Frobnicator", group="example.com")
+    await world.bus.publish(workload_utilization(unknown), a_workload_utilization(unknown))
     await world.clock.advance(60)
     assert world.writes == 0
 
@@ -87,15 +90,15 @@ async def test_a_workload_of_unknown_kind_is_left_alone(world: World) -> None:
     ids=["unknown", "no windows", "too old", "from the future"],
 )
 async def test_nothing_is_written_for_unknown_values(world: World, fields: dict[str, Any]) -> None:
-    """And never a zero."""
+    """No zero either."""
     world.add_node()
     await world.begin()
     await world.measured(**fields)
     assert world.writes == 0
 
 
-async def test_nothing_is_written_while_the_clocks_are_too_far_apart(world: World) -> None:
-    """The age of no value is known then; an annotator that starts hears of it before the values."""
+async def test_nothing_is_written_while_the_clock_skew_is_too_large(world: World) -> None:
+    """The age of no value is known then. An annotator that starts receives the skew before the values."""
     world.add_node()
     await world.round_ended(skew=100.0)
     await world.measured(cpu=3.0)
@@ -107,8 +110,8 @@ async def test_nothing_is_written_while_the_clocks_are_too_far_apart(world: Worl
     assert world.load_on() == 0.7
 
 
-async def test_a_shard_that_is_no_more_does_not_forbid_writes_for_ever(world: World) -> None:
-    """The last word of a collector that was taken away."""
+async def test_the_skew_of_a_shard_that_no_longer_exists_expires(world: World) -> None:
+    """It is the last message of a collector that was removed."""
     world.add_node()
     await world.begin()
     await world.round_ended(skew=-100.0, shard="former")
@@ -118,8 +121,8 @@ async def test_a_shard_that_is_no_more_does_not_forbid_writes_for_ever(world: Wo
     assert world.load_on() == 0.3
 
 
-async def test_small_changes_wait_and_large_ones_wait_a_minute(world: World) -> None:
-    """Five points are the band; between two writes of one node a minute passes."""
+async def test_small_changes_are_not_written_and_large_ones_at_most_once_a_minute(world: World) -> None:
+    """The dead-band is five points."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
@@ -134,7 +137,7 @@ async def test_small_changes_wait_and_large_ones_wait_a_minute(world: World) -> 
 
 
 async def test_an_unchanged_node_is_written_every_half_hour(world: World) -> None:
-    """So that its time tells a reader that somebody still measures."""
+    """Its time shows readers that it is still measured."""
     world.add_node()
     await world.begin()
     for _ in range(130):
@@ -143,8 +146,8 @@ async def test_an_unchanged_node_is_written_every_half_hour(world: World) -> Non
     assert world.writes in (5, 6)
 
 
-async def test_an_older_message_changes_nothing(world: World) -> None:
-    """The bus may repeat and delay."""
+async def test_an_older_message_is_ignored(world: World) -> None:
+    """The bus may repeat and delay messages."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0, sequence=10)
@@ -153,8 +156,8 @@ async def test_an_older_message_changes_nothing(world: World) -> None:
     assert world.load_on() == 0.3
 
 
-async def test_a_recreated_node_never_carries_its_predecessors_load(world: World) -> None:
-    """The write names the UID that was measured; the new node's own values come under its own."""
+async def test_a_recreated_node_never_gets_the_load_of_its_predecessor(world: World) -> None:
+    """The write has the UID that was measured as a precondition; the new node's values come with its own UID."""
     world.add_node(uid="new")
     await world.begin()
     await world.measured(cpu=9.0, uid="old")
@@ -165,8 +168,8 @@ async def test_a_recreated_node_never_carries_its_predecessors_load(world: World
     assert world.health["annotator-1"].problems == []
 
 
-async def test_a_recreated_node_is_new(world: World) -> None:
-    """Neither the minute nor the last value of its predecessor counts for it."""
+async def test_a_recreated_node_is_written_at_once(world: World) -> None:
+    """Neither the minimum interval nor the last value of its predecessor applies to it."""
     world.add_node(uid="old")
     await world.begin()
     await world.measured(cpu=1.0, uid="old")
@@ -177,7 +180,7 @@ async def test_a_recreated_node_is_new(world: World) -> None:
     assert (world.load_on(), world.writes) == (0.1, 2)
 
 
-async def test_an_object_that_is_gone_is_no_trouble(world: World) -> None:
+async def test_a_deleted_object_is_no_problem(world: World) -> None:
     """The collector learns of it a little later than the API server."""
     await world.begin()
     await world.measured("gone")
@@ -190,13 +193,13 @@ async def test_an_object_that_is_gone_is_no_trouble(world: World) -> None:
 
 @pytest.mark.parametrize("status", [0, 503])
 @pytest.mark.parametrize("newer", [True, False])
-async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: World, newer: bool, status: int) -> None:
-    """Nothing is lost, the trouble is told, and it is over when it is over."""
+async def test_the_newest_value_is_written_when_the_api_server_is_back(world: World, newer: bool, status: int) -> None:
+    """The problem is reported until then."""
     world.add_node()
     await world.begin()
     world.kube.refuse("annotate", status=status)
     await world.measured(cpu=3.0)
-    assert "does not take annotations" in world.health["annotator-1"].problems[0]
+    assert "does not accept annotations" in world.health["annotator-1"].problems[0]
     if newer:
         await world.measured(cpu=4.0)
     world.kube.heal()
@@ -205,36 +208,36 @@ async def test_an_api_server_that_is_away_gets_the_newest_value_later(world: Wor
     assert world.health["annotator-1"].problems == []
 
 
-async def test_that_an_api_server_was_away_is_over_with_the_first_answer(world: World) -> None:
-    """Also when it is read only, and nothing is to be written."""
-    stands = node_load(a_node_utilization(cpu=3.0, sampled_at=NOW - 90))
-    assert stands is not None
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(stands))))
+async def test_the_first_response_of_the_api_server_ends_the_problem(world: World) -> None:
+    """Also when it is only read and there is nothing to write."""
+    existing = node_load(a_node_utilization(cpu=3.0, sampled_at=NOW - 90))
+    assert existing is not None
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(existing))))
     await world.begin()
     world.kube.refuse("get", status=0)
     await world.measured(cpu=3.0)
-    assert "does not take annotations" in world.health["annotator-1"].problems[0]
+    assert "does not accept annotations" in world.health["annotator-1"].problems[0]
     world.kube.heal()
     await world.clock.advance(RETRY_PERIOD)
     assert (world.health["annotator-1"].problems, world.writes) == ([], 0)
 
 
-@pytest.mark.parametrize("stood", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "nonsense"])
-async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(
-    world: World, stood: dict[str, str]
-) -> None:
-    """A replica that was halted between reading and writing finds the newer value and leaves it."""
-    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood)))
+@pytest.mark.parametrize("existing", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "nonsense"])
+async def test_a_newer_value_written_after_the_read_is_not_overwritten(world: World, existing: dict[str, str]) -> None:
+    """A replica that was suspended between reading and writing finds the newer value and keeps it."""
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=existing)))
     await world.begin()
     newer, halted = node_load(a_node_utilization(cpu=5.0, sampled_at=NOW + 3)), asyncio.Event()
     assert newer is not None
 
-    async def somebody_else_writes(call: Call) -> None:
+    async def another_replica_writes(call: Call) -> None:
         if call.verb == "annotate" and not halted.is_set():
             halted.set()
-            world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=stood | as_annotations(newer))))
+            world.kube.put(
+                NODES, Node(metadata=ObjectMeta(name="node-a", annotations=existing | as_annotations(newer)))
+            )
 
-    world.kube.on_call = somebody_else_writes
+    world.kube.on_call = another_replica_writes
     await world.measured(cpu=1.0)
     assert halted.is_set()
     assert world.load_on() == 0.5
@@ -243,8 +246,8 @@ async def test_a_value_read_before_somebody_wrote_a_newer_one_is_not_written(
 
 
 @pytest.mark.parametrize("ago", [30, 90, 600])
-async def test_what_stands_on_an_object_is_not_written_again_because_a_replica_is_new(world: World, ago: int) -> None:
-    """It is read first; a change is written as ever, but not within a minute of the sample that stands there."""
+async def test_a_new_replica_does_not_write_existing_values_again(world: World, ago: int) -> None:
+    """They are read first. A change is written, but not within a minute of the existing sample."""
     world.add_node()
     await world.begin("annotator-1")
     await world.measured(cpu=3.0)
@@ -261,23 +264,23 @@ async def test_what_stands_on_an_object_is_not_written_again_because_a_replica_i
     assert (world.load_on(), world.writes) == (0.9, 2)
 
 
-async def test_an_api_server_that_asks_to_be_left_alone_is(world: World) -> None:
-    """For as long as it says, reads and writes; nothing is put off for longer."""
+async def test_retry_after_suspends_reads_and_writes(world: World) -> None:
+    """For as long as the response says, and no longer."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()
     world.kube.fail_next("annotate", status=429, retry_after=4 * RETRY_PERIOD)
     await world.measured("node-a")
-    asked = len(world.kube.calls)
+    before = len(world.kube.calls)
     await world.measured("node-b")
     await world.clock.advance(4 * RETRY_PERIOD - 1)
-    assert [call for call in world.kube.calls[asked:] if call.resource == "nodes"] == []
+    assert [call for call in world.kube.calls[before:] if call.resource == "nodes"] == []
     await world.clock.advance(2)
     assert (world.load_on("node-a"), world.load_on("node-b")) == (0.1, 0.1)
 
 
 async def test_a_value_from_the_future_is_overwritten(world: World) -> None:
-    """Any kubelet may write its own node's annotations: a forged time must not keep the true load out for ever."""
+    """Any kubelet may write its own node's annotations: a forged time must not block the true load."""
     forged = node_load(a_node_utilization(cpu=9.0, sampled_at=NOW + 1e9))
     assert forged is not None
     world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(forged))))
@@ -286,8 +289,8 @@ async def test_a_value_from_the_future_is_overwritten(world: World) -> None:
     assert world.load_on() == 0.1
 
 
-async def test_a_heartbeat_between_reading_and_writing_costs_one_more_try(world: World) -> None:
-    """It is read again and written; nobody is told of it."""
+async def test_a_heartbeat_between_read_and_write_causes_one_retry(world: World) -> None:
+    """The node is read again and written; no problem is reported."""
     world.add_node()
     await world.begin()
     tries = 0
@@ -306,8 +309,8 @@ async def test_a_heartbeat_between_reading_and_writing_costs_one_more_try(world:
     assert world.health["annotator-1"].problems == []
 
 
-async def test_what_the_annotator_wrote_itself_it_does_not_read_again(world: World) -> None:
-    """Nor do heartbeats between two writes cost anything: its own annotation is what the second one goes by."""
+async def test_the_annotator_does_not_read_what_it_wrote_itself(world: World) -> None:
+    """Heartbeats between two writes cost nothing either: the precondition of the second write is its own annotation."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
@@ -321,8 +324,8 @@ async def test_what_the_annotator_wrote_itself_it_does_not_read_again(world: Wor
     assert verbs == ["get", "annotate", "annotate"]
 
 
-async def test_a_newer_value_of_another_replica_is_found_by_who_wrote_the_last_one(world: World) -> None:
-    """It goes by what it wrote itself; that is no longer there, so it looks, and leaves the newer value."""
+async def test_a_newer_value_of_another_replica_is_kept(world: World) -> None:
+    """The write fails because our own value is no longer there; the object is read again."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
@@ -335,8 +338,8 @@ async def test_a_newer_value_of_another_replica_is_found_by_who_wrote_the_last_o
     assert world.health["annotator-1"].problems == []
 
 
-async def test_an_object_that_is_written_to_all_the_time_waits_while_others_are_written(world: World) -> None:
-    """After three tries for a minute, then for two; its value is written once there is peace."""
+async def test_an_object_with_permanent_conflicts_is_in_backoff_while_others_are_written(world: World) -> None:
+    """After three tries for a minute, then for two; it is written when the conflicts end."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()
@@ -344,53 +347,53 @@ async def test_an_object_that_is_written_to_all_the_time_waits_while_others_are_
     for tries in (1, 1, 2, 2):
         await world.measured("node-a")
         await world.measured("node-b")
-        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.clock.advance(SETTINGS.nodes.min_interval)
         assert (world.load_on("node-a"), world.load_on("node-b")) == (None, 0.1)
-        assert world.writes_on("node-a") == tries * ATTEMPTS
+        assert world.writes_on("node-a") == tries * MAX_CONFLICTS
     world.kube.heal()
     await world.clock.advance(1)
     await world.measured("node-a")
     assert world.load_on("node-a") == 0.1
 
 
-async def test_conflicts_count_until_it_is_written(world: World) -> None:
-    """Two now and two later are no three in a row."""
+async def test_a_write_resets_the_number_of_conflicts(world: World) -> None:
+    """Two before and two after it are not three in a row."""
     world.add_node()
     await world.begin()
     for cpu in (1.0, 9.0):
-        world.kube.fail_next("annotate", status=409, times=ATTEMPTS - 1)
+        world.kube.fail_next("annotate", status=409, times=MAX_CONFLICTS - 1)
         await world.measured(cpu=cpu)
         await world.clock.advance(1)
         assert world.load_on() == cpu / 10
-        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.clock.advance(SETTINGS.nodes.min_interval)
 
 
-async def test_a_policy_that_refuses_what_stands_anew_is_told(world: World) -> None:
-    """The server answers such a patch like one that came too late."""
+async def test_a_policy_that_refuses_every_write_is_reported(world: World) -> None:
+    """The API server responds to such a patch with a conflict."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
-    await world.clock.advance(SETTINGS.nodes.least_interval)
+    await world.clock.advance(SETTINGS.nodes.min_interval)
     world.kube.refuse("annotate", status=409)
     await world.measured(cpu=9.0)
     await world.clock.advance(1)
     assert "cannot be annotated: 409" in world.health["annotator-1"].problems[0]
 
 
-async def test_an_annotation_that_somebody_removed_comes_back_at_its_turn(world: World) -> None:
-    """What is on the object counts, not what we remember to have written."""
+async def test_a_removed_annotation_is_written_again_at_the_next_refresh(world: World) -> None:
+    """The object's existing annotations count, not the last write."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
     world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a")))
-    await world.clock.advance(SETTINGS.nodes.period)
+    await world.clock.advance(SETTINGS.nodes.refresh_period)
     await world.measured(cpu=3.0)
     await world.clock.advance(0.1)
     assert world.load_on() == 0.3
 
 
-async def test_conflicts_keep_the_rate_too(world: World) -> None:
-    """Every try is a request to the API server, whatever becomes of it."""
+async def test_writes_that_conflict_keep_the_rate_too(world: World) -> None:
+    """Every try is a request to the API server."""
     for number in range(30):
         world.add_node(f"node-{number}")
     await world.begin()
@@ -400,16 +403,16 @@ async def test_conflicts_keep_the_rate_too(world: World) -> None:
     await world.clock.advance(1)
     assert 9 <= world.writes <= 11
     await world.clock.advance(9)
-    assert world.writes == 30 * ATTEMPTS
+    assert world.writes == 30 * MAX_CONFLICTS
 
 
-async def test_replicas_together_keep_the_rate_while_they_come_and_go(world: World) -> None:
-    """Ten writes in any second, however many share them; who joins or leaves loses none of the objects."""
-    moments: list[float] = []
+async def test_all_replicas_together_keep_the_rate_while_replicas_join_and_leave(world: World) -> None:
+    """Ten writes in any second; every object is written."""
+    times: list[float] = []
 
     async def note(call: Call) -> None:
         if call.verb == "annotate":
-            moments.append(world.clock.monotonic())
+            times.append(world.clock.monotonic())
 
     world.kube.on_call = note
     for number in range(600):
@@ -424,13 +427,13 @@ async def test_replicas_together_keep_the_rate_while_they_come_and_go(world: Wor
     await world.clock.advance(2.5 * ROUND)
     await world.end("annotator-2")
     await world.clock.advance(60)
-    assert len(moments) == 600
-    for moment in moments:
-        assert sum(moment <= other < moment + 1 for other in moments) <= 11
+    assert len(times) == 600
+    for start in times:
+        assert sum(start <= other < start + 1 for other in times) <= 11
 
 
-async def test_a_missing_right_is_told_and_not_tried_for_ever(world: World) -> None:
-    """A forbidden write, then a rest of one minute, of two, of four; other objects go on."""
+async def test_a_forbidden_write_is_retried_with_backoff(world: World) -> None:
+    """After a minute, two, four; other objects are written meanwhile."""
     world.add_node()
     world.add_node("node-b")
     await world.begin()
@@ -447,25 +450,25 @@ async def test_a_missing_right_is_told_and_not_tried_for_ever(world: World) -> N
     assert world.writes_on("node-b") == 16
 
 
-async def test_a_right_that_was_missing_for_a_moment_silences_nothing_for_long(world: World) -> None:
-    """Roles and the fence are applied anew while the services run; the next refusal begins with a minute again."""
+async def test_a_right_that_was_missing_briefly_delays_a_write_by_a_minute(world: World) -> None:
+    """Roles and the fence are applied while the services run. The next refusal begins with a minute again."""
     world.add_node()
     await world.begin()
     for _ in range(2):
         world.kube.refuse("annotate", status=403)
         await world.measured(cpu=3.0)
         world.kube.heal()
-        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.clock.advance(SETTINGS.nodes.min_interval)
         await world.measured(cpu=4.0)
         assert world.load_on() == 0.4
-        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.clock.advance(SETTINGS.nodes.min_interval)
         await world.measured(cpu=9.0)
         assert world.load_on() == 0.9
-        await world.clock.advance(SETTINGS.nodes.least_interval)
+        await world.clock.advance(SETTINGS.nodes.min_interval)
 
 
-async def test_an_unreadable_message_is_passed_over(world: World) -> None:
-    """The next one is heard."""
+async def test_an_invalid_message_is_skipped(world: World) -> None:
+    """The next one is handled."""
     world.add_node()
     await world.begin()
     world.bus.inject(node_utilization("node-a"), b'{"node": 1}')
@@ -473,8 +476,8 @@ async def test_an_unreadable_message_is_passed_over(world: World) -> None:
     assert world.load_on() == 0.3
 
 
-async def test_writes_keep_the_rate_and_changes_go_first(world: World) -> None:
-    """Ten a second at most; a node that changed overtakes those that are only due."""
+async def test_writes_keep_the_rate_and_changes_come_first(world: World) -> None:
+    """Ten a second at most; a changed node is written before those that are only due for a refresh."""
     for number in range(100):
         world.add_node(f"node-{number}")
     await world.begin()
@@ -491,7 +494,7 @@ async def test_writes_keep_the_rate_and_changes_go_first(world: World) -> None:
     assert world.writes == 101
 
 
-async def test_replicas_divide_the_objects(world: World) -> None:
+async def test_replicas_share_the_objects(world: World) -> None:
     """Each object is written once, by one of them; both write."""
     await world.begin("annotator-1")
     await world.begin("annotator-2")
@@ -506,8 +509,8 @@ async def test_replicas_divide_the_objects(world: World) -> None:
     assert holders == ["annotator-1", "annotator-2"]
 
 
-async def test_who_joins_others_waits_until_they_have_seen_it(world: World) -> None:
-    """Else all together would write more than they may."""
+async def test_a_replica_that_joins_others_waits_until_they_have_seen_it(world: World) -> None:
+    """Otherwise all together would exceed the rate."""
     world.add_node()
     await world.begin("annotator-1")
     await world.begin("annotator-2")
@@ -517,8 +520,8 @@ async def test_who_joins_others_waits_until_they_have_seen_it(world: World) -> N
 
 
 @pytest.mark.parametrize("gently", [True, False])
-async def test_what_a_replica_leaves_is_taken_over(world: World, gently: bool) -> None:
-    """After one round if it could give its seat back, else when its Lease has run out; its seat is used again."""
+async def test_objects_of_a_lost_replica_are_taken_over(world: World, gently: bool) -> None:
+    """After one renewal if it released its Lease, else when its Lease expires; the Lease is used again."""
     for number in range(20):
         world.add_node(f"node-{number}")
     await world.begin("annotator-1")
@@ -528,7 +531,7 @@ async def test_what_a_replica_leaves_is_taken_over(world: World, gently: bool) -
         world.kube.refuse("replace", resource="leases", status=0)
     await world.end("annotator-2")
     world.kube.heal()
-    await world.clock.advance(ROUND if gently else SETTINGS.seat.lease_duration + ROUND)
+    await world.clock.advance(ROUND if gently else SETTINGS.membership.lease_duration + ROUND)
     for number in range(20):
         await world.measured(f"node-{number}")
     await world.clock.advance(20)
@@ -537,15 +540,15 @@ async def test_what_a_replica_leaves_is_taken_over(world: World, gently: bool) -
     assert len(world.kube.stored(LEASES)) == 2
 
 
-async def test_what_changes_when_its_writer_is_lost_is_written_within_a_minute(world: World) -> None:
-    """Whoever takes it over does not wait once more for what is no longer near."""
+async def test_a_change_is_written_within_a_minute_after_its_writer_was_lost(world: World) -> None:
+    """The new writer does not wait for another minimum interval."""
     await world.begin("annotator-1")
     await world.begin("annotator-2")
     await world.clock.advance(2 * ROUND)
     for number in range(20):
         world.add_node(f"node-{number}")
         await world.measured(f"node-{number}")
-    await world.clock.advance(SETTINGS.nodes.least_interval)
+    await world.clock.advance(SETTINGS.nodes.min_interval)
     world.kube.refuse("replace", resource="leases", status=0)
     await world.end("annotator-2")
     world.kube.heal()
@@ -556,33 +559,33 @@ async def test_what_changes_when_its_writer_is_lost_is_written_within_a_minute(w
     assert {world.load_on(f"node-{number}") for number in range(20)} == {0.9}
 
 
-async def test_a_replica_that_cannot_renew_its_seat_stops_writing(world: World) -> None:
-    """By the time its Lease has run out the others have its objects."""
+async def test_a_replica_that_cannot_renew_its_lease_stops_writing(world: World) -> None:
+    """When the Lease expires, the others have its objects."""
     world.add_node()
     await world.begin()
     world.kube.refuse("replace", resource="leases", status=0)
-    await world.clock.advance(SETTINGS.seat.lease_duration)
+    await world.clock.advance(SETTINGS.membership.lease_duration)
     await world.measured(cpu=3.0)
     assert world.writes == 0
-    assert "seat" in world.health["annotator-1"].problems[0]
+    assert "the Lease among the annotators" in world.health["annotator-1"].problems[0]
     world.kube.heal()
     await world.clock.advance(ROUND)
     assert world.load_on() == 0.3
 
 
-async def test_a_seat_that_somebody_else_took_is_replaced(world: World) -> None:
-    """A foreign hand on our Lease costs one seat, no more."""
+async def test_a_lease_that_another_client_took_is_replaced(world: World) -> None:
+    """Only one Lease is lost."""
     await world.begin()
-    seat = world.kube.stored(LEASES)[0]
-    stolen = msgspec.structs.replace(seat.spec, holder_identity="another")
-    world.kube.put(LEASES, Lease(metadata=seat.metadata, spec=stolen))
+    membership = world.kube.stored(LEASES)[0]
+    stolen = msgspec.structs.replace(membership.spec, holder_identity="another")
+    world.kube.put(LEASES, Lease(metadata=membership.metadata, spec=stolen))
     await world.clock.advance(2 * ROUND)
     assert {lease.spec.holder_identity for lease in world.kube.stored(LEASES)} == {"another", "annotator-1"}
     assert world.health["annotator-1"].problems == []
 
 
-async def test_crane_s_annotations_are_written_when_asked_for_as_often_as_crane_needs_them(world: World) -> None:
-    """With ours in one patch every three minutes; its readers believe the fast ones for eight."""
+async def test_cranes_annotations_are_written_as_often_as_crane_needs_them_when_enabled(world: World) -> None:
+    """With ours in one patch every three minutes; crane uses the fastest metrics for eight."""
     world.add_node()
     await world.begin(settings=AnnotatorSettings(crane=True))
     pods = [PlacedPod(uid=f"uid-{n}", namespace="shop", name=f"web-{n}", placed_at=NOW - 30) for n in range(5)]
@@ -596,12 +599,12 @@ async def test_crane_s_annotations_are_written_when_asked_for_as_often_as_crane_
         await world.clock.advance(45)
         await world.measured(cpu=3.0)
     assert world.writes in (4, 5)
-    said = world.bus.published(AnnotationWritten, "equipoise.annotation.node.*")
-    assert all(message.annotations.keys() == annotations.keys() for message in said)
+    published = world.bus.published(AnnotationWritten, "equipoise.annotation.node.*")
+    assert all(message.annotations.keys() == annotations.keys() for message in published)
 
 
-async def test_crane_s_annotations_are_not_written_unasked(world: World) -> None:
-    """Nor is placement listened to."""
+async def test_cranes_annotations_are_not_written_by_default(world: World) -> None:
+    """Placement is not subscribed to either."""
     world.add_node()
     await world.begin()
     await world.bus.publish(node_placement("node-a"), a_placement())
@@ -609,8 +612,8 @@ async def test_crane_s_annotations_are_not_written_unasked(world: World) -> None
     assert world.kube.stored(NODES)[0].metadata.annotations.keys() == {LOAD}
 
 
-async def test_only_the_one_annotation_is_touched(world: World) -> None:
-    """What others wrote stays as it is."""
+async def test_only_our_annotation_is_changed(world: World) -> None:
+    """Other annotations and labels stay as they are."""
     metadata = ObjectMeta(name="node-a", annotations={"theirs": "1"}, labels={"pool": "blue"})
     world.kube.put(NODES, Node(metadata=metadata))
     await world.begin()
@@ -620,7 +623,7 @@ async def test_only_the_one_annotation_is_touched(world: World) -> None:
     assert after.labels == {"pool": "blue"}
 
 
-def test_messages_are_the_ones_of_the_collector() -> None:
-    """The builders stand for what the bus really carries."""
+def test_the_builders_make_valid_messages_of_the_collector() -> None:
+    """They can be decoded."""
     message = a_node_utilization()
     assert msgspec.json.decode(msgspec.json.encode(message), type=NodeUtilization) == message

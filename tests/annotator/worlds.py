@@ -20,7 +20,7 @@ from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
 SETTINGS = AnnotatorSettings(writes_per_second=10)
-ROUND = SETTINGS.seat.renew_period
+ROUND = SETTINGS.membership.renew_period
 
 
 class World:
@@ -70,7 +70,7 @@ class World:
         await self.clock.advance(0)
 
     async def round_ended(self, *, skew: float, shard: str = "all") -> None:
-        """The collector says how far the source's clock is ahead."""
+        """The collector publishes a cycle with this skew of the source's clock."""
         self.sequence += 1
         cycle = UtilizationCycle(
             shard=shard, cycle=1, expected=1, fresh=1, queried_at=self.clock.now(), skew=skew, sequence=self.sequence
@@ -79,18 +79,18 @@ class World:
         await self.clock.advance(0)
 
     def written_by(self, identity: str) -> int:
-        """How many nodes this replica has written, in its own words."""
+        """How many nodes this replica has written, by its metrics."""
         labels = {"kind": "Node", "result": "written"}
-        return int(self.metrics[identity].get_sample_value("equipoise_annotations_total", labels) or 0)
+        return int(self.metrics[identity].get_sample_value("equipoise_annotator_writes_total", labels) or 0)
 
     def waiting(self, identity: str = "annotator-1") -> tuple[float | None, float | None]:
-        """How many objects wait for being read, and for their write."""
-        names = ("equipoise_annotations_unread", "equipoise_annotations_waiting")
+        """How many objects wait to be read, and to be written."""
+        names = ("equipoise_annotator_objects_unread", "equipoise_annotator_writes_pending")
         unread, unwritten = (self.metrics[identity].get_sample_value(name) for name in names)
         return unread, unwritten
 
     def load_on(self, name: str = "node-a") -> float | None:
-        """The cpu load of the shortest window as it stands on the node."""
+        """The cpu load of the shortest window in the node's annotation."""
         node = next(node for node in self.kube.stored(NODES) if node.metadata.name == name)
         load, _ = read_node_load(node.metadata.annotations)
         return None if load is None else load.windows["5m"].mean.cpu

@@ -11,7 +11,7 @@ from builders import NOW
 from cli.programs import invoke
 from rich.console import Console
 
-from equipoise.annotator.decisions.replicas import seat_for
+from equipoise.annotator.decisions.replicas import lease_for
 from equipoise.cli.annotations.clear import OURS, ClearResult, active_annotators, clear, find_annotated, show
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
@@ -120,7 +120,7 @@ async def test_an_unavailable_api_server_ends_the_command(world: World) -> None:
 async def test_active_annotators_are_listed(world: World) -> None:
     """They would write the annotations again."""
     now = datetime.fromtimestamp(NOW, UTC)
-    await world.kube.create(LEASES, seat_for("annotator-1", [], "ours", now, 30))
+    await world.kube.create(LEASES, lease_for("annotator-1", [], "ours", now, 30))
     assert await active_annotators(world.kube, "ours", world.clock) == ["annotator-1"]
     await world.clock.advance(31)
     assert await active_annotators(world.kube, "ours", world.clock) == []

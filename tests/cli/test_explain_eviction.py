@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from builders import GIB, NOW, a_workload, an_intent
 from cli.buses import Bus
-from descheduler.test_memory import an_outcome
+from descheduler.outcomes import an_outcome
 from rich.console import Console
 
 from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history

@@ -20,7 +20,7 @@ from bus_worlds import free_port
 from cli.buses import Bus
 from prometheus_client import CollectorRegistry
 from rich.console import Console
-from scorer.fleets import a_cycle, a_picture, a_pod
+from scorer.clusters import a_cycle, a_pod, a_scoring_state
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.explain.scores import pod_request, request_explanation
@@ -34,6 +34,7 @@ from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
+from equipoise.scorer.decisions.explanation import explain
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
 
@@ -121,7 +122,7 @@ async def test_an_unknown_pod_is_exit_code_1(scored: Bus) -> None:
 
     assert code == 1
     assert output == (
-        "Error: the scorer has not heard that pod shop/web-7 has a node, and explains a pod from then on: "
+        "Error: the scorer has not received a placement of pod shop/web-7, and can explain only placed pods: "
         "see `kubectl -n shop get pod web-7 -o wide`\n"
     )
 
@@ -144,9 +145,9 @@ def shown(explanation: Explanation, requested_node: str = "", **console: object)
 
 def test_the_ranking_has_ten_nodes_and_the_current_and_the_requested_one() -> None:
     """These two are shown whatever their rank, with all their inputs."""
-    picture = a_picture({f"n{number:02}": 0.5 + 0.25 * number for number in range(30)})
-    picture.on_placement(a_placement("n25", [a_placed_pod("web-1")], sequence=2), NOW)
-    explanation = picture.explain_question(ExplainRequest(namespace="shop", name="web-1", node="n29"), NOW)
+    state = a_scoring_state({f"n{number:02}": 0.5 + 0.25 * number for number in range(30)})
+    state.on_placement(a_placement("n25", [a_placed_pod("web-1")], sequence=2), NOW)
+    explanation = explain(state, ExplainRequest(namespace="shop", name="web-1", node="n29"), NOW)
     text = shown(explanation, "n29")
     ranking = text.split("\n\n")[1].splitlines()
 
@@ -159,13 +160,13 @@ def test_the_ranking_has_ten_nodes_and_the_current_and_the_requested_one() -> No
 
 def test_the_inputs_of_a_window_are_one_row() -> None:
     """Measured + arrived − departed + reserved of the base, then the load, now and with the pod."""
-    picture = a_picture({"low": 1.0, "over": 6.0})
+    state = a_scoring_state({"low": 1.0, "over": 6.0})
     late = a_placed_pod("web-1", placed_at=NOW - 160, running_since=NOW - 150)
-    picture.on_workload(a_workload_utilization(cpu=1.0))
-    picture.on_placement(a_placement("low", [late], sequence=2), NOW)
-    picture.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
-    picture.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
-    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(cpu=0.5)), NOW + 1))
+    state.on_workload(a_workload_utilization(cpu=1.0))
+    state.on_placement(a_placement("low", [late], sequence=2), NOW)
+    state.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
+    state.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
+    text = shown(explain(state, ExplainRequest(pod=a_pod(cpu=0.5)), NOW + 1))
 
     row = next(line.split() for line in text.splitlines() if line.startswith("15m "))
 
@@ -179,22 +180,22 @@ def test_the_inputs_of_a_window_are_one_row() -> None:
 
 def test_an_unknown_load_is_shown_as_unknown() -> None:
     """Never as 0, and with the reason."""
-    picture = a_picture({"low": 1.0, "over": 6.0})
-    picture.on_placement(a_placement("silent"), NOW)
-    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(), node="silent"), NOW), "silent")
+    state = a_scoring_state({"low": 1.0, "over": 6.0})
+    state.on_placement(a_placement("silent"), NOW)
+    text = shown(explain(state, ExplainRequest(pod=a_pod(), node="silent"), NOW), "silent")
 
     row = next(line for line in text.splitlines() if "silent" in line)
     assert row.split()[:5] == ["silent", "0", "0.0", "?", "?"]
     assert "never" in row
-    assert "no utilization was heard of it" in row
+    assert "no utilization was received" in row
     assert "unknown: samples do not cover it" in text
 
 
 def test_a_neutral_score_is_shown_in_the_headline() -> None:
     """With the reason; no node is labeled as best."""
-    picture = a_picture({"low": 1.0, "over": 6.0})
-    picture.on_cycle(a_cycle(10, sequence=2))
-    text = shown(picture.explain_question(ExplainRequest(pod=a_pod(workload=a_workload())), NOW))
+    state = a_scoring_state({"low": 1.0, "over": 6.0})
+    state.on_cycle(a_cycle(10, sequence=2))
+    text = shown(explain(state, ExplainRequest(pod=a_pod(workload=a_workload())), NOW))
 
     assert "all nodes get the same score: the load of 2 of 10 nodes is known, 70% needed\n" in text
     assert "best" not in text
@@ -202,7 +203,7 @@ def test_a_neutral_score_is_shown_in_the_headline() -> None:
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text has colors on a terminal unless NO_COLOR is set."""
-    explanation = a_picture({"low": 1.0, "over": 6.0}).explain_question(ExplainRequest(pod=a_pod()), NOW)
+    explanation = explain(a_scoring_state({"low": 1.0, "over": 6.0}), ExplainRequest(pod=a_pod()), NOW)
     monkeypatch.setenv("TERM", "xterm-256color")
     colored = shown(explanation, force_terminal=True)
     monkeypatch.setenv("NO_COLOR", "1")

@@ -89,12 +89,12 @@ REFUSED = {
         ["descheduler.strategies[1]: bin_pack empties the nodes that descheduler.strategies[0] (low_node_load) fills"],
     ),
     "emptying what was filled": (
-        PACKING + strategies("name: bin_pack, below: {cpu: 38}, headroom: 5"),
-        ["descheduler.strategies[0].below.cpu", "38%", "40% only"],
+        PACKING + strategies("name: bin_pack, thresholds: {cpu: 38}, headroom: 5"),
+        ["descheduler.strategies[0].thresholds.cpu", "38%", "40% only"],
     ),
     "no gap between sparse and filled": (
-        scorer("neutral: true") + strategies("name: bin_pack, below: {memory: 66}"),
-        ["descheduler.strategies[0]: below.memory (66.0)", "headroom 10"],
+        scorer("neutral: true") + strategies("name: bin_pack, thresholds: {memory: 66}"),
+        ["descheduler.strategies[0]: thresholds.memory (66.0)", "headroom 10"],
     ),
 }
 
@@ -157,7 +157,11 @@ def test_services_without_thresholds_go_on(service: ServiceName) -> None:
         {"scorer": 1, "descheduler": []},
         {"scorer": {"policy": 3, "extender": "x"}, "descheduler": {"strategies": {"name": "bin_pack"}}},
         {"descheduler": {"strategies": [None, {"name": 4}, {"name": "low_node_load", "pools": "x", "deviation": 3}]}},
-        {"descheduler": {"strategies": [{"name": "bin_pack", "below": 3, "headroom": "much", "nodeSelector": []}]}},
+        {
+            "descheduler": {
+                "strategies": [{"name": "bin_pack", "thresholds": 3, "headroom": "much", "nodeSelector": []}]
+            }
+        },
         {"scorer": {"policy": {"name": "target_load_packing", "targetUtilization": None}}},
         {"scorer": {"extender": {"filter": True}, "policy": {"name": "mix", "parts": [1, {"policy": None}]}}},
     ],
@@ -174,7 +178,7 @@ def test_it_knows_the_defaults_of_other_sections() -> None:
     bin_pack, predicates = BinPack(), Dynamic().predicates
 
     assert TargetLoadPacking().target_utilization == ping_pong.PACKING_TARGET
-    assert (bin_pack.headroom, bin_pack.below) == (ping_pong.HEADROOM, ping_pong.SPARSE)
+    assert (bin_pack.headroom, bin_pack.thresholds) == (ping_pong.HEADROOM, ping_pong.SPARSE)
     least = {each.resource: min(p.limit for p in predicates if p.resource == each.resource) for each in predicates}
     assert ResourceThresholds(**least) == ping_pong.DYNAMIC
     shared, own = read_sections(yaml.safe_load("{}"), SERVICE_SETTINGS)

@@ -1,178 +1,183 @@
-"""Sparse nodes are emptied whole, onto the fullest nodes that stay clear of their marks."""
+"""Sparse nodes are emptied to the fullest nodes that stay below their thresholds."""
 
 from typing import Any
 
 import msgspec
 import pytest
 from builders import GIB, a_workload
-from descheduler.fleets import UNLIMITED, a_fleet, a_loaded_node, a_node, a_pod, names
+from descheduler.cluster_states import UNLIMITED, a_cluster, a_loaded_node, a_node, a_pod, names
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode
-from equipoise.descheduler.decisions.planning.selection import Selector
-from equipoise.descheduler.decisions.strategies import name_of, readings
+from equipoise.descheduler.decisions.evaluation.pipeline import classify
+from equipoise.descheduler.decisions.planning.pools import Selector
+from equipoise.descheduler.decisions.strategies import name_of
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import Fleet, FleetNode
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
 
 STRATEGY = BinPack()
 
 
-def sparse(name: str, pods: int = 2, **fields: Any) -> FleetNode:
+def sparse(name: str, pods: int = 2, **fields: Any) -> ClusterNode:
     return a_node(name, [a_pod(f"{name}-{i}", cpu=0.5) for i in range(pods)], **fields)
 
 
-def moves(fleet: Fleet, strategy: BinPack = STRATEGY) -> list[tuple[str, str]]:
-    return [(move.pod.name, move.target) for move in strategy.plan(fleet, names(fleet)).moves]
+def moves(cluster: ClusterView, strategy: BinPack = STRATEGY) -> list[tuple[str, str]]:
+    return [(move.pod.name, move.target) for move in strategy.plan(cluster, names(cluster)).moves]
 
 
-def why(fleet: Fleet, strategy: BinPack = STRATEGY) -> str:
-    plan = strategy.plan(fleet, names(fleet))
+def why(cluster: ClusterView, strategy: BinPack = STRATEGY) -> str:
+    plan = strategy.plan(cluster, names(cluster))
     return "; ".join([plan.why, *(f"{entry.pod} {entry.why}" for entry in plan.refused)])
 
 
 def test_it_is_off_by_default() -> None:
-    """Whoever wants a cluster to shrink has to say so."""
+    """It is enabled in the configuration."""
     assert "bin_pack" not in {name_of(strategy) for strategy in DeschedulerSettings().strategies}
 
 
-def test_the_emptiest_goes_onto_the_fullest() -> None:
-    """Every pod of it, to the node that is fullest with it and stays ten points below its mark."""
-    fleet = a_fleet(sparse("empty"), sparse("emptier", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.53))
+def test_the_emptiest_node_moves_to_the_fullest() -> None:
+    """Every pod moves to the node that is fullest with it and ten points below its threshold."""
+    cluster = a_cluster(
+        sparse("empty"), sparse("emptier", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.53)
+    )
 
-    plan = STRATEGY.plan(fleet, names(fleet))
+    plan = STRATEGY.plan(cluster, names(cluster))
 
-    assert moves(fleet) == [("emptier-0", "warm"), ("empty-0", "warm"), ("empty-1", "warm")]
+    assert moves(cluster) == [("emptier-0", "warm"), ("empty-0", "warm"), ("empty-1", "warm")]
     assert plan.moves[0].reason == (
         "node is underutilized, cpu usage(5.00%) and requests(1.00%)<=threshold(20.00%), "
         "memory usage(1.56%) and requests(0.20%)<=threshold(20.00%)"
     )
-    assert moves(a_fleet(sparse("empty", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.5))) == [
+    assert moves(a_cluster(sparse("empty", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.5))) == [
         ("empty-0", "full")
     ]
 
 
-def test_used_and_requested_must_both_be_little() -> None:
-    """A node that is asked for much is not sparse, however idle; nor one that is busy and asked for nothing."""
-    asked = sparse("asked")
-    big = [msgspec.structs.replace(pod.fit, requests={"cpu": 2.0}) for pod in asked.pods]
-    asked = msgspec.structs.replace(asked, fit=msgspec.structs.replace(asked.fit, pods=big))
-    fleet = a_fleet(sparse("sparse"), asked, a_loaded_node("busy", 0.21), a_loaded_node("blind", 0.1, unknown="silent"))
+def test_a_sparse_node_has_little_usage_and_few_requests() -> None:
+    """An idle node with many requests is not sparse, nor a busy one without requests."""
+    requested = sparse("requested")
+    big = [msgspec.structs.replace(pod.fit, requests={"cpu": 2.0}) for pod in requested.pods]
+    requested = msgspec.structs.replace(requested, fit=msgspec.structs.replace(requested.fit, pods=big))
+    cluster = a_cluster(
+        sparse("sparse"), requested, a_loaded_node("busy", 0.21), a_loaded_node("unknown", 0.1, unknown="outdated")
+    )
 
-    assert {entry.node: entry.state for entry in STRATEGY.verdicts(fleet)} == {
+    assert {entry.node: entry.state for entry in STRATEGY.classify(cluster)} == {
         "sparse": "sparse",
-        "asked": "between",
+        "requested": "between",
         "busy": "between",
-        "blind": "unknown",
+        "unknown": "unknown",
     }
 
 
-def test_a_node_is_begun_only_when_it_can_be_emptied() -> None:
-    """One pod that has nowhere to go keeps all of them, and the room that was tried is given back."""
+def test_a_node_is_emptied_only_if_all_pods_have_a_target() -> None:
+    """Otherwise none of its pods moves, and their reservations are removed."""
     stuck = a_pod("stuck", cpu=0.1)
     stuck = msgspec.structs.replace(stuck, fit=msgspec.structs.replace(stuck.fit, node_selector={"disk": "here"}))
     half = a_node("half", [a_pod("loose", cpu=0.8), stuck])
     whole = a_node("whole", [a_pod("free", cpu=1.4)])
 
-    fleet = a_fleet(half, whole, a_loaded_node("warm", 0.4))
+    cluster = a_cluster(half, whole, a_loaded_node("warm", 0.4))
 
-    assert moves(fleet) == [("free", "warm")]
-    assert "shop/stuck it cannot be emptied: no target: node does not match the pod's node selector" in why(fleet)
+    assert moves(cluster) == [("free", "warm")]
+    assert "shop/stuck it cannot be emptied: no target: node does not match the pod's node selector" in why(cluster)
 
 
 @pytest.mark.parametrize("fields", [{"protection": "it is alone"}, {"cpu": None}])
-def test_pods_that_stay_keep_their_node(fields: dict[str, Any]) -> None:
-    """A node with a pod that may not leave, or that nobody measured, is never empty."""
+def test_a_node_with_a_pod_that_cannot_move_is_not_emptied(fields: dict[str, Any]) -> None:
+    """A protected pod, or one that was not measured."""
     held = a_node("held", [a_pod("held-0", cpu=0.5), a_pod("held-1", **fields)], usage=sparse("x").usage)
 
-    assert not moves(a_fleet(held, a_loaded_node("warm", 0.4)))
+    assert not moves(a_cluster(held, a_loaded_node("warm", 0.4)))
 
 
-def test_pods_that_belong_to_their_node_do_not() -> None:
-    """Daemons go with it."""
+def test_daemons_do_not_keep_a_node_from_being_emptied() -> None:
+    """They are removed with it."""
     pods = [a_pod("daemon", protection="pod of a DaemonSet", belongs_to_node=True), a_pod("web")]
 
-    assert moves(a_fleet(a_node("empty", pods), a_loaded_node("warm", 0.4))) == [("web", "warm")]
+    assert moves(a_cluster(a_node("empty", pods), a_loaded_node("warm", 0.4))) == [("web", "warm")]
 
 
-def test_what_is_sparse_is_not_filled() -> None:
-    """Or pods would wander from one empty node to the next."""
-    assert not moves(a_fleet(sparse("a"), sparse("b")))
+def test_sparse_nodes_are_no_targets() -> None:
+    """Otherwise pods would move from one empty node to the next."""
+    assert not moves(a_cluster(sparse("a"), sparse("b")))
 
 
-def test_targets_stay_clear_of_their_marks() -> None:
-    """What is filled here must not be hot to low_node_load: neither as a whole nor by its production."""
-    fleet = a_fleet(sparse("empty", pods=1), a_loaded_node("full", 0.52))
+def test_targets_stay_below_their_thresholds() -> None:
+    """So that they are not hot for low_node_load: neither as a whole nor by their production."""
+    cluster = a_cluster(sparse("empty", pods=1), a_loaded_node("full", 0.52))
 
-    assert not moves(fleet)
-    assert moves(fleet, BinPack(headroom=5)) == [("empty-0", "full")]
+    assert not moves(cluster)
+    assert moves(cluster, BinPack(headroom=5)) == [("empty-0", "full")]
     prod = Thresholds(
         high=ResourceThresholds(cpu=65), low=ResourceThresholds(cpu=45), prod_high=ResourceThresholds(cpu=60)
     )
-    assert not moves(msgspec.structs.replace(fleet, thresholds=prod), BinPack(headroom=5))
+    assert not moves(msgspec.structs.replace(cluster, thresholds=prod), BinPack(headroom=5))
 
 
-def test_limits_leave_the_rest_for_later() -> None:
-    """The moves that may not be proposed yet keep their room: another node does not take it."""
-    fleet = a_fleet(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.25, pieces=25))
+def test_moves_beyond_the_limits_keep_their_reservations() -> None:
+    """A later evaluation proposes them: no other node gets their capacity."""
+    cluster = a_cluster(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.25, pieces=25))
 
     def limited(**fields: int) -> list[str]:
         limits = msgspec.structs.replace(UNLIMITED, **fields)
-        return [pod for pod, _ in moves(msgspec.structs.replace(fleet, limits=limits))]
+        return [pod for pod, _ in moves(msgspec.structs.replace(cluster, limits=limits))]
 
     assert limited(per_node=2) == ["empty-0", "empty-1", "other-0", "other-1"]
     assert limited(per_evaluation=2) == ["empty-0", "empty-1"]
-    full = a_fleet(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.4))
+    full = a_cluster(sparse("empty", pods=3), sparse("other", pods=3), a_loaded_node("warm", 0.4))
     assert {pod.split("-")[0] for pod, _ in moves(full)} == {"empty"}
     same = [a_pod(f"p{i}", cpu=0.5, workload=a_workload()) for i in range(3)]
-    crowd = a_fleet(
+    crowd = a_cluster(
         a_node("empty", same), a_loaded_node("warm", 0.3), limits=msgspec.structs.replace(UNLIMITED, per_workload=1)
     )
     assert len(moves(crowd)) == 1
 
 
-def test_only_its_pool_and_only_while_enough_are_sparse() -> None:
-    """Nodes beside the selector are neither emptied nor filled."""
-    fleet = a_fleet(sparse("a"), sparse("b"), a_loaded_node("warm", 0.3))
+def test_only_selected_nodes_are_emptied_while_enough_are_sparse() -> None:
+    """The others are neither emptied nor filled."""
+    cluster = a_cluster(sparse("a"), sparse("b"), a_loaded_node("warm", 0.3))
 
-    assert not moves(fleet, BinPack(node_selector=Selector(match_labels={"kubernetes.io/hostname": "a"})))
-    assert not moves(fleet, BinPack(number_of_nodes=2))
-    assert moves(fleet, BinPack(number_of_nodes=1))
-
-
-def test_one_that_is_being_emptied_comes_first() -> None:
-    """Half-empty nodes help nobody."""
-    fleet = a_fleet(sparse("begun", pods=3, leaving=1), sparse("fresh", pods=1), a_loaded_node("warm", 0.3))
-
-    assert [pod.split("-")[0] for pod, _ in moves(fleet)] == ["begun", "begun", "begun", "fresh"]
+    assert not moves(cluster, BinPack(node_selector=Selector(match_labels={"kubernetes.io/hostname": "a"})))
+    assert not moves(cluster, BinPack(number_of_nodes=2))
+    assert moves(cluster, BinPack(number_of_nodes=1))
 
 
-def test_a_closed_source_is_left_to_others() -> None:
-    """A node that is going away is emptied by somebody else."""
+def test_a_node_that_is_being_emptied_comes_first() -> None:
+    """Only empty nodes can be removed."""
+    cluster = a_cluster(sparse("started", pods=3, leaving=1), sparse("fresh", pods=1), a_loaded_node("warm", 0.3))
+
+    assert [pod.split("-")[0] for pod, _ in moves(cluster)] == ["started", "started", "started", "fresh"]
+
+
+def test_a_node_that_is_being_deleted_is_not_emptied() -> None:
+    """It is drained by whoever deletes it."""
     assert "node is being deleted" in why(
-        a_fleet(sparse("a", source_refusal="node is being deleted"), a_loaded_node("warm", 0.3))
+        a_cluster(sparse("a", source_refusal="node is being deleted"), a_loaded_node("warm", 0.3))
     )
 
 
-def test_sparse_for_long_enough() -> None:
-    """Being sparse is counted as being hot is."""
-    fleet = a_fleet(sparse("a"), a_loaded_node("warm", 0.3))
-    counts = counted({}, readings(STRATEGY, fleet, STRATEGY.verdicts(fleet)), now=fleet.now, interval=120)
+def test_a_node_must_be_sparse_for_long_enough() -> None:
+    """Sparse evaluations count like hot ones."""
+    cluster = a_cluster(sparse("a"), a_loaded_node("warm", 0.3))
+    counts = counted({}, classify(STRATEGY, cluster)[1], now=cluster.now, interval=120)
 
     assert abnormal_nodes(counts, 1) == {"a"}
-    assert STRATEGY.plan(fleet, set()).why == "no node has been sparse for long enough"
+    assert STRATEGY.plan(cluster, set()).why == "no node has been sparse for long enough"
 
 
-def test_below_needs_a_mark() -> None:
-    """Without one every node would be sparse."""
-    with pytest.raises(ValueError, match="below must have a mark"):
-        BinPack(below=ResourceThresholds())
+def test_one_threshold_is_needed() -> None:
+    """Otherwise every node would be sparse."""
+    with pytest.raises(ValueError, match="thresholds must have one resource"):
+        BinPack(thresholds=ResourceThresholds())
 
 
-def test_requests_limit_what_fits() -> None:
-    """A node that is idle but asked for everything gets nothing."""
+def test_a_node_without_unrequested_resources_is_no_target() -> None:
+    """However idle it is."""
     asked = FitNode(name="warm", allocatable={"cpu": 0.05, "memory": 64 * GIB, "pods": 110.0})
     warm = a_loaded_node("warm", 0.3, fit=asked)
 
-    assert not moves(a_fleet(sparse("a"), warm))
+    assert not moves(a_cluster(sparse("a"), warm))

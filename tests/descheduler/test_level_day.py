@@ -1,4 +1,4 @@
-"""The strategy that levels the coming day."""
+"""The strategy that evens out the forecast day."""
 
 import random
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_workload
-from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names, nothing_heard
+from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names, no_utilization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,20 +16,20 @@ from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.planning.selection import Requirement, Selector
+from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
-from equipoise.descheduler.state.daily_usage import Days, WorkloadDays
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
+from equipoise.descheduler.state.daily_usage import DailyUsage, WorkloadDays
 
 HOURS = np.arange(SLOTS)
 BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)
 BY_NIGHT = 1.0 - BY_DAY
 BASE = Resources(cpu=10.0, memory=64 * GIB)
-BY_PROFILES = LevelDay(present=0.0)
+BY_PROFILES = LevelDay(current_load_weight=0.0)
 
 
 class World:
-    """Pods by the day they have, put on nodes; usage at the moment is the mean of the day."""
+    """Pods with a given day on nodes. Their current usage is the mean of their day."""
 
     def __init__(self) -> None:
         self.days: dict[Workload, HourlyUsage] = {}
@@ -40,14 +40,14 @@ class World:
         self._pods[name], self._memory[name] = [], memory * GIB
 
     def pod(self, name: str, node: str, cpu: Any, memory: float = 1.0, **fields: Any) -> None:
-        """`cpu`: cores by hour; `memory`: GiB, asked for and used."""
+        """`cpu`: cores by hour; `memory`: GiB, requested and used."""
         workload = a_workload(name=f"app-{name}")
         self.days[workload] = np.array([cpu, np.full(SLOTS, memory * GIB)])
         fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.1, "memory": memory * GIB})
         usage = Resources(cpu=float(np.mean(cpu)), memory=memory * GIB)
         self._pods[node].append(a_pod(name, workload=workload, usage=usage, node=node, fit=fit, **fields))
 
-    def fleet(self, **fields: Any) -> Fleet:
+    def cluster(self, **fields: Any) -> ClusterView:
         nodes = []
         for name, pods in self._pods.items():
             usage = Resources(
@@ -60,19 +60,19 @@ class World:
                 pods=[pod.fit for pod in pods],
             )
             nodes.append(a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage), fit=fit))
-        return a_fleet(*nodes, **({"days": self.told(self.days)} | fields))
+        return a_cluster(*nodes, **({"days": self.usage(self.days)} | fields))
 
-    def told(self, profiles: WorkloadDays) -> Days:
-        """What is known of the days, when of pods no more than this is."""
+    def usage(self, profiles: WorkloadDays) -> DailyUsage:
+        """The forecast when these profiles are known."""
         nodes = {
             name: np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0)
             for name, pods in self._pods.items()
         }
-        return Days(profiles, nothing_heard, nodes)
+        return DailyUsage(profiles, no_utilization, nodes)
 
 
-def by_day_and_by_night() -> World:
-    """Two nodes equally used on average: one works by day, the other by night."""
+def day_and_night() -> World:
+    """Two nodes with the same average usage: one is used by day, the other by night."""
     world = World()
     for node, shape in (("day", BY_DAY), ("night", BY_NIGHT)):
         world.node(node)
@@ -81,63 +81,63 @@ def by_day_and_by_night() -> World:
     return world
 
 
-def test_pods_that_work_by_day_go_where_others_work_by_night() -> None:
-    """The means over any window are the same, and nothing else would ever move them."""
-    plan = BY_PROFILES.plan(by_day_and_by_night().fleet(), {"day", "night"})
+def test_pods_with_a_peak_by_day_move_to_a_node_with_a_peak_by_night() -> None:
+    """The means over every window are the same: no other strategy would move them."""
+    plan = BY_PROFILES.plan(day_and_night().cluster(), {"day", "night"})
 
     assert (
         sorted((move.pod.node, move.target) for move in plan.moves) == [("day", "night")] * 2 + [("night", "day")] * 2
     )
 
 
-def test_a_day_like_the_fleets_is_left_alone() -> None:
-    """Both nodes are hot by day, and so is the fleet."""
+def test_nodes_with_the_same_day_are_not_changed() -> None:
+    """Both nodes are hot by day, and so is the cluster."""
     world = World()
     for node in ("one", "two"):
         world.node(node)
         for number in range(4):
             world.pod(f"{node}-{number}", node, 2.0 * BY_DAY)
 
-    fleet = world.fleet()
-    assert {verdict.state for verdict in BY_PROFILES.verdicts(fleet)} == {"between"}
-    assert not BY_PROFILES.plan(fleet, names(fleet)).moves
+    cluster = world.cluster()
+    assert {each.state for each in BY_PROFILES.classify(cluster)} == {"between"}
+    assert not BY_PROFILES.plan(cluster, names(cluster)).moves
 
 
-def test_a_verdict_tells_the_hour_that_is_worst() -> None:
-    """With the node's share and the fleet's."""
-    world = by_day_and_by_night()
+def test_a_reason_names_the_hour_with_the_largest_distance() -> None:
+    """With the load of the node and of the cluster."""
+    world = day_and_night()
     world.pod("noon", "day", 3.0 * (HOURS == 12))
-    verdict = BY_PROFILES.verdicts(world.fleet())[0]
+    each = BY_PROFILES.classify(world.cluster())[0]
 
-    assert verdict.state == "hot"
-    assert verdict.why.endswith("most in cpu at 12:00 UTC: 90.0% where the fleet has 45.0%")
+    assert each.state == "hot"
+    assert each.why.endswith("most in cpu at 12:00 UTC: 90.0% against 45.0%")
 
 
-def test_nodes_outside_the_pool_do_not_count() -> None:
-    """A third node that idles changes nothing, and takes nobody."""
-    world = by_day_and_by_night()
+def test_nodes_that_are_not_selected_do_not_count() -> None:
+    """A third, idle node changes nothing and is no target."""
+    world = day_and_night()
     world.node("elsewhere")
     pool = Selector(
         match_expressions=(Requirement(key="kubernetes.io/hostname", operator="In", values=("day", "night")),)
     )
     strategy = LevelDay(node_selector=pool)
-    plan = strategy.plan(world.fleet(), {"day", "night", "elsewhere"})
+    plan = strategy.plan(world.cluster(), {"day", "night", "elsewhere"})
 
-    assert {verdict.node for verdict in strategy.verdicts(world.fleet())} == {"day", "night"}
-    assert plan.moves == LevelDay().plan(by_day_and_by_night().fleet(), {"day", "night"}).moves
-    assert "elsewhere" in {move.target for move in LevelDay().plan(world.fleet(), {"day", "night"}).moves}
+    assert {each.node for each in strategy.classify(world.cluster())} == {"day", "night"}
+    assert plan.moves == LevelDay().plan(day_and_night().cluster(), {"day", "night"}).moves
+    assert "elsewhere" in {move.target for move in LevelDay().plan(world.cluster(), {"day", "night"}).moves}
 
 
-def test_only_nodes_that_were_hot_for_long_enough_lose_pods() -> None:
-    """The other one keeps its own, unless they make room."""
-    plan = BY_PROFILES.plan(by_day_and_by_night().fleet(), {"day"})
+def test_only_abnormal_nodes_are_sources() -> None:
+    """Pods leave the other node only to make room."""
+    plan = BY_PROFILES.plan(day_and_night().cluster(), {"day"})
 
     assert {move.pod.node for move in plan.moves if not move.makes_room_for} == {"day"}
 
 
 def full_of_memory() -> World:
-    """A hot node whose pods are too big for the memory that is free on the cool one; a third node could take a small
-    one from there.
+    """The pods of the hot node do not fit into the free memory of the cool one; the third node has room for a small
+    pod of that.
     """
     world = World()
     world.node("hot", memory=40)
@@ -151,104 +151,104 @@ def full_of_memory() -> World:
     return world
 
 
-def test_where_memory_is_full_one_pod_makes_room_for_another() -> None:
-    """The first is to move now, the second once the first has left; both count against the limits."""
+def test_a_pod_makes_room_for_another_where_memory_is_full() -> None:
+    """The first moves now, the second once the first has left. Both count for the limits."""
     strategy = LevelDay(weights=msgspec.json.decode(b'{"cpu":1,"memory":0}', type=type(LevelDay().weights)))
-    fleet = full_of_memory().fleet(limits=IntentLimits(per_evaluation=2, per_node=2, per_workload=1))
-    plan = strategy.plan(fleet, {"hot"})
+    cluster = full_of_memory().cluster(limits=IntentLimits(per_evaluation=2, per_node=2, per_workload=1))
+    plan = strategy.plan(cluster, {"hot"})
 
     (first,), (second,) = plan.moves, plan.later
     assert (first.pod.node, first.target, first.makes_room_for) == ("cool", "small", f"shop/{second.pod.name}")
     assert (second.pod.node, second.target) == ("hot", "cool")
     assert first.reason.startswith(f"makes room on cool for shop/{second.pod.name} of hot: its day is ")
-    assert not strategy.plan(msgspec.structs.replace(fleet, limits=_one(fleet)), {"hot"}).moves
-    alone = msgspec.structs.replace(strategy, make_room=False).plan(fleet, {"hot"})
-    assert (alone.moves, alone.why) == ([], "no move of their pods would level the day by 15 squared points")
+    assert not strategy.plan(msgspec.structs.replace(cluster, limits=_one(cluster)), {"hot"}).moves
+    alone = msgspec.structs.replace(strategy, paired_moves=False).plan(cluster, {"hot"})
+    assert (alone.moves, alone.why) == ([], "no move of their pods would have a gain of 15 squared points")
 
 
-def _one(fleet: Fleet) -> IntentLimits:
-    return msgspec.structs.replace(fleet.limits, per_evaluation=1)
+def _one(cluster: ClusterView) -> IntentLimits:
+    return msgspec.structs.replace(cluster.limits, per_evaluation=1)
 
 
-def test_what_a_plan_sets_free_is_not_there_yet() -> None:
-    """Intents leave together: a pod that goes where another one still is would be refused."""
+def test_requests_freed_by_a_plan_are_not_available_to_it() -> None:
+    """Its intents are published together: a pod whose place is still taken would be refused."""
     world = World()
     for name, memory in (("by-day", 4.0), ("by-night", 4.0), ("empty", 8.0)):
         world.node(name, memory)
     for number in range(4):
         world.pod(f"day-{number}", "by-day", 2.0 * BY_DAY)
         world.pod(f"night-{number}", "by-night", 2.0 * BY_NIGHT)
-    fleet = world.fleet()
-    plan = msgspec.structs.replace(BY_PROFILES, make_room=False).plan(fleet, names(fleet))
+    cluster = world.cluster()
+    plan = msgspec.structs.replace(BY_PROFILES, paired_moves=False).plan(cluster, names(cluster))
 
     assert {"empty"} == {move.target for move in plan.moves}
 
 
-def test_once_the_room_is_there_the_second_moves() -> None:
-    """It is planned anew: whatever is best then."""
+def test_the_second_pod_moves_once_it_has_room() -> None:
+    """It is planned again, as the best move at that time."""
     world = full_of_memory()
-    fleet = world.fleet()
-    nodes = {node.name: node for node in fleet.nodes}
+    cluster = world.cluster()
+    nodes = {node.name: node for node in cluster.nodes}
     left = [pod for pod in nodes["cool"].pods if pod.name != "little-0"]
     cool = msgspec.structs.replace(
         nodes["cool"], pods=left, fit=msgspec.structs.replace(nodes["cool"].fit, pods=[pod.fit for pod in left])
     )
     plan = LevelDay().plan(
-        msgspec.structs.replace(fleet, nodes=[nodes["hot"], cool, nodes["small"]], limits=_one(fleet)), {"hot"}
+        msgspec.structs.replace(cluster, nodes=[nodes["hot"], cool, nodes["small"]], limits=_one(cluster)), {"hot"}
     )
 
     assert [(move.pod.node, move.target, move.makes_room_for) for move in plan.moves] == [("hot", "cool", "")]
 
 
 @pytest.mark.parametrize("profiled", [False, True])
-def test_a_pod_of_unknown_usage_stays(profiled: bool) -> None:
-    """Whether its workload has a profile or not: nobody has measured the pod itself. The others move all the same."""
-    world = by_day_and_by_night()
+def test_a_pod_of_unknown_usage_does_not_move(profiled: bool) -> None:
+    """Whether its workload has a profile or not. The others move all the same."""
+    world = day_and_night()
     profiles = {workload: day for workload, day in world.days.items() if profiled or workload.name != "app-day-0"}
-    fleet = world.fleet(days=world.told(profiles))
+    cluster = world.cluster(days=world.usage(profiles))
     nodes = [
         msgspec.structs.replace(
             node,
             pods=[msgspec.structs.replace(pod, usage=Resources()) if pod.name == "day-0" else pod for pod in node.pods],
         )
-        for node in fleet.nodes
+        for node in cluster.nodes
     ]
-    plan = BY_PROFILES.plan(msgspec.structs.replace(fleet, nodes=nodes), {"day", "night"})
+    plan = BY_PROFILES.plan(msgspec.structs.replace(cluster, nodes=nodes), {"day", "night"})
 
     assert plan.moves
     assert "day-0" not in {move.pod.name for move in (*plan.moves, *plan.later)}
     assert [entry.why for entry in plan.refused if entry.pod == "shop/day-0"] == ["its usage is not known"]
 
 
-def test_without_any_day_nothing_is_known() -> None:
-    """Nobody has told the strategy of profiles: no verdict, no move."""
-    fleet = by_day_and_by_night().fleet(days=None)
+def test_without_a_forecast_nodes_are_unknown() -> None:
+    """And no pod moves."""
+    cluster = day_and_night().cluster(days=None)
 
-    assert {verdict.state for verdict in BY_PROFILES.verdicts(fleet)} == {"unknown"}
-    assert not BY_PROFILES.plan(fleet, names(fleet)).moves
+    assert {each.state for each in BY_PROFILES.classify(cluster)} == {"unknown"}
+    assert not BY_PROFILES.plan(cluster, names(cluster)).moves
 
 
-def test_the_present_counts_as_much_as_it_is_told_to() -> None:
-    """Profiles say that all is well, measurements that one node is busy now."""
+def test_the_current_load_counts_by_its_weight() -> None:
+    """By the profiles the nodes are even, by measurement one of them is busy now."""
     world = World()
     for node in ("one", "two"):
         world.node(node)
         for number in range(4):
             world.pod(f"{node}-{number}", node, np.full(SLOTS, 1.0))
-    fleet = world.fleet()
-    busy = [msgspec.structs.replace(pod, usage=Resources(cpu=2.0, memory=GIB)) for pod in fleet.nodes[0].pods]
+    cluster = world.cluster()
+    busy = [msgspec.structs.replace(pod, usage=Resources(cpu=2.0, memory=GIB)) for pod in cluster.nodes[0].pods]
     usage = dict.fromkeys(WINDOWS, Resources(cpu=8.0, memory=4 * GIB))
-    one = msgspec.structs.replace(fleet.nodes[0], pods=busy, usage=usage)
-    now = msgspec.structs.replace(fleet, nodes=[one, fleet.nodes[1]])
+    one = msgspec.structs.replace(cluster.nodes[0], pods=busy, usage=usage)
+    now = msgspec.structs.replace(cluster, nodes=[one, cluster.nodes[1]])
 
-    assert not LevelDay(present=0.0).plan(now, {"one"}).moves
-    assert LevelDay(present=0.5).plan(now, {"one"}).moves
+    assert not LevelDay(current_load_weight=0.0).plan(now, {"one"}).moves
+    assert LevelDay(current_load_weight=0.5).plan(now, {"one"}).moves
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), high=st.floats(30, 95))
-def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
-    """Not above the high mark, nor above the fleet's hour and what may be added to it, nor above the hottest node."""
+def test_no_hour_of_a_target_is_above_its_limit(seed: int, high: float) -> None:
+    """Not above the high threshold, the cluster's load of that hour plus maxAboveMean, and the hottest node."""
     chance = random.Random(seed)
     world = World()
     for number in range(5):
@@ -256,12 +256,12 @@ def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
         for place in range(chance.randrange(6)):
             shape = chance.choice([BY_DAY, BY_NIGHT, np.full(SLOTS, 0.6)])
             world.pod(f"{number}-{place}", f"node-{number}", chance.uniform(0, 3) * shape)
-    strategy = LevelDay(present=0.0, least_gain=1.0)
-    fleet = world.fleet(
+    strategy = LevelDay(current_load_weight=0.0, min_gain=1.0)
+    cluster = world.cluster(
         thresholds=Thresholds(high=ResourceThresholds(cpu=high, memory=95), low=ResourceThresholds(cpu=10, memory=20))
     )
-    plan = strategy.plan(fleet, names(fleet))
-    days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
+    plan = strategy.plan(cluster, names(cluster))
+    days = {node.name: _cpu(cluster, node) for node in cluster.nodes}
     mean = np.mean(list(days.values()), axis=0)
     ceiling = np.maximum(np.maximum(high / 100, np.minimum(mean + 0.15, 0.95)), np.max(list(days.values()), axis=0))
     for move in (*plan.moves, *plan.later):
@@ -273,37 +273,37 @@ def test_no_hour_of_a_target_comes_too_high(seed: int, high: float) -> None:
         assert (days[move.target] <= ceiling + 1e-9).all()
 
 
-@pytest.mark.parametrize(("high", "reach", "goes"), [(50, 0, False), (60, 0, True), (50, 20, True)])
-def test_a_target_that_would_be_too_high_in_some_hour_is_none(high: float, reach: float, goes: bool) -> None:
-    """By day it idles; at night it would come to 55 %, where the hot node has 30 % and the fleet 37.5 %."""
+@pytest.mark.parametrize(("high", "max_above_mean", "moves"), [(50, 0, False), (60, 0, True), (50, 20, True)])
+def test_a_node_too_high_in_some_hour_is_no_target(high: float, max_above_mean: float, moves: bool) -> None:
+    """It is idle by day. At night it would be at 55 %, the hot node at 30 % and the cluster at 37.5 %."""
     world = World()
     world.node("hot")
     world.node("idle by day")
     for number in range(3):
         world.pod(f"hot-{number}", "hot", 3.0 * BY_DAY + 1.0 * BY_NIGHT)
     world.pod("at-night", "idle by day", 4.5 * BY_NIGHT)
-    fleet = world.fleet(
+    cluster = world.cluster(
         thresholds=Thresholds(high=ResourceThresholds(cpu=high, memory=95), low=ResourceThresholds(cpu=10, memory=20))
     )
-    plan = LevelDay(reach=reach, make_room=False).plan(fleet, {"hot"})
+    plan = LevelDay(max_above_mean=max_above_mean, paired_moves=False).plan(cluster, {"hot"})
 
-    assert bool(plan.moves) is goes
+    assert bool(plan.moves) is moves
 
 
-def _cpu(fleet: Fleet, node: FleetNode) -> Any:
-    assert fleet.days is not None
-    return fleet.days.of_nodes([node.name])[0, 0] / 10.0
+def _cpu(cluster: ClusterView, node: ClusterNode) -> Any:
+    assert cluster.days is not None
+    return cluster.days.of_nodes([node.name])[0, 0] / 10.0
 
 
 @pytest.mark.parametrize("weights", ['{"cpu": 0, "memory": 0}'])
-def test_weights_that_say_nothing_are_refused(weights: str) -> None:
-    """Then every move would be as good as any other."""
+def test_weights_of_zero_are_refused(weights: str) -> None:
+    """Every move would have the same gain."""
     with pytest.raises(msgspec.ValidationError, match="at least one above 0"):
         msgspec.json.decode('{"name": "level_day", "weights": ' + weights + "}", type=LevelDay)
 
 
-def test_a_plan_of_many_moves_levels_a_skewed_fleet() -> None:
-    """From over 50 points of spread in the worst hour to less than half."""
+def test_a_plan_of_many_moves_halves_the_spread() -> None:
+    """Of the hour with the largest spread, which is above 50 points before."""
     chance = random.Random(7)
     world = World()
     for number in range(12):
@@ -311,10 +311,10 @@ def test_a_plan_of_many_moves_levels_a_skewed_fleet() -> None:
         for place in range(6):
             shape = BY_DAY if number % 3 == 0 else BY_NIGHT if number % 3 == 1 else np.full(SLOTS, 0.4)
             world.pod(f"{number}-{place}", f"node-{number:02}", chance.uniform(0.5, 1.5) * shape)
-    fleet = world.fleet(limits=UNLIMITED, now=NOW)
-    days = {node.name: _cpu(fleet, node) for node in fleet.nodes}
+    cluster = world.cluster(limits=UNLIMITED, now=NOW)
+    days = {node.name: _cpu(cluster, node) for node in cluster.nodes}
     before = max(np.ptp(list(days.values()), axis=0))
-    for move in BY_PROFILES.plan(fleet, names(fleet)).moves:
+    for move in BY_PROFILES.plan(cluster, names(cluster)).moves:
         assert move.pod.workload is not None
         day = world.days[move.pod.workload][0] / 10.0
         days[move.pod.node] = days[move.pod.node] - day

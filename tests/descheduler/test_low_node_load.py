@@ -1,18 +1,18 @@
-"""Hot nodes give pods away, to nodes that can hold them."""
+"""Pods move from hot nodes to nodes that can hold them."""
 
 from typing import Any
 
 import msgspec
 import pytest
 from builders import GIB, NOW, a_workload
-from descheduler.fleets import (
+from descheduler.cluster_states import (
     UNLIMITED,
     WINDOWS,
-    a_fleet,
+    a_cluster,
     a_loaded_node,
     a_node,
     a_pod,
-    a_skewed_fleet,
+    a_skewed_cluster,
     moved,
     names,
     spread,
@@ -24,37 +24,36 @@ from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTer
 from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pod_order import in_order
-from equipoise.descheduler.decisions.planning.pools import NodePool, Weights
-from equipoise.descheduler.decisions.planning.selection import PodSelector, Requirement, Selector
+from equipoise.descheduler.decisions.planning.pools import NodePool, PodSelector, Requirement, ResourceWeights, Selector
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
-from equipoise.descheduler.decisions.strategies import readings
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.abnormal_counts import Counts, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, IntentLimits, MovablePod
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
 
 STRATEGY = LowNodeLoad()
 
 
-def states(fleet: Fleet, strategy: LowNodeLoad = STRATEGY) -> dict[str, str]:
-    return {verdict.node: verdict.state for verdict in strategy.verdicts(fleet)}
+def states(cluster: ClusterView, strategy: LowNodeLoad = STRATEGY) -> dict[str, str]:
+    return {each.node: each.state for each in strategy.classify(cluster)}
 
 
-def moves(fleet: Fleet, strategy: LowNodeLoad = STRATEGY) -> list[tuple[str, str]]:
-    """(pod, target) of the plan when every node was hot for long enough."""
-    return [(move.pod.name, move.target) for move in strategy.plan(fleet, names(fleet)).moves]
+def moves(cluster: ClusterView, strategy: LowNodeLoad = STRATEGY) -> list[tuple[str, str]]:
+    """(pod, target) of the plan if every node is abnormal."""
+    return [(move.pod.name, move.target) for move in strategy.plan(cluster, names(cluster)).moves]
 
 
-def refusals(fleet: Fleet, strategy: LowNodeLoad = STRATEGY) -> str:
-    return "; ".join(f"{entry.pod} {entry.why}" for entry in strategy.plan(fleet, names(fleet)).refused)
+def refusals(cluster: ClusterView, strategy: LowNodeLoad = STRATEGY) -> str:
+    return "; ".join(f"{entry.pod} {entry.why}" for entry in strategy.plan(cluster, names(cluster)).refused)
 
 
-# Which node is what
+# Classification
 
 
-def test_classes() -> None:
-    """Hot over the high mark in any resource, idle up to the low mark in every one, else between."""
-    fleet = a_fleet(
+def test_hot_is_above_any_high_threshold_and_idle_below_every_low_one() -> None:
+    """All other nodes are between."""
+    cluster = a_cluster(
         a_loaded_node("hot", 0.66),
         a_loaded_node("at-high", 0.65),
         a_loaded_node("full-memory", 0.2, memory=0.85),
@@ -62,7 +61,7 @@ def test_classes() -> None:
         a_loaded_node("memory-between", 0.2, memory=0.61),
     )
 
-    assert states(fleet) == {
+    assert states(cluster) == {
         "hot": "hot",
         "at-high": "between",
         "full-memory": "hot",
@@ -71,122 +70,124 @@ def test_classes() -> None:
     }
 
 
-def test_unknown_is_neither() -> None:
-    """A node without data, or without one of its resources, is unknown; a resource that is known may still be hot."""
-    blind = a_loaded_node("blind", 0.9, unknown="its newest sample is 200.0 s old")
+def test_a_node_without_data_is_unknown() -> None:
+    """Also without one of the resources, unless another is hot."""
+    outdated = a_loaded_node("outdated", 0.9, unknown="its newest sample is 200.0 s old")
     half = a_loaded_node("half", 0.3, usage={"5m": Resources(cpu=3.0)})
     half_hot = a_loaded_node("half-hot", 0.9, usage={"5m": Resources(cpu=9.0)})
 
-    assert states(a_fleet(blind, half, half_hot)) == {"blind": "unknown", "half": "unknown", "half-hot": "hot"}
+    assert states(a_cluster(outdated, half, half_hot)) == {"outdated": "unknown", "half": "unknown", "half-hot": "hot"}
 
 
-def test_every_window_must_agree() -> None:
-    """With two windows a node is hot when it is so over both, idle when it is over both."""
+def test_every_window_counts() -> None:
+    """With two windows a node is hot (idle) if it is so over both."""
     strategy = LowNodeLoad(windows=("5m", "15m"))
     usage = {"5m": Resources(cpu=9.0, memory=GIB), "15m": Resources(cpu=3.0, memory=GIB)}
 
     burst = a_node("burst", usage=usage)
 
-    assert states(a_fleet(burst), strategy) == {"burst": "between"}
-    assert states(a_fleet(burst)) == {"burst": "hot"}
+    assert states(a_cluster(burst), strategy) == {"burst": "between"}
+    assert states(a_cluster(burst)) == {"burst": "hot"}
 
 
-def test_deviation_sees_empty_nodes_beside_many_warm_ones() -> None:
-    """Nodes below the mean's mark become sources as far as it takes to fill those that are idle."""
+def test_deviation_fills_an_empty_node_next_to_many_warm_ones() -> None:
+    """Nodes below the threshold become sources as far as idle nodes need their pods."""
     warm = [a_loaded_node(f"warm-{i}", 0.48) for i in range(9)]
-    fleet = a_fleet(*warm, a_loaded_node("empty", 0.02))
+    cluster = a_cluster(*warm, a_loaded_node("empty", 0.02))
     strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    assert moves(fleet, strategy)
-    assert not moves(a_fleet(*warm, a_loaded_node("near", 0.40)), strategy)
+    assert moves(cluster, strategy)
+    assert not moves(a_cluster(*warm, a_loaded_node("near", 0.40)), strategy)
 
 
-def test_idle_nodes_that_have_no_room_cost_the_others_no_crumbs() -> None:
-    """A mark that is lowered for idle nodes opens their way; elsewhere a pod goes only if it takes the margin off."""
+def test_a_lowered_threshold_moves_small_pods_only_to_idle_nodes() -> None:
+    """To other nodes a pod moves only if it reduces the load by the margin."""
     strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    def fleet_of(piece: float, room: float) -> Fleet:
-        """The mark of 53 % lies at 46 %: so much is missing on the empty node. `piece`: cores of 5 in each pod."""
+    def cluster_of(piece: float, room: float) -> ClusterView:
+        """The threshold of 53 % is lowered to 46 % for the empty node. `piece`: cores per pod, of 5 cores."""
         warm = [a_loaded_node(f"warm-{i}", 0.50, pieces=round(5.0 / piece)) for i in range(8)]
         return beside_an_empty_node(*warm, room=room)
 
-    assert {target for _, target in moves(fleet_of(piece=0.125, room=10.0), strategy)} == {"empty"}
-    assert not moves(fleet_of(piece=0.125, room=0.01), strategy)
-    assert "it is not idle, and would level too little (1 node)" in refusals(fleet_of(0.125, 0.01), strategy)
-    assert {target for _, target in moves(fleet_of(piece=0.25, room=0.01), strategy)} == {"cool"}
-    assert not moves(fleet_of(piece=1.0, room=0.01), strategy)  # 0.50 to 0.40, and 0.385 to 0.435
+    assert {target for _, target in moves(cluster_of(piece=0.125, room=10.0), strategy)} == {"empty"}
+    assert not moves(cluster_of(piece=0.125, room=0.01), strategy)
+    assert "it is not idle, and the reduction would be too small (1 node)" in refusals(
+        cluster_of(0.125, 0.01), strategy
+    )
+    assert {target for _, target in moves(cluster_of(piece=0.25, room=0.01), strategy)} == {"cool"}
+    assert not moves(cluster_of(piece=1.0, room=0.01), strategy)  # 0.50 to 0.40, and 0.385 to 0.435
 
 
-def beside_an_empty_node(*warm: FleetNode, room: float, per_node: int = 1) -> Fleet:
-    """A fleet with a cool node of 20 cores, and an empty one where so many cores may be asked for."""
+def beside_an_empty_node(*warm: ClusterNode, room: float, per_node: int = 1) -> ClusterView:
+    """A cluster with a cool node of 20 cores, and an empty one where so many cores may be requested."""
     fit = FitNode(name="empty", allocatable={"cpu": room, "memory": 64 * GIB, "pods": 110})
     cool = a_loaded_node("cool", 0.77, base=Resources(cpu=20.0, memory=64 * GIB))
     limits = IntentLimits(per_evaluation=8, per_node=per_node, per_workload=1)
-    return a_fleet(*warm, cool, a_loaded_node("empty", 0.05, fit=fit), limits=limits)
+    return a_cluster(*warm, cool, a_loaded_node("empty", 0.05, fit=fit), limits=limits)
 
 
-def test_a_node_over_a_mark_that_was_not_lowered_gives_to_any() -> None:
-    """Until it is the margin below that: what is on its way out has not made it cool enough."""
+def test_a_node_above_the_original_threshold_moves_pods_to_any_node() -> None:
+    """Until it is the margin below it, pending moves included."""
     warm = [a_loaded_node(f"warm-{i}", 0.46) for i in range(7)]
-    hot = a_loaded_node("hot", 0.50, pieces=50)  # where the mark was 49.55 % before it was lowered
+    hot = a_loaded_node("hot", 0.50, pieces=50)  # the original threshold is 49.55 %
     lowered = beside_an_empty_node(hot, *warm, room=0.01, per_node=8)
     leaving = a_loaded_node("hot", 0.66, pieces=66, coming=Resources(cpu=-0.1, memory=0.0))
 
     assert len(LowNodeLoad(deviation=Deviation()).plan(lowered, {"hot"}).moves) == 3
-    assert len(moves(a_fleet(leaving, a_loaded_node("cool", 0.46)), LowNodeLoad(number_of_nodes=-1))) == 2
+    assert len(moves(a_cluster(leaving, a_loaded_node("cool", 0.46)), LowNodeLoad(number_of_nodes=-1))) == 2
 
 
-def test_deviation_fills_nodes_that_are_not_idle_as_long_as_the_source_stays_hotter() -> None:
-    """Else a very hot node gives crumbs while pods that would cool it stay, where no node is idle any more."""
+def test_deviation_fills_a_node_that_is_not_idle_while_the_source_stays_hotter() -> None:
+    """Otherwise a very hot node could only move its smallest pods once no node is idle."""
     strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    def fleet_of(memory: float) -> Fleet:
-        """The target mark is 46 %; each pod takes 20 points off its node, and brings 10 to another, at 40 %."""
+    def cluster_of(memory: float) -> ClusterView:
+        """Up to 46 % any pod may come; each is 20 points of its node, and 10 of a target, which is at 40 %."""
         big = Resources(cpu=20.0, memory=64 * GIB)
         cool = [a_loaded_node(f"cool-{i}", 0.8, memory, base=big) for i in range(9)]
-        return a_fleet(a_loaded_node("hot", 1.0, pieces=5, memory=0.3), *cool)
+        return a_cluster(a_loaded_node("hot", 1.0, pieces=5, memory=0.3), *cool)
 
-    assert len(moves(fleet_of(0.2), strategy)) == 2  # 1.0, 0.8, 0.6: a third would come from 0.4 to 0.5
-    assert not moves(fleet_of(0.65), strategy)  # to 0.71, with a target mark of 70 % for memory
-    assert not moves(fleet_of(0.2), msgspec.structs.replace(strategy, target_mark=0))
+    assert len(moves(cluster_of(0.2), strategy)) == 2  # 1.0, 0.8, 0.6: a third would move from 0.4 to 0.5
+    assert not moves(cluster_of(0.65), strategy)  # to 0.71, with a limit of 70 % for memory
+    assert not moves(cluster_of(0.2), msgspec.structs.replace(strategy, target_threshold=0))
 
 
 def test_deviation_does_not_swap_hot_and_idle() -> None:
-    """A move that would leave its target hotter than its source was levels nothing, though no mark forbids it."""
+    """A move that makes the target hotter than its source was is useless, though no threshold forbids it."""
     strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
-    def fleet_of(big: float) -> Fleet:
+    def cluster_of(big: float) -> ClusterView:
         warm = [a_node(f"warm-{i}", [a_pod(f"big-{i}", cpu=big), a_pod(f"rest-{i}", cpu=4.8 - big)]) for i in range(9)]
         fixed = [msgspec.structs.replace(node, pods=node.pods[:1]) for node in warm]
-        return a_fleet(*fixed, a_loaded_node("empty", 0.10))
+        return a_cluster(*fixed, a_loaded_node("empty", 0.10))
 
-    assert moves(fleet_of(3.6), strategy)
-    assert not moves(fleet_of(4.0), strategy)
-    assert "the target would be hotter than the source is (1 node)" in refusals(fleet_of(4.0), strategy)
+    assert moves(cluster_of(3.6), strategy)
+    assert not moves(cluster_of(4.0), strategy)
+    assert "the target would become hotter than the source is (1 node)" in refusals(cluster_of(4.0), strategy)
 
 
-def test_deviation_leaves_a_sleeping_fleet_alone() -> None:
-    """Below the floor nothing is too hot."""
-    fleet = a_fleet(a_loaded_node("a", 0.4), a_loaded_node("b", 0.01))
+def test_deviation_does_nothing_below_its_floor() -> None:
+    """No node below it is hot."""
+    cluster = a_cluster(a_loaded_node("a", 0.4), a_loaded_node("b", 0.01))
 
-    assert not moves(fleet, LowNodeLoad(deviation=Deviation(floor=45)))
-    assert moves(fleet, LowNodeLoad(deviation=Deviation(floor=5)))
+    assert not moves(cluster, LowNodeLoad(deviation=Deviation(floor=45)))
+    assert moves(cluster, LowNodeLoad(deviation=Deviation(floor=5)))
 
 
 # Thresholds: every kind
 
 
-def marked(*nodes: FleetNode, **fields: Any) -> Fleet:
-    """A fleet with these marks and no others."""
-    return a_fleet(
+def marked(*nodes: ClusterNode, **fields: Any) -> ClusterView:
+    """A cluster with these thresholds and no others."""
+    return a_cluster(
         *nodes, thresholds=Thresholds(**({"high": ResourceThresholds(), "low": ResourceThresholds()} | fields))
     )
 
 
-def test_a_mark_for_one_resource_alone_stands_as_written() -> None:
-    """High without low, low without high, one resource of two: what has no mark is not looked at.
+def test_a_threshold_may_be_given_for_one_resource_alone() -> None:
+    """High without low, low without high, one resource of two.
 
-    Koordinator overwrites a high mark without a low one, and takes everything for hot that has a low mark only.
+    Koordinator overwrites a high threshold without a low one, and treats every node with only a low one as hot.
     """
     busy, full = a_loaded_node("busy", 0.7, memory=0.1), a_loaded_node("full", 0.1, memory=0.95)
 
@@ -199,8 +200,8 @@ def test_a_mark_for_one_resource_alone_stands_as_written() -> None:
     assert moves(marked(busy, full, high=ResourceThresholds(cpu=65)))[0] == ("busy-0", "full")
 
 
-def test_a_resource_without_a_mark_may_be_unknown() -> None:
-    """What is not looked at need not be known."""
+def test_a_resource_without_a_threshold_may_be_unknown() -> None:
+    """The node is classified by the others."""
     node = a_loaded_node("a", 0.7, usage={"5m": Resources(cpu=7.0)})
 
     assert states(marked(node, high=ResourceThresholds(cpu=65))) == {"a": "hot"}
@@ -208,49 +209,53 @@ def test_a_resource_without_a_mark_may_be_unknown() -> None:
     assert states(marked(node, high=ResourceThresholds(cpu=75, memory=80))) == {"a": "unknown"}
 
 
-def test_too_many_pods() -> None:
-    """The number of pods is a share of what the node allows; pods on their way out do not count, expected ones do."""
+def test_the_number_of_pods_may_have_a_threshold() -> None:
+    """As a share of what the node allows. Pods that leave do not count, expected ones do."""
     fit = FitNode(name="full", allocatable={"cpu": 10.0, "memory": 64 * GIB, "pods": 20.0})
     pods = [a_pod(f"p{i}", cpu=0.01) for i in range(12)]
     full = a_node("full", pods, fit=msgspec.structs.replace(fit, pods=[pod.fit for pod in pods]))
-    fleet = marked(
+    cluster = marked(
         full,
         a_loaded_node("idle", 0.1),
         high=ResourceThresholds(cpu=65, pods=50),
         low=ResourceThresholds(cpu=45, pods=30),
     )
 
-    plan = LowNodeLoad(margin=0).plan(fleet, names(fleet))
+    plan = LowNodeLoad(margin=0).plan(cluster, names(cluster))
 
-    assert states(fleet) == {"full": "hot", "idle": "idle"}
+    assert states(cluster) == {"full": "hot", "idle": "idle"}
     assert len(plan.moves) == 2
     assert plan.moves[0].reason == "node is overutilized, pods usage(60.00%)>threshold(50.00%)"
     leaving = msgspec.structs.replace(full, going=2)
     assert states(marked(leaving, high=ResourceThresholds(pods=50)))["full"] == "idle"
 
 
-def test_production_has_marks_of_its_own() -> None:
-    """A node below its high mark is relieved of production pods alone, onto a node that holds little production."""
+def test_production_may_have_thresholds() -> None:
+    """Only production pods leave a node that is hot by production, to a node with little production."""
     batch = [a_pod(f"batch-{i}", cpu=1.0, priority=5_500) for i in range(2)]
     web = [a_pod(f"web-{i}", cpu=1.0) for i in range(4)]
     crowded = a_node("crowded", [*batch, *web])
     productive = a_node("productive", [a_pod(f"other-{i}", cpu=1.0) for i in range(3)])
     cool = a_node("cool", [a_pod(f"b-{i}", cpu=1.0, priority=5_500) for i in range(3)])
-    fleet = marked(
-        crowded, productive, cool,
-        high=ResourceThresholds(cpu=80), low=ResourceThresholds(cpu=50),
-        prod_high=ResourceThresholds(cpu=35), prod_low=ResourceThresholds(cpu=20),
-    )  # fmt: skip
+    cluster = marked(
+        crowded,
+        productive,
+        cool,
+        high=ResourceThresholds(cpu=80),
+        low=ResourceThresholds(cpu=50),
+        prod_high=ResourceThresholds(cpu=35),
+        prod_low=ResourceThresholds(cpu=20),
+    )
 
-    plan = LowNodeLoad(margin=0).plan(fleet, names(fleet))
+    plan = LowNodeLoad(margin=0).plan(cluster, names(cluster))
 
-    assert states(fleet) == {"crowded": "hot", "productive": "idle", "cool": "idle"}
+    assert states(cluster) == {"crowded": "hot", "productive": "idle", "cool": "idle"}
     assert [(move.pod.name[:3], move.target) for move in plan.moves] == [("web", "cool")]
     assert plan.moves[0].reason == "node is overutilized, prod cpu usage(40.00%)>threshold(35.00%)"
 
 
-def test_production_is_no_reason_to_fill_a_node_beyond_its_target_mark() -> None:
-    """With a deviation a node may be filled further by one that stays hotter: by all that runs there, not by a part."""
+def test_a_node_is_not_filled_beyond_target_threshold_because_of_production() -> None:
+    """With a deviation a node may be filled further if the source stays hotter: by its whole load, not by a part."""
     productive = a_loaded_node("productive", 0.60)
     batch = a_node("batch", [a_pod(f"batch-{i}", cpu=0.59, priority=5_500) for i in range(10)])
     spread = Deviation(
@@ -261,23 +266,23 @@ def test_production_is_no_reason_to_fill_a_node_beyond_its_target_mark() -> None
     )
     strategy = LowNodeLoad(deviation=spread, number_of_nodes=-1)
 
-    assert states(a_fleet(productive, batch), strategy)["productive"] == "hot"
-    assert not moves(a_fleet(productive, batch), strategy)
-    assert moves(a_fleet(productive, batch), msgspec.structs.replace(strategy, target_mark=100))
+    assert states(a_cluster(productive, batch), strategy)["productive"] == "hot"
+    assert not moves(a_cluster(productive, batch), strategy)
+    assert moves(a_cluster(productive, batch), msgspec.structs.replace(strategy, target_threshold=100))
 
 
-def test_a_high_mark_of_production_makes_no_node_idle() -> None:
-    """A cluster that is busy as a whole is left alone with it as it is without."""
+def test_a_high_threshold_of_production_makes_no_node_idle() -> None:
+    """Nothing moves in a cluster that is busy as a whole, with it or without it."""
     busy = [a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.5)]
     marks = {"high": ResourceThresholds(cpu=65), "low": ResourceThresholds(cpu=45)}
 
-    for fleet in (marked(*busy, **marks), marked(*busy, **marks, prod_high=ResourceThresholds(cpu=64))):
-        assert not moves(fleet, LowNodeLoad(target_mark=100))
-        assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(fleet)
+    for cluster in (marked(*busy, **marks), marked(*busy, **marks, prod_high=ResourceThresholds(cpu=64))):
+        assert not moves(cluster, LowNodeLoad(target_threshold=100))
+        assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(cluster)
 
 
-def test_unknown_production_is_no_room_for_production() -> None:
-    """A node with an unmeasured production pod is no target for one; for other pods it is."""
+def test_a_node_of_unknown_production_is_no_target_for_production() -> None:
+    """It may take other pods."""
     unmeasured = a_node("cool", [a_pod("new", cpu=None)], usage=dict.fromkeys(WINDOWS, Resources(cpu=1.0, memory=GIB)))
 
     def targets(**pod: Any) -> list[tuple[str, str]]:
@@ -296,10 +301,10 @@ def test_unknown_production_is_no_room_for_production() -> None:
     assert [target for _, target in targets(priority=5_500)] == ["cool"]
 
 
-def test_nodes_of_a_pool_are_kept_by_its_marks() -> None:
-    """A node belongs to the first pool that takes it, inherits what that does not say, and pods stay in the pool."""
+def test_a_pool_may_have_thresholds() -> None:
+    """A node belongs to the first pool that selects it, inherits the other settings, and pods stay in the pool."""
 
-    def labelled(node: FleetNode, **labels: str) -> FleetNode:
+    def labelled(node: ClusterNode, **labels: str) -> ClusterNode:
         fit = msgspec.structs.replace(node.fit, labels={**node.fit.labels, **labels})
         return msgspec.structs.replace(node, fit=fit)
 
@@ -310,7 +315,7 @@ def test_nodes_of_a_pool_are_kept_by_its_marks() -> None:
         deviation=Deviation(high=ResourceThresholds(cpu=5), low=ResourceThresholds(cpu=5)),
     )
     strategy = LowNodeLoad(pools=(gpu, every))
-    fleet = a_fleet(
+    cluster = a_cluster(
         labelled(a_loaded_node("gpu-warm", 0.55), pool="gpu"),
         labelled(a_loaded_node("gpu-full", 0.1, memory=0.9), pool="gpu"),
         labelled(a_loaded_node("blue-a", 0.30), pool="blue"),
@@ -319,42 +324,42 @@ def test_nodes_of_a_pool_are_kept_by_its_marks() -> None:
         a_loaded_node("free", 0.05),
     )
 
-    assert states(fleet, strategy) == {
+    assert states(cluster, strategy) == {
         "gpu-warm": "hot",
-        "gpu-full": "between",  # its memory has no mark in this pool; that of low still counts
+        "gpu-full": "between",  # its memory has no high threshold in this pool, but a low one
         "blue-a": "hot",
         "blue-b": "idle",
         "plain": "between",
         "free": "idle",
     }
-    assert {target for _, target in moves(fleet, strategy)} == {"blue-b"}
-    assert "0 idle nodes in pool gpu, more than 0 are needed (numberOfNodes)" in refusals(fleet, strategy)
+    assert {target for _, target in moves(cluster, strategy)} == {"blue-b"}
+    assert "0 idle nodes in pool gpu, more than 0 are needed (numberOfNodes)" in refusals(cluster, strategy)
     off = msgspec.structs.replace(every, deviation="off")
     levelled = LowNodeLoad(
         deviation=Deviation(high=ResourceThresholds(cpu=5), low=ResourceThresholds(cpu=5)), pools=(off,)
     )
-    assert states(fleet, levelled)["blue-a"] == "idle"
+    assert states(cluster, levelled)["blue-a"] == "idle"
 
 
-def test_nodes_beside_the_selector_are_not_looked_at() -> None:
-    """Neither as source nor as target, and nothing is said of them."""
-    fleet = a_fleet(a_loaded_node("hot", 0.9), a_loaded_node("idle", 0.1))
+def test_nodes_that_are_not_selected_are_ignored() -> None:
+    """They are no source, no target, and not classified."""
+    cluster = a_cluster(a_loaded_node("hot", 0.9), a_loaded_node("idle", 0.1))
     only_hot = LowNodeLoad(node_selector=Selector(match_labels={"kubernetes.io/hostname": "hot"}), number_of_nodes=-1)
 
-    assert states(fleet, only_hot) == {"hot": "hot"}
-    assert not moves(fleet, only_hot)
-    assert "no node to move to" in refusals(fleet, only_hot)
+    assert states(cluster, only_hot) == {"hot": "hot"}
+    assert not moves(cluster, only_hot)
+    assert "no node to move to" in refusals(cluster, only_hot)
 
 
-def test_only_chosen_pods_leave() -> None:
+def test_only_selected_pods_leave() -> None:
     """By namespace, included or excluded, and by any of the selectors."""
     web, job = a_pod("web", cpu=4.0), a_pod("job", cpu=4.0, namespace="batch")
     labels = {"app": "job"}
     job = msgspec.structs.replace(job, fit=msgspec.structs.replace(job.fit, labels=labels))
-    fleet = a_fleet(a_node("hot", [web, job]), a_loaded_node("idle", 0.1))
+    cluster = a_cluster(a_node("hot", [web, job]), a_loaded_node("idle", 0.1))
 
     def leaving(**fields: Any) -> list[str]:
-        return [pod for pod, _ in moves(fleet, LowNodeLoad(**fields))]
+        return [pod for pod, _ in moves(cluster, LowNodeLoad(**fields))]
 
     assert leaving(namespaces=Namespaces(include=("batch",))) == ["job"]
     assert leaving(namespaces=Namespaces(exclude=("batch",))) == ["web"]
@@ -362,66 +367,66 @@ def test_only_chosen_pods_leave() -> None:
     never = PodSelector(name="never", selector=Selector(match_labels={"app": "db"}))
     assert leaving(pod_selectors=(never, chosen)) == ["job"]
     assert leaving(pod_selectors=(never,)) == []
-    assert "shop/web none of the strategy's podSelectors takes it" in refusals(
-        fleet, LowNodeLoad(pod_selectors=(chosen,))
+    assert "shop/web none of the strategy's podSelectors selects it" in refusals(
+        cluster, LowNodeLoad(pod_selectors=(chosen,))
     )
 
 
-def test_a_cluster_that_is_busy_as_a_whole_is_left_alone() -> None:
-    """Without an idle node nothing moves, and with a number of nodes not before more than that are idle."""
-    warm = a_fleet(a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.46))
-    idle = a_fleet(a_loaded_node("hot", 0.9), a_loaded_node("a", 0.1), a_loaded_node("b", 0.1))
+def test_nothing_moves_without_enough_idle_nodes() -> None:
+    """At least one by default, more than numberOfNodes if given."""
+    warm = a_cluster(a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.46))
+    idle = a_cluster(a_loaded_node("hot", 0.9), a_loaded_node("a", 0.1), a_loaded_node("b", 0.1))
 
     assert not moves(warm)
     assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(warm)
-    assert moves(warm, LowNodeLoad(number_of_nodes=-1, target_mark=100))
+    assert moves(warm, LowNodeLoad(number_of_nodes=-1, target_threshold=100))
     assert moves(idle, LowNodeLoad(number_of_nodes=1))
     assert not moves(idle, LowNodeLoad(number_of_nodes=2))
     closed = a_loaded_node("b", 0.1, target_refusal="node is cordoned")
-    assert not moves(a_fleet(idle.nodes[0], idle.nodes[1], closed), LowNodeLoad(number_of_nodes=1))
+    assert not moves(a_cluster(idle.nodes[0], idle.nodes[1], closed), LowNodeLoad(number_of_nodes=1))
 
 
-def test_which_node_is_relieved_first() -> None:
-    """By weighted load; or by memory, then CPU, as the ACK document has it."""
+def test_the_order_of_nodes_is_configurable() -> None:
+    """By weighted load; or by memory, then CPU, as in the ACK document."""
     one = IntentLimits(per_evaluation=1, per_node=5, per_workload=5)
-    fleet = a_fleet(
+    cluster = a_cluster(
         a_loaded_node("cpu", 0.95, memory=0.1), a_loaded_node("memory", 0.1, memory=0.9), a_loaded_node("idle", 0.05),
         limits=one,
     )  # fmt: skip
 
     def first(**fields: Any) -> str:
-        return moves(fleet, LowNodeLoad(**fields))[0][0].split("-")[0]
+        return moves(cluster, LowNodeLoad(**fields))[0][0].split("-")[0]
 
     assert first() == "cpu"
-    assert first(weights=Weights(cpu=1, memory=3)) == "memory"
+    assert first(weights=ResourceWeights(cpu=1, memory=3)) == "memory"
     assert first(node_order="memoryThenCpu") == "memory"
 
 
-def test_one_burst_proposes_nothing() -> None:
-    """Sixty seconds over the mark, seen in samples of 15 s, are no five evaluations, however often one looks."""
+def test_a_burst_proposes_nothing() -> None:
+    """Sixty seconds above the threshold are less than five evaluations, whatever the number of samples."""
     cool = a_loaded_node("idle", 0.1)
-    counts: Counts = {}
+    counts: AbnormalCounts = {}
     for second in range(0, 1_200, 15):
         now = NOW + second
         load = 0.95 if 300 <= second < 360 else 0.5
         hot = a_loaded_node("bursting", load, sampled_at=dict.fromkeys(WINDOWS, now))
-        fleet = msgspec.structs.replace(a_fleet(hot, cool), now=now)
-        read = readings(STRATEGY, fleet, STRATEGY.verdicts(fleet))
+        cluster = msgspec.structs.replace(a_cluster(hot, cool), now=now)
+        _, read = classify(STRATEGY, cluster)
         counts = counted(counts, read, now=now, interval=120)
 
-        assert not STRATEGY.plan(fleet, abnormal_nodes(counts, 5)).moves
+        assert not STRATEGY.plan(cluster, abnormal_nodes(counts, 5)).moves
 
 
-def test_a_refused_pod_keeps_no_place_at_its_target() -> None:
-    """Koordinator reserves while it looks, and keeps what it reserved for a pod that it then does not evict."""
+def test_a_refused_pod_reserves_nothing_on_a_target() -> None:
+    """Koordinator keeps its reservation for a pod that it does not evict."""
     big = a_pod("big", cpu=4.0, fit=FitPod(uid="uid-big", namespace="shop", name="big", requests={"cpu": 20.0}))
     small = a_pod("small", cpu=3.0, priority=1)
-    fleet = a_fleet(a_node("hot", [big, small]), a_loaded_node("idle", 0.3))
+    cluster = a_cluster(a_node("hot", [big, small]), a_loaded_node("idle", 0.3))
 
-    assert moves(fleet) == [("small", "idle")]
+    assert moves(cluster) == [("small", "idle")]
 
 
-# Who leaves, and when it is enough
+# Which pods leave, and how many
 
 
 def labelled_pod(name: str, label: str, value: str) -> MovablePod:
@@ -429,7 +434,7 @@ def labelled_pod(name: str, label: str, value: str) -> MovablePod:
     return msgspec.structs.replace(pod, fit=msgspec.structs.replace(pod.fit, labels={label: value}))
 
 
-def test_who_matters_less_leaves_first() -> None:
+def test_less_important_pods_leave_first() -> None:
     """Class, priority, QoS class, Koordinator's QoS, deletion cost, eviction cost, then usage, then age."""
     pods = [
         a_pod("batch", priority=5_500),
@@ -454,134 +459,136 @@ def test_who_matters_less_leaves_first() -> None:
     assert [pod.name for pod in ordered] == expected
 
 
-def test_hottest_node_first() -> None:
-    """When not all can be helped, the worst is."""
-    fleet = a_fleet(
+def test_the_hottest_node_is_relieved_first() -> None:
+    """If the limits do not allow more."""
+    cluster = a_cluster(
         a_loaded_node("hot", 0.7), a_loaded_node("hotter", 0.9), a_loaded_node("idle", 0.1),
         limits=IntentLimits(per_evaluation=1, per_node=5, per_workload=5),
     )  # fmt: skip
 
-    assert [pod.split("-")[0] for pod, _ in moves(fleet)] == ["hotter"]
+    assert [pod.split("-")[0] for pod, _ in moves(cluster)] == ["hotter"]
 
 
-def test_a_node_is_left_alone_below_its_mark() -> None:
-    """Enough leave to come below the mark by the margin, and not one more."""
-    fleet = a_fleet(a_loaded_node("hot", 0.80, pieces=20), a_loaded_node("idle", 0.1))
+def test_a_node_is_relieved_until_it_is_below_its_threshold() -> None:
+    """By the margin, with no more pods than that takes."""
+    cluster = a_cluster(a_loaded_node("hot", 0.80, pieces=20), a_loaded_node("idle", 0.1))
 
-    plan = STRATEGY.plan(fleet, names(fleet))
+    plan = STRATEGY.plan(cluster, names(cluster))
 
-    assert len(plan.moves) == 5  # 0.80 − 5 × 0.04 = 0.60; one less leaves 0.64, within 2 points of the mark
+    assert len(plan.moves) == 5  # 0.80 − 5 × 0.04 = 0.60; with one less it is at 0.64, within 2 points of the threshold
     assert plan.moves[0].reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
     assert plan.moves[0].sampled_at == NOW - 5
 
 
-def test_only_nodes_that_were_hot_long_enough() -> None:
-    """A plan is for abnormal nodes; none: nothing, and why."""
-    fleet = a_fleet(a_loaded_node("hot", 0.8), a_loaded_node("idle", 0.1))
+def test_only_abnormal_nodes_are_sources() -> None:
+    """Without one there is no move, and a reason."""
+    cluster = a_cluster(a_loaded_node("hot", 0.8), a_loaded_node("idle", 0.1))
 
-    assert STRATEGY.plan(fleet, {"idle"}).why == "no node has been over its mark for long enough"
-    assert not STRATEGY.plan(fleet, {"idle"}).moves
+    assert STRATEGY.plan(cluster, {"idle"}).why == "no node has been above its threshold for long enough"
+    assert not STRATEGY.plan(cluster, {"idle"}).moves
 
 
-def test_moves_under_way_count() -> None:
-    """What is on its way out relieves its source, and weighs on its target, before any metric shows it."""
+def test_pending_moves_count() -> None:
+    """They reduce the load of the source and add to that of the target before any metric shows it."""
     leaving = Resources(cpu=-2.0, memory=0.0)
     coming = Resources(cpu=5.0, memory=0.0)
     hot, idle = a_loaded_node("hot", 0.8), a_loaded_node("idle", 0.1)
 
-    relieved = a_fleet(msgspec.structs.replace(hot, coming=leaving), idle)
-    filled = a_fleet(hot, msgspec.structs.replace(idle, coming=coming))
+    relieved = a_cluster(msgspec.structs.replace(hot, coming=leaving), idle)
+    filled = a_cluster(hot, msgspec.structs.replace(idle, coming=coming))
 
     assert states(relieved)["hot"] == "hot"
     assert not moves(relieved)
     assert not moves(filled)
 
 
-def test_limits_on_proposals() -> None:
-    """Per node, per workload and per evaluation, with what is under way."""
+def test_the_number_of_proposals_is_limited() -> None:
+    """Per node, per workload and per evaluation, pending ones included."""
     same = [a_pod(f"p{i}", cpu=1.0, workload=a_workload()) for i in range(9)]
-    fleet = a_fleet(a_node("hot", same), a_loaded_node("idle", 0.1))
-    spread_out = a_fleet(a_loaded_node("hot", 0.9), a_loaded_node("idle", 0.1))
+    cluster = a_cluster(a_node("hot", same), a_loaded_node("idle", 0.1))
+    spread_out = a_cluster(a_loaded_node("hot", 0.9), a_loaded_node("idle", 0.1))
 
-    def limited(fleet: Fleet, **fields: Any) -> int:
+    def limited(cluster: ClusterView, **fields: Any) -> int:
         limits = msgspec.structs.replace(UNLIMITED, **fields)
-        return len(moves(msgspec.structs.replace(fleet, limits=limits)))
+        return len(moves(msgspec.structs.replace(cluster, limits=limits)))
 
-    assert limited(fleet, per_workload=1) == 1
-    assert limited(msgspec.structs.replace(fleet, busy_workloads={a_workload(): 1}), per_workload=1) == 0
+    assert limited(cluster, per_workload=1) == 1
+    assert limited(msgspec.structs.replace(cluster, busy_workloads={a_workload(): 1}), per_workload=1) == 0
     assert limited(spread_out, per_node=2) == 2
     assert limited(spread_out, per_evaluation=1) == 1
     assert limited(msgspec.structs.replace(spread_out, in_flight=1), per_evaluation=1) == 0
 
 
-def test_pods_without_measurement_stay() -> None:
-    """Nobody is evicted on a guess."""
+def test_unmeasured_and_protected_pods_do_not_move() -> None:
+    """The refusals say why."""
     pods = [
         a_pod("unmeasured", cpu=None),
         *(a_pod(f"protected-{i}", cpu=3.0, protection="it is not ready") for i in range(3)),
     ]
-    fleet = a_fleet(a_node("hot", pods), a_loaded_node("idle", 0.1))
+    cluster = a_cluster(a_node("hot", pods), a_loaded_node("idle", 0.1))
 
-    assert not moves(fleet)
-    assert "shop/unmeasured its usage is not known" in refusals(fleet)
-    assert "shop/protected-0 it is not ready" in refusals(fleet)
-
-
-def test_moves_must_be_worth_it() -> None:
-    """A pod that relieves its node by less than leastRelief stays."""
-    pods = [a_pod("big", cpu=8.0, protection="it is not ready"), a_pod("crumb", cpu=0.04)]
-    fleet = a_fleet(a_node("hot", pods), a_loaded_node("idle", 0.1))
-
-    assert not moves(fleet)
-    assert moves(fleet, LowNodeLoad(least_relief=0.1)) == [("crumb", "idle")]
+    assert not moves(cluster)
+    assert "shop/unmeasured its usage is not known" in refusals(cluster)
+    assert "shop/protected-0 it is not ready" in refusals(cluster)
 
 
-def test_a_pod_bigger_than_a_refused_one_is_refused_for_the_same_reason() -> None:
-    """It is not tried again on thousands of nodes; smaller ones are."""
+def test_a_move_must_reduce_the_load() -> None:
+    """A pod whose load is below minLoadReduction does not move."""
+    pods = [a_pod("big", cpu=8.0, protection="it is not ready"), a_pod("small", cpu=0.04)]
+    cluster = a_cluster(a_node("hot", pods), a_loaded_node("idle", 0.1))
+
+    assert not moves(cluster)
+    assert moves(cluster, LowNodeLoad(min_load_reduction=0.1)) == [("small", "idle")]
+
+
+def test_a_pod_larger_than_a_refused_one_is_refused_for_the_same_reason() -> None:
+    """Thousands of targets are not checked again for it, as they are for smaller pods."""
     sizes = {"a-huge": 7.0, "b-bigger": 7.5, "c-fits": 3.4, "d-huge": 7.0}
     pods = [a_pod(name, cpu=cpu, priority=place) for place, (name, cpu) in enumerate(sizes.items())]
-    fleet = a_fleet(a_node("hot", pods, base=Resources(cpu=26.0, memory=64 * GIB)), a_loaded_node("idle", 0.3))
+    cluster = a_cluster(a_node("hot", pods, base=Resources(cpu=26.0, memory=64 * GIB)), a_loaded_node("idle", 0.3))
 
-    assert moves(fleet) == [("c-fits", "idle")]
-    assert refusals(fleet).count("no target: cpu would come above the target's mark (1 node)") >= 3
-
-
-# Where to
+    assert moves(cluster) == [("c-fits", "idle")]
+    assert refusals(cluster).count("no target: cpu would be above the target's threshold (1 node)") >= 3
 
 
-def test_the_coolest_target_is_filled_first() -> None:
-    """Moves level: each goes to the node that is least loaded with it."""
-    fleet = a_fleet(a_loaded_node("hot", 0.88), a_loaded_node("cool", 0.3), a_loaded_node("cooler", 0.25))
-
-    assert [target for _, target in moves(fleet)] == ["cooler", "cool", "cooler"]
+# Targets
 
 
-def test_a_target_must_not_become_hot() -> None:
-    """Neither in the resource the source is hot in nor in any other."""
+def test_the_least_loaded_target_is_filled_first() -> None:
+    """Each pod moves to the node with the lowest load including it."""
+    cluster = a_cluster(a_loaded_node("hot", 0.88), a_loaded_node("cool", 0.3), a_loaded_node("cooler", 0.25))
+
+    assert [target for _, target in moves(cluster)] == ["cooler", "cool", "cooler"]
+
+
+def test_a_target_does_not_become_hot() -> None:
+    """Neither in a resource in which the source is hot nor in any other."""
     heavy = a_node("hot", [a_pod("heavy", cpu=8.0)])
     greedy = a_node("hot", [a_pod("greedy", cpu=7.0, memory=50 * GIB)])
 
-    assert not moves(a_fleet(heavy, a_loaded_node("idle", 0.1)))
-    assert not moves(a_fleet(greedy, a_loaded_node("idle", 0.0, memory=0.3)))
-    assert "cpu would come above the target's mark (1 node)" in refusals(a_fleet(heavy, a_loaded_node("idle", 0.1)))
+    assert not moves(a_cluster(heavy, a_loaded_node("idle", 0.1)))
+    assert not moves(a_cluster(greedy, a_loaded_node("idle", 0.0, memory=0.3)))
+    assert "cpu would be above the target's threshold (1 node)" in refusals(
+        a_cluster(heavy, a_loaded_node("idle", 0.1))
+    )
 
 
-def test_nodes_that_are_not_idle_are_filled_to_the_target_mark_only() -> None:
-    """A node between its marks helps out, but is not brought to the edge."""
+def test_nodes_that_are_not_idle_are_filled_up_to_target_threshold() -> None:
+    """A share of the distance between their thresholds."""
     hot, cool = a_loaded_node("hot", 0.90), a_loaded_node("cool", 0.46)
 
-    def moved_at(target_mark: float) -> int:
-        return len(moves(a_fleet(hot, cool), LowNodeLoad(target_mark=target_mark, number_of_nodes=-1)))
+    def moved_at(target_threshold: float) -> int:
+        return len(moves(a_cluster(hot, cool), LowNodeLoad(target_threshold=target_threshold, number_of_nodes=-1)))
 
-    assert [moved_at(mark) for mark in (45, 60, 100)] == [0, 1, 2]
+    assert [moved_at(percent) for percent in (45, 60, 100)] == [0, 1, 2]
 
 
-def test_warm_targets_beside_an_idle_one() -> None:
-    """The idle node is not filled above those that were warmer."""
+def test_an_idle_node_is_not_filled_above_warmer_ones() -> None:
+    """From their load on, these are targets too."""
     warm = [a_loaded_node(f"warm-{i}", 0.46) for i in range(3)]
-    fleet = a_fleet(a_loaded_node("hot", 0.90, pieces=30), a_loaded_node("idle", 0.40), *warm)
+    cluster = a_cluster(a_loaded_node("hot", 0.90, pieces=30), a_loaded_node("idle", 0.40), *warm)
 
-    targets = [target for _, target in moves(fleet)]
+    targets = [target for _, target in moves(cluster)]
 
     assert targets[0] == "idle"
     assert {"warm-0", "warm-1", "warm-2"} <= set(targets)
@@ -591,7 +598,7 @@ def test_warm_targets_beside_an_idle_one() -> None:
     "target",
     [
         a_loaded_node("target", 0.1, target_refusal="node is cordoned"),
-        a_loaded_node("target", 0.1, unknown="the collector has said nothing of it"),
+        a_loaded_node("target", 0.1, unknown="the collector has published nothing about it"),
         a_loaded_node("target", 0.1, usage={"5m": Resources(cpu=1.0)}),
         a_loaded_node("target", 0.1, fit=FitNode(name="target", allocatable={"cpu": 0.01, "pods": 110})),
         a_loaded_node(
@@ -601,66 +608,66 @@ def test_warm_targets_beside_an_idle_one() -> None:
     ],
     ids=["cordoned", "unknown", "memory unknown", "no room", "tainted"],
 )  # fmt: skip
-def test_what_is_no_target(target: FleetNode) -> None:
-    """Closed, blind, or unfit nodes get nothing."""
-    assert not moves(a_fleet(a_loaded_node("hot", 0.9), target))
+def test_unsuitable_nodes_are_no_target(target: ClusterNode) -> None:
+    """Cordoned, unknown, full or tainted."""
+    assert not moves(a_cluster(a_loaded_node("hot", 0.9), target))
 
 
-def test_a_planned_move_takes_its_room_at_the_target() -> None:
-    """Two pods do not both get the last place."""
+def test_a_planned_move_reserves_its_requests_on_the_target() -> None:
+    """Two pods do not get the same capacity."""
     pods = [a_pod(f"p{i}", cpu=4.0) for i in range(2)]
     small = FitNode(name="idle", allocatable={"cpu": 0.15, "memory": 64 * GIB, "pods": 110})
-    fleet = a_fleet(a_node("hot", pods), a_node("idle", fit=small, base=Resources(cpu=100.0, memory=64 * GIB)))
+    cluster = a_cluster(a_node("hot", pods), a_node("idle", fit=small, base=Resources(cpu=100.0, memory=64 * GIB)))
 
-    assert len(moves(fleet, LowNodeLoad(margin=60))) == 1
+    assert len(moves(cluster, LowNodeLoad(margin=60))) == 1
 
 
-def test_a_planned_move_repels_at_its_target() -> None:
-    """Two pods that must not share a node are not sent to the same one, though neither is there yet."""
+def test_a_planned_move_counts_for_anti_affinity_on_its_target() -> None:
+    """Two pods that must not share a node are not planned for the same one."""
     term = PodAffinityTerm(topology_key="kubernetes.io/hostname", label_selector=LabelSelector(match_labels={"a": "b"}))
 
-    def lone(name: str) -> FleetNode:
+    def lone(name: str) -> ClusterNode:
         pod = a_pod(name, cpu=2.0)
         fit = msgspec.structs.replace(pod.fit, labels={"a": "b"}, pod_anti_affinity=[term])
-        rest = a_pod(f"{name}-rest", cpu=6.0, protection="it must stay")
+        rest = a_pod(f"{name}-rest", cpu=6.0, protection="it is protected")
         return a_node(f"hot-{name}", [msgspec.structs.replace(pod, fit=fit), rest])
 
-    assert len(moves(a_fleet(lone("x"), lone("y"), a_loaded_node("idle", 0.1)))) == 1
-    assert len(moves(a_fleet(lone("x"), lone("y"), a_loaded_node("idle", 0.1), a_loaded_node("free", 0.1)))) == 2
+    assert len(moves(a_cluster(lone("x"), lone("y"), a_loaded_node("idle", 0.1)))) == 1
+    assert len(moves(a_cluster(lone("x"), lone("y"), a_loaded_node("idle", 0.1), a_loaded_node("free", 0.1)))) == 2
 
 
-def test_a_source_may_be_closed() -> None:
-    """A node that is going away is emptied by somebody else."""
-    fleet = a_fleet(a_loaded_node("hot", 0.9, source_refusal="node is being deleted"), a_loaded_node("idle", 0.1))
+def test_pods_do_not_leave_a_node_that_is_being_deleted() -> None:
+    """It is drained by whoever deletes it."""
+    cluster = a_cluster(a_loaded_node("hot", 0.9, source_refusal="node is being deleted"), a_loaded_node("idle", 0.1))
 
-    assert not moves(fleet)
-    assert STRATEGY.plan(fleet, names(fleet)).why == "node is being deleted"
+    assert not moves(cluster)
+    assert STRATEGY.plan(cluster, names(cluster)).why == "node is being deleted"
 
 
-# The whole
+# Whole plans
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_skewed_fleet_comes_level(seed: int) -> None:
-    """Twenty uneven nodes come within 20 points of one another, and a fifth of the pods at most has moved."""
-    fleet = a_skewed_fleet(seed)
-    fleet = msgspec.structs.replace(fleet, limits=IntentLimits(per_evaluation=20, per_node=2, per_workload=1))
+def test_an_uneven_cluster_becomes_even(seed: int) -> None:
+    """Twenty uneven nodes come within 20 points of each other, with at most a fifth of the pods moved."""
+    cluster = a_skewed_cluster(seed)
+    cluster = msgspec.structs.replace(cluster, limits=IntentLimits(per_evaluation=20, per_node=2, per_workload=1))
     strategy = LowNodeLoad(deviation=Deviation())
-    pods = sum(len(node.pods) for node in fleet.nodes)
-    before, done = spread(fleet), 0
+    pods = sum(len(node.pods) for node in cluster.nodes)
+    before, done = spread(cluster), 0
 
     for _ in range(100):
-        plan = strategy.plan(fleet, names(fleet))
+        plan = strategy.plan(cluster, names(cluster))
         if not plan.moves:
             break
-        fleet, done = moved(fleet, plan.moves), done + len(plan.moves)
+        cluster, done = moved(cluster, plan.moves), done + len(plan.moves)
 
     assert before >= 50
-    assert spread(fleet) <= 20
+    assert spread(cluster) <= 20
     assert done <= pods / 5
-    assert not strategy.plan(fleet, names(fleet)).moves, "it never comes to rest"
+    assert not strategy.plan(cluster, names(cluster)).moves, "it never ends"
 
 
-def test_windows_of_the_fleet_are_the_default() -> None:
-    """Without windows of its own the strategy looks at the shortest."""
-    assert STRATEGY.windows_of(a_fleet()) == WINDOWS[:1]
+def test_the_shortest_window_is_the_default() -> None:
+    """Unless the strategy has windows."""
+    assert STRATEGY.windows_of(a_cluster()) == WINDOWS[:1]

@@ -5,7 +5,7 @@ from equipoise.descheduler.state.pod_priority import qos_rank
 
 
 def test_the_order_of_qos() -> None:
-    """Best effort goes first; system pods and exclusive ones late; those without a label last."""
+    """Best effort first, system and exclusive pods late, pods without a label last."""
     ranks = [qos_rank({QOS_LABEL: name}) for name in ("BE", "LS", "LSR", "LSE", "")]
 
     assert ranks == sorted(set(ranks))

@@ -15,12 +15,12 @@ def read(section: dict[str, Any]) -> DeschedulerSettings:
     return msgspec.convert(section, DeschedulerSettings, dec_hook=lambda kind, value: kind.parse(value))
 
 
-def test_strategies_are_told_apart_by_name() -> None:
-    """Each has its own settings beside its name."""
-    section = {"strategies": [{"name": "low_node_load", "deviation": {"high": {"cpu": 5}}, "leastRelief": 2}]}
+def test_strategies_are_distinguished_by_their_name() -> None:
+    """Each has settings of its own."""
+    section = {"strategies": [{"name": "low_node_load", "deviation": {"high": {"cpu": 5}}, "minLoadReduction": 2}]}
 
     assert read(section).strategies[0].deviation == Deviation(high=msgspec.convert({"cpu": 5}, type(Deviation().high)))
-    assert read(section).strategies[0].least_relief == 2
+    assert read(section).strategies[0].min_load_reduction == 2
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ def test_strategies_are_told_apart_by_name() -> None:
         ({"leaderElection": {"retryPeriod": 20}}, "retryPeriod must be less than renewDeadline"),
     ],
 )
-def test_faults_are_named(section: dict[str, Any], fault: str) -> None:
-    """What cannot be meant is refused in words that help."""
+def test_invalid_settings_are_refused(section: dict[str, Any], fault: str) -> None:
+    """With the reason."""
     with pytest.raises(msgspec.ValidationError) as caught:
         read(section)
 
     assert fault in str(caught.value)
 
 
-def test_every_length_of_time_can_be_compressed() -> None:
-    """The demo's day takes minutes; leases keep their seconds."""
+def test_every_duration_can_be_compressed() -> None:
+    """A day of the demo takes minutes. Leases are not compressed."""
     fast = compress(DeschedulerSettings(), 200.0)
 
     assert fast.interval == Duration(0.6)
-    assert fast.cool_down.longest == Duration(432)
+    assert fast.cooldown.max == Duration(432)
     assert fast.leader_election == DeschedulerSettings().leader_election
     assert fast.strategies == DeschedulerSettings().strategies

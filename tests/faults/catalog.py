@@ -11,9 +11,9 @@ import msgspec
 from equipoise.binder.shell.ledger_store import pause, resume
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -490,12 +490,12 @@ async def _request_scores(rig: Rig) -> None:
     pod = PodDemand(
         namespace=cluster_setup.NAMESPACE, name="new", uid="new", requests=Resources(cpu=0.1, memory=2.0**28)
     )
-    question = PrioritizeQuestion(pod=pod, nodes=list(cluster_setup.NODES))
+    request = ExplainRequest(pod=pod, nodes=list(cluster_setup.NODES))
     while True:
         with suppress(BusError):
             requested_at = rig.clock.now()
-            ranking = await rig.bus.request(subjects.SCORE_PRIORITIZE, question, Ranking, timeout=1.0)
-            neutral = ranking.neutral or len(set(ranking.scores.values())) == 1
+            explanation = await rig.bus.request(subjects.SCORE_EXPLAIN, request, Explanation, timeout=1.0)
+            neutral = explanation.neutral or len({node.extender_score for node in explanation.nodes}) == 1
             rig.recorder.scores.append(ScoreResponse(at=requested_at, neutral=neutral))
         await asyncio.sleep(0.5)
 

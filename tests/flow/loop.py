@@ -19,14 +19,14 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
-from equipoise.contracts.bus.subjects import SCORE_PRIORITIZE, ServiceName, matches
+from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, ServiceName, matches
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Receipt
@@ -65,6 +65,11 @@ class LossyBus(MemoryBus):
                 self.lost += 1
                 return Receipt(sequence=1)
         return super()._store(subject, payload, headers)
+
+
+def scores_of(explanation: Explanation) -> dict[str, int]:
+    """By node, as the extender returns them."""
+    return {node.node: node.extender_score for node in explanation.nodes}
 
 
 class Loop:
@@ -123,14 +128,14 @@ class Loop:
             pods = sum(where == node for where in placements.values())
             self.source.nodes[node] = Usage(cpu=0.1 + 0.9 * pods, memory=GIB * (1 + pods))
 
-    async def ranking(self, app: str) -> Ranking:
-        """What a scheduler is told for a new pod of an app."""
+    async def explanation(self, app: str) -> Explanation:
+        """The scores for a new pod of an app."""
         workload = Workload(kind="Deployment", group="apps", namespace="shop", name=app)
         pod = PodDemand(
             namespace="shop", name="new", uid=f"new-{app}", workload=workload, requests=Resources(cpu=0.1, memory=GIB)
         )
-        question = PrioritizeQuestion(pod=pod, nodes=[HOT, *IDLE])
-        return await self.bus.request(SCORE_PRIORITIZE, question, Ranking, timeout=1.0)
+        request = ExplainRequest(pod=pod, nodes=[HOT, *IDLE])
+        return await self.bus.request(SCORE_EXPLAIN, request, Explanation, timeout=1.0)
 
     def intents(self) -> list[EvictionIntent]:
         return self.bus.published(EvictionIntent, "equipoise.eviction.intent.*.*")

@@ -1,7 +1,7 @@
 """The loop as a whole: what one service says, the next one acts upon."""
 
 import pytest
-from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, settled
+from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, scores_of, settled
 
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.messages.eviction import Outcome
@@ -20,7 +20,7 @@ async def test_a_hot_node_is_measured_annotated_relieved_and_avoided() -> None:
         annotations = annotations_of(loop)
         await loop.pass_time(4 * INTERVAL)  # longer than the intent would live: what still counts is the outcome
         other = next(name for name in APPS if name != app)
-        replacement, stranger = await loop.ranking(app), await loop.ranking(other)
+        replacement, stranger = await loop.explanation(app), await loop.explanation(other)
 
     assert [gone.pod] == loop.evicted()
     assert HOT == gone.node
@@ -28,8 +28,8 @@ async def test_a_hot_node_is_measured_annotated_relieved_and_avoided() -> None:
     assert 0.8 < annotations[f"node/{HOT}"][LOAD]["windows"]["5m"]["mean"]["cpu"] < 0.9
     assert 0.9 == annotations["deployment/web"][USAGE]["windows"]["5m"]["mean"]["cpu"]
     assert not replacement.neutral
-    assert 10 == replacement.scores[gone.target]
-    assert 0 == replacement.scores[HOT] < stranger.scores[HOT]
+    assert 10 == scores_of(replacement)[gone.target]
+    assert 0 == scores_of(replacement)[HOT] < scores_of(stranger)[HOT]
     # The second intent was refused for want of room in the cluster's window: nothing is proposed before there is some.
     assert [Outcome.REJECTED_LIMIT] == [each.outcome for each in loop.outcomes() if each.pod != gone.pod]
     assert not [intent for intent in loop.intents() if intent.decided_at > gone.settled_at]
@@ -92,10 +92,10 @@ async def test_a_blind_loop_holds_still() -> None:
     loop = Loop()
     async with loop.running():
         await loop.pass_time(INTERVAL)
-        seeing = await loop.ranking("web")
+        seeing = await loop.explanation("web")
         loop.source.down = "connection refused"
         await loop.pass_time(2 * FIRST)
-        blind = await loop.ranking("web")
+        blind = await loop.explanation("web")
         said = loop.problems()
 
         assert [] == loop.intents()
@@ -104,7 +104,7 @@ async def test_a_blind_loop_holds_still() -> None:
         await loop.until(lambda: bool(loop.evicted()), at_most=FIRST)
 
     assert not seeing.neutral
-    assert set(IDLE) == {node for node, score in seeing.scores.items() if score == 10}
+    assert set(IDLE) == {node for node, score in scores_of(seeing).items() if score == 10}
     assert blind.neutral
     assert blind.why
     assert any("connection refused" in problem for problem in said["collector"])

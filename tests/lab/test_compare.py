@@ -8,8 +8,8 @@ from lab.traces import a_trace
 from equipoise.lab.compare import ComparisonRequest, compare, plans, policies_of, with_baseline
 from equipoise.lab.replay import GREEDY, STOCK, Settings
 from equipoise.lab.runners import on_processes
-from equipoise.scorer.decisions.policies.mix import Mix, Part
-from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.policies.mix import Mix, MixPart
+from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.settings import ScorerSettings
 
@@ -29,7 +29,7 @@ def test_by_default_everything_is_compared() -> None:
     """Every policy and scenario, with and without the descheduler; the reference in `fresh` only."""
     found = plans(ComparisonRequest(), Settings())
 
-    assert {STOCK, GREEDY, *SINGLE} == {plan.policy for plan in found}
+    assert {STOCK, GREEDY, *SINGLE_POLICIES} == {plan.policy for plan in found}
     assert [("fresh", False)] == [(plan.scenario, plan.descheduler) for plan in found if plan.policy == GREEDY]
     assert {True, False} == {plan.descheduler for plan in found if plan.policy == "profile"}
 
@@ -47,11 +47,11 @@ def test_the_configured_policy_keeps_its_settings() -> None:
 
     found = policies_of(("water_level", "profile", STOCK), own)
 
-    assert {"water_level": own, "profile": SINGLE["profile"](), STOCK: None} == found
+    assert {"water_level": own, "profile": SINGLE_POLICIES["profile"](), STOCK: None} == found
 
 
 def test_all_policies_include_the_configured_mix() -> None:
-    mix = Mix(parts=(Part(policy=WaterLevel()),))
+    mix = Mix(parts=(MixPart(policy=WaterLevel()),))
 
     found = plans(
         ComparisonRequest(scenarios=("fresh",), descheduler=(False,)), Settings(scorer=ScorerSettings(policy=mix))

@@ -8,7 +8,7 @@ import pytest
 from equipoise.lab.example import example_trace
 from equipoise.lab.replay import STOCK, Replay, ReplayPlan
 from equipoise.lab.results import RunFigures
-from equipoise.scorer.decisions.policies.profile import Profile
+from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 LEVEL = 20.0
 """Points of percent between the hottest and the idlest node."""
@@ -19,7 +19,7 @@ def figures(*, scores: bool, descheduler: bool) -> RunFigures:
     plan = ReplayPlan(
         scenario="given",
         policy="profile" if scores else STOCK,
-        scoring=Profile() if scores else None,
+        scoring=ProfilePolicy() if scores else None,
         descheduler=descheduler,
     )
     return Replay(example_trace(), plan).run().figures

@@ -11,7 +11,7 @@ from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay import GREEDY, STOCK, Replay, ReplayPlan, Settings
 from equipoise.lab.results import Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
 DAYTIME = tuple(200.0 + 1_800.0 * (32 <= step < 64) for step in range(96))
 NIGHT = tuple(200.0 + 1_800.0 * (step < 32) for step in range(96))
@@ -27,7 +27,7 @@ def replayed(
     seed: int = 1,
     settings: Settings | None = None,
 ) -> Run:
-    scoring: ScoringPolicy | None = SINGLE[policy]() if policy in SINGLE else None
+    scoring: ScoringPolicy | None = SINGLE_POLICIES[policy]() if policy in SINGLE_POLICIES else None
     plan = ReplayPlan(
         scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0
     )

@@ -20,7 +20,7 @@ TRACE = a_trace(replicas=(3,))
 def points(*values: str, seeds: Sequence[int] = (1,)) -> list[Point]:
     return [
         Point(
-            parameters={"scorer.leastSpread": value},
+            parameters={"scorer.minSpread": value},
             job=Job(plan=ReplayPlan(scenario="fresh", policy=STOCK, seed=seed), settings=Settings()),
         )
         for value in values
@@ -49,7 +49,7 @@ def test_every_replay_has_a_row_with_its_parameters_and_figures(tmp_path: Path) 
     swept(points("2", "5", seeds=(1, 2)), file)
 
     assert [("2", "1"), ("2", "2"), ("5", "1"), ("5", "2")] == [
-        (row["scorer.leastSpread"], row["arrival_seed"]) for row in rows(file)
+        (row["scorer.minSpread"], row["arrival_seed"]) for row in rows(file)
     ]
     assert {"fresh"} == {row["scenario"] for row in rows(file)}
     assert all(float(row["peak_spread"]) >= 0 for row in rows(file))
@@ -60,7 +60,7 @@ def test_finished_replays_are_not_repeated(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     swept(points("2"), file)
 
-    assert ["5"] == [point.parameters["scorer.leastSpread"] for point in swept(points("2", "5"), file)]
+    assert ["5"] == [point.parameters["scorer.minSpread"] for point in swept(points("2", "5"), file)]
     assert 2 == len(rows(file))
 
 
@@ -83,8 +83,8 @@ def test_an_incomplete_row_is_replaced(tmp_path: Path) -> None:
     swept(points("2", "5"), file)
     file.write_bytes(file.read_bytes()[:-40])
 
-    assert ["5"] == [point.parameters["scorer.leastSpread"] for point in swept(points("2", "5"), file)]
-    assert ["2", "5"] == [row["scorer.leastSpread"] for row in rows(file)]
+    assert ["5"] == [point.parameters["scorer.minSpread"] for point in swept(points("2", "5"), file)]
+    assert ["2", "5"] == [row["scorer.minSpread"] for row in rows(file)]
 
 
 def test_a_file_of_another_sweep_is_refused(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_an_interruption_keeps_finished_rows(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         list(sweep(TRACE, points("2", "5"), file, interrupted))
-    assert ["2"] == [row["scorer.leastSpread"] for row in rows(file)]
+    assert ["2"] == [row["scorer.minSpread"] for row in rows(file)]
 
 
 async def test_a_dask_cluster_gives_the_same_rows(tmp_path: Path) -> None:
@@ -126,6 +126,6 @@ async def test_a_dask_cluster_gives_the_same_rows(tmp_path: Path) -> None:
     await asyncio.to_thread(on_cluster)
 
     def without_times(file: Path) -> list[dict[str, str]]:
-        return sorted(({**row, "seconds": ""} for row in rows(file)), key=lambda row: row["scorer.leastSpread"])
+        return sorted(({**row, "seconds": ""} for row in rows(file)), key=lambda row: row["scorer.minSpread"])
 
     assert without_times(local) == without_times(remote)

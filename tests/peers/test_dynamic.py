@@ -6,16 +6,16 @@ import msgspec
 import numpy as np
 from builders import NOW, a_node_utilization, a_placement
 from peers.cases import Case, Inputs, every_case, peer_cases
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.scorer.decisions.policies.dynamic import Dynamic, HotValue, Predicate, Priority
-from equipoise.scorer.state.arrays import NodeLoads
-from equipoise.scorer.state.node_table import Fleet
-from equipoise.scorer.state.recent_placements import Arrivals
+from equipoise.scorer.state.arrays import CandidateNodes
+from equipoise.scorer.state.node_table import NodeTable
+from equipoise.scorer.state.recent_placements import RecentPlacements
 
 Metric = tuple[str, Literal["mean", "max"], Literal["cpu", "memory"]]
 METRICS: dict[str, Metric] = {
@@ -45,7 +45,7 @@ def a_policy(shipped: Inputs) -> Dynamic:
     return Dynamic(predicates=tuple(predicates), priorities=tuple(priorities), hot_value=hot_value)
 
 
-def a_node(policy: Dynamic, inputs: Inputs) -> NodeLoads:
+def a_node(policy: Dynamic, inputs: Inputs) -> CandidateNodes:
     """The node as the scorer receives it: the values of its annotations, each window as old as its oldest value.
 
     A metric that crane's syncPolicy does not name is not measured. How old a value may be is for the product to decide.
@@ -65,12 +65,12 @@ def a_node(policy: Dynamic, inputs: Inputs) -> NodeLoads:
     utilization = a_node_utilization(
         base=Resources(cpu=1.0, memory=1.0), windows=windows, sampled_at=NOW - min(ages.values(), default=0.0)
     )
-    fleet = Fleet(LoadSettings(), policy.demand_chain, statistics=policy.statistics)
-    fleet.placement(a_placement(pods=[]), NOW)
-    fleet.utilization(utilization, NOW)
-    nodes = fleet.loads(["node-a"], fleet.rows(["node-a"]), NOW)
+    table = NodeTable(LoadSettings(), policy.demand_chain, statistics=policy.statistics)
+    table.on_placement(a_placement(pods=[]), NOW)
+    table.on_utilization(utilization, NOW)
+    nodes = table.candidates(["node-a"], table.rows(["node-a"]), NOW)
     hot, _ = inputs["annotations"].get("node_hot_value", ("0", 0))
-    return msgspec.structs.replace(nodes, placed=np.array([[float(hot)]]))
+    return msgspec.structs.replace(nodes, recent_placements=np.array([[float(hot)]]))
 
 
 @peer_cases("crane_filter")
@@ -101,9 +101,9 @@ def test_score(case: Case) -> None:
         )
         load = evenly([100.0 - inputs["weighted_sum"]])
         load[:, 3] = np.nan
-        node = node_loads(load, placed=np.array([[float(inputs["hot_value"])]]))
+        node = node_loads(load, recent_placements=np.array([[float(inputs["hot_value"])]]))
 
-    without_hot_value = msgspec.structs.replace(node, placed=np.zeros((1, 1)))
+    without_hot_value = msgspec.structs.replace(node, recent_placements=np.zeros((1, 1)))
 
     case.check(
         rounding="down", base=policy.score(without_hot_value, POD)[0].item(), final=policy.score(node, POD)[0].item()
@@ -118,11 +118,11 @@ def test_hot_value(case: Case) -> None:
             HotValue(span=Duration(entry["range_s"]), count=entry["count"]) for entry in case.inputs["policy"]
         )
     )
-    placements = Arrivals(policy.counted_within)
+    placements = RecentPlacements(policy.placement_spans)
     for age in case.inputs["binding_ages_s"]:
         placements.add(0, placed_at=1_000.0 - age, now=1_000.0)
 
-    case.check(hot_value=policy.hot_values(placements.counts(1, 1_000.0))[0].item())
+    case.check(hot_value=policy.hot_values(placements.counts(1, policy.placement_spans, 1_000.0))[0].item())
 
 
 @peer_cases("crane_binding_heap")
@@ -130,11 +130,11 @@ def test_every_placement_is_counted(case: Case) -> None:
     """crane keeps a fixed number of bindings for the whole cluster and drops the oldest one."""
     bindings = case.inputs["bindings"]
     now = max(binding["ts"] for binding in bindings)
-    placements = Arrivals((300.0,))
+    placements = RecentPlacements((300.0,))
     for row, binding in enumerate(bindings):
         placements.add(row, binding["ts"], now)
 
-    counts = placements.counts(len(bindings), now)[:, 0]
+    counts = placements.counts(len(bindings), (300.0,), now)[:, 0]
 
     case.check(kept=[binding["pod"] for binding, count in zip(bindings, counts, strict=True) if count])
 

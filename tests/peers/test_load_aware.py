@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from peers.cases import Case, Inputs, peer_cases
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.demand import Estimate, expected_usage
+from equipoise.contracts.load.demand import Estimate, expected_usage, pod_usage
 from equipoise.contracts.load.pod_priority import priority_class_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
-from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, Weights
-from equipoise.scorer.state.arrays import Demand, NodeLoads
+from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, LoadAwareWeights
+from equipoise.scorer.state.arrays import CandidateNodes, Demand
 from equipoise.scorer.state.demand import expected_demand
-from equipoise.scorer.state.load_correction import compensated_load
-from equipoise.scorer.state.node_table import Fleet
+from equipoise.scorer.state.load_correction import corrected_load
+from equipoise.scorer.state.node_table import NodeTable
 
 PRIORITIES = {"prod": 9_500, "mid": 7_500, "none": 0}
 WINDOW_NAMES = {300: "5m", 900: "15m"}
@@ -89,14 +89,14 @@ def a_node(inputs: Inputs) -> tuple[NodeUtilization | None, NodePlacement]:
     ), placement
 
 
-def seen(policy: LoadAware, inputs: Inputs) -> tuple[NodeLoads, Demand]:
-    fleet = Fleet(LoadSettings(), policy.demand_chain, statistics=policy.statistics)
+def seen(policy: LoadAware, inputs: Inputs) -> tuple[CandidateNodes, Demand]:
+    nodes = NodeTable(LoadSettings(), policy.demand_chain, statistics=policy.statistics)
     utilization, placement = a_node(inputs)
-    fleet.placement(placement, NOW)
+    nodes.on_placement(placement, NOW)
     if utilization is not None:
-        fleet.utilization(utilization, NOW)
-    demand = expected_demand(a_pod(inputs["incoming_pod"]), None, windows=fleet.windows, chain=policy.demand_chain)
-    return fleet.loads(["node-a"], fleet.rows(["node-a"]), NOW), demand
+        nodes.on_utilization(utilization, NOW)
+    demand = expected_demand(a_pod(inputs["incoming_pod"]), None, windows=nodes.windows, chain=policy.demand_chain)
+    return nodes.candidates(["node-a"], nodes.rows(["node-a"]), NOW), demand
 
 
 @peer_cases("load_aware.filter")
@@ -121,7 +121,7 @@ def test_score(case: Case) -> None:
     args = case.inputs["args"]
     aggregated = args["score_aggregated"]
     policy = LoadAware(
-        resource_weights=Weights(**args["weights"]) if args["weights"] else None,
+        resource_weights=LoadAwareWeights(**args["weights"]) if args["weights"] else None,
         dominant_resource_weight=args["dominant_weight"],
         score_according_prod_usage=args["score_by_prod_usage"],
         aggregated=aggregated
@@ -155,7 +155,9 @@ def test_aggregated_lookup(case: Case) -> None:
     quantile = np.full((1, 4, 2), np.nan)
     for index, duration in enumerate(sorted(cores)):
         quantile[0, index] = np.nan if cores[duration] is None else cores[duration] / 100.0
-    policy = LoadAware(aggregated=Aggregated(score_statistic="p95"), resource_weights=Weights(cpu=1.0), window="5m")
+    policy = LoadAware(
+        aggregated=Aggregated(score_statistic="p95"), resource_weights=LoadAwareWeights(cpu=1.0), window="5m"
+    )
 
     score = policy.score(node_loads(evenly([1.0]), statistics={"p95": quantile}), POD)
 
@@ -177,13 +179,11 @@ def test_recently_placed_pods(case: Case) -> None:
         for pod in pods
     ]
 
-    loads = compensated_load(
+    loads = corrected_load(
         a_node_utilization(cpu=10.0, memory=0.0, pods=reported, base=Resources(cpu=100.0, memory=2.0**40)),
         a_placement(pods=pods),
-        {},
+        pod_usage({}, load=LoadSettings(), chain=chain, now=NOW),
         load=LoadSettings(),
-        chain=chain,
-        now=NOW,
         statistics=("production",),
     )
     added = loads[0, 0] * [100_000, 2**40] - [10_000, 0]
@@ -217,7 +217,7 @@ def test_a_placed_pod_is_added_until_the_window_includes_it(case: Case) -> None:
     def added(offset: float) -> float:
         utilization = a_node_utilization(cpu=0.0, base=Resources(cpu=1.0, memory=1.0), sampled_at=NOW + offset)
         chain = LoadAware(estimated_scaling_factors=Estimate(cpu=50.0)).demand_chain
-        placement = a_placement(pods=[pod])
-        return float(compensated_load(utilization, placement, {}, load=LoadSettings(), chain=chain, now=NOW)[0, 0, 0])
+        usage_of = pod_usage({}, load=LoadSettings(), chain=chain, now=NOW)
+        return float(corrected_load(utilization, a_placement(pods=[pod]), usage_of, load=LoadSettings())[0, 0, 0])
 
     case.check(deadline_offset_s=next((offset for offset in range(assigned, 1_800) if added(offset) == 0.0), None))

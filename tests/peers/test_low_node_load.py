@@ -5,7 +5,7 @@ import math
 import msgspec
 import numpy as np
 from builders import NOW
-from descheduler.fleets import UNLIMITED, WINDOWS, a_fleet, a_node, a_pod, names
+from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names
 from kube_objects import a_replica_set, owned_by
 from peers.cases import Case, Inputs, peer_cases
 
@@ -21,14 +21,20 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
 from equipoise.descheduler.decisions.planning.pod_order import in_order
-from equipoise.descheduler.decisions.planning.pools import Weights
+from equipoise.descheduler.decisions.planning.pools import ResourceWeights
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.decisions.planning.target_selection import best_target, targets_of
-from equipoise.descheduler.decisions.planning.thresholds import Deviation, Known, Levels, deviating, fixed
+from equipoise.descheduler.decisions.planning.target_selection import least_loaded_target, target_nodes
+from equipoise.descheduler.decisions.planning.thresholds import (
+    AppliedThresholds,
+    Deviation,
+    KnownLoads,
+    deviating,
+    fixed,
+)
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.abnormal_counts import Counts, Reading, abnormal_nodes, counted
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Move, Resource
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, abnormal_nodes, counted
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove, Resource
 
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}
 
@@ -111,7 +117,7 @@ def a_case_pod(given: Inputs, usage: Resources) -> MovablePod:
     )
 
 
-def a_case_node(node: Inputs, pods: list[MovablePod], usage: Resources | None) -> FleetNode:
+def a_case_node(node: Inputs, pods: list[MovablePod], usage: Resources | None) -> ClusterNode:
     allocatable = requests(node["allocatable"])
     fields: Inputs = {} if usage is None else {"usage": dict.fromkeys(WINDOWS, usage)}
     return a_node(
@@ -131,7 +137,7 @@ def a_case_node(node: Inputs, pods: list[MovablePod], usage: Resources | None) -
     )
 
 
-def a_case_fleet(inputs: Inputs, thresholds: Thresholds, **limits: int) -> Fleet:
+def a_case_fleet(inputs: Inputs, thresholds: Thresholds, **limits: int) -> ClusterView:
     """By measured usage where there is one, else pods use what they request."""
     measured = inputs.get("measured_usage")
     nodes = []
@@ -143,11 +149,11 @@ def a_case_fleet(inputs: Inputs, thresholds: Thresholds, **limits: int) -> Fleet
                 pods.append(a_case_pod(pod, Resources() if given is None else resources(given)))
         usage = None if measured is None else resources(measured["nodes"][node["name"]])
         nodes.append(a_case_node(node, pods, usage))
-    return a_fleet(*nodes, thresholds=thresholds, limits=msgspec.structs.replace(UNLIMITED, **limits))
+    return a_cluster(*nodes, thresholds=thresholds, limits=msgspec.structs.replace(UNLIMITED, **limits))
 
 
-def plan_of(strategy: LowNodeLoad | BinPack, fleet: Fleet) -> list[Move]:
-    return list(strategy.plan(fleet, names(fleet)).moves)
+def plan_of(strategy: LowNodeLoad | BinPack, cluster: ClusterView) -> list[PodMove]:
+    return list(strategy.plan(cluster, names(cluster)).moves)
 
 
 # Whole runs
@@ -170,9 +176,9 @@ def test_koordinator_low_node_load(case: Case) -> None:
         number_of_nodes=inputs["number_of_nodes"],
         namespaces=Namespaces(include=tuple(include) or None, exclude=None if include else tuple(exclude)),
     )
-    fleet = a_case_fleet(inputs, thresholds, per_evaluation=inputs["max_evictions_total"] or 10_000)
+    cluster = a_case_fleet(inputs, thresholds, per_evaluation=inputs["max_evictions_total"] or 10_000)
 
-    moves = plan_of(strategy, fleet)
+    moves = plan_of(strategy, cluster)
 
     case.check(evicted_count=len(moves), evicted_names_sorted=sorted(move.pod.name for move in moves))
 
@@ -192,8 +198,8 @@ def test_low_node_utilization(case: Case) -> None:
     per_node = case.inputs.get("eviction_limit_node") or case.inputs.get("max_evict_per_node") or 10_000
 
     def evicted(inputs: Inputs) -> list[str]:
-        fleet = a_case_fleet(inputs, thresholds, per_node=per_node)
-        return sorted(move.pod.name for move in plan_of(strategy, fleet))
+        cluster = a_case_fleet(inputs, thresholds, per_node=per_node)
+        return sorted(move.pod.name for move in plan_of(strategy, cluster))
 
     by_requests = evicted(case.inputs | {"measured_usage": None})
     case.check(
@@ -215,21 +221,21 @@ def test_a_pod_without_a_measurement_is_not_evicted(case: Case) -> None:
     span = Deviation(
         high=ResourceThresholds(cpu=inputs["target"]), low=ResourceThresholds(cpu=inputs["threshold"]), floor=0
     )
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
+    cluster = a_cluster(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
     strategy = LowNodeLoad(margin=0, deviation=span)
 
-    assert {entry.node: entry.state for entry in strategy.verdicts(fleet)}["n1"] == "hot"
-    case.check(evicted=len(plan_of(strategy, fleet)))
+    assert {entry.node: entry.state for entry in strategy.classify(cluster)}["n1"] == "hot"
+    case.check(evicted=len(plan_of(strategy, cluster)))
 
 
 @peer_cases("high_node_utilization")
 def test_high_node_utilization(case: Case) -> None:
     """A node is emptied whole or not at all; without a high threshold only requests limit the targets."""
     inputs = case.inputs
-    strategy = BinPack(below=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
-    fleet = a_case_fleet(inputs, Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
+    strategy = BinPack(thresholds=marks(inputs["thresholds"]), number_of_nodes=inputs["number_of_nodes"])
+    cluster = a_case_fleet(inputs, Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
 
-    moves = plan_of(strategy, fleet)
+    moves = plan_of(strategy, cluster)
 
     case.check(evicted=len(moves), evicted_set=sorted(move.pod.name for move in moves))
 
@@ -242,11 +248,13 @@ def test_evaluations_in_a_row(case: Case) -> None:
     """A node is abnormal after so many evaluations in a row."""
     inputs = case.inputs
     needed = inputs.get("consecutive_abnormalities") or inputs["to_anomaly_when_consecutive_abnormal_at_least"]
-    counts: Counts = {}
+    counts: AbnormalCounts = {}
     states = []
     for place, mark in enumerate(inputs["marks"]):
         at = NOW + 120.0 * place
-        counts = counted(counts, [Reading(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120)
+        counts = counted(
+            counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120
+        )
         states.append("anomaly" if "a" in abnormal_nodes(counts, needed) else "ok")
 
     case.check(states=states, acted_on=states[-1] == "anomaly")
@@ -262,7 +270,7 @@ def test_the_reason_of_an_eviction(case: Case) -> None:
     case.check(text=excess_text(load, high, inputs["scope"]))
 
 
-def a_used_node(name: str, usage: Inputs, allocatable: Inputs) -> FleetNode:
+def a_used_node(name: str, usage: Inputs, allocatable: Inputs) -> ClusterNode:
     """As many pods as it says, none of which uses anything by itself."""
     pods = [FitPod(uid=f"{name}-{i}", namespace="shop", name=f"{name}-{i}") for i in range(int(usage.get("pods", 0)))]
     fit = FitNode(name=name, allocatable=requests(allocatable), pods=pods)
@@ -285,15 +293,15 @@ def test_loads_in_percent(case: Case) -> None:
     case.check(rounding="down", percent=percent, percent_floor=percent)
 
 
-def hottest_first(strategy: LowNodeLoad, nodes: list[FleetNode]) -> list[str]:
+def hottest_first(strategy: LowNodeLoad, nodes: list[ClusterNode]) -> list[str]:
     """The order in which hot nodes are evaluated as sources; all of them are hot."""
-    fleet = a_fleet(
+    cluster = a_cluster(
         *nodes, thresholds=Thresholds(high=ResourceThresholds(cpu=0, memory=0, pods=0), low=ResourceThresholds())
     )
-    closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in fleet.nodes]
-    fleet = msgspec.structs.replace(fleet, nodes=closed)
+    closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in cluster.nodes]
+    cluster = msgspec.structs.replace(cluster, nodes=closed)
     strategy = msgspec.structs.replace(strategy, number_of_nodes=-1)
-    return [entry.node for entry in strategy.plan(fleet, names(fleet)).refused]
+    return [entry.node for entry in strategy.plan(cluster, names(cluster)).refused]
 
 
 @peer_cases("low_node_load.node_sort")
@@ -301,16 +309,16 @@ def test_the_weighted_order_of_nodes(case: Case) -> None:
     """The weighted mean of the shares decides, the number of pods among them."""
     inputs = case.inputs
     nodes = [a_used_node(node["name"], node, inputs["allocatable"]) for node in inputs["nodes"]]
-    weights = Weights(**inputs["weights"])
+    weights = ResourceWeights(**inputs["weights"])
 
     case.check(descending=hottest_first(LowNodeLoad(weights=weights), nodes), ascending=emptiest_first(nodes))
 
 
-def emptiest_first(nodes: list[FleetNode]) -> list[str]:
+def emptiest_first(nodes: list[ClusterNode]) -> list[str]:
     """The order in which nodes are evaluated to be emptied; all of them are below the thresholds."""
     closed = [msgspec.structs.replace(node, source_refusal="not a source") for node in nodes]
-    fleet = a_fleet(*closed)
-    plan = BinPack(below=ResourceThresholds(cpu=100, memory=100, pods=100)).plan(fleet, names(fleet))
+    cluster = a_cluster(*closed)
+    plan = BinPack(thresholds=ResourceThresholds(cpu=100, memory=100, pods=100)).plan(cluster, names(cluster))
     return [entry.node for entry in plan.refused]
 
 
@@ -384,12 +392,12 @@ def test_a_target_that_would_be_too_full(case: Case) -> None:
     usage, high = resources(inputs["target_usage"]), resources(inputs["target_high"])
     target = a_node("target", base=Resources(cpu=100.0, memory=10.0**12), usage=dict.fromkeys(WINDOWS, usage))
     ceiling: dict[Resource, float] = {"cpu": (high.cpu or 0) / 100.0, "memory": (high.memory or 0) / 10.0**12}
-    levels = Levels(hot=ceiling, ceiling=ceiling, idle={}, aim=ceiling)
-    fleet = a_fleet(source, target)
-    projection = Projection(fleet, "5m")
+    levels = AppliedThresholds(hot=ceiling, ceiling=ceiling, idle={}, aim=ceiling)
+    cluster = a_cluster(source, target)
+    projection = Projection(cluster, "5m")
 
-    targets = targets_of(fleet.nodes, projection, levels, target_mark=1.0)
-    found = best_target(source.pods[0], source, targets, projection, hot=["cpu"], weights={"cpu": 1.0})
+    targets = target_nodes(cluster.nodes, projection, levels, target_threshold=1.0)
+    found = least_loaded_target(source.pods[0], source, targets, projection, hot=["cpu"], weights={"cpu": 1.0})
     after = projection.load(target)
 
     case.check(
@@ -413,10 +421,10 @@ def test_thresholds_around_the_mean(case: Case) -> None:
         a_node(name, usage=dict.fromkeys(WINDOWS, Resources(cpu=percent / 10, memory=0.0)))
         for name, percent in inputs["percent"].items()
     ]
-    fleet = a_fleet(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
-    states = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).verdicts(fleet)}
+    cluster = a_cluster(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
+    states = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).classify(cluster)}
     anyone = np.ones(len(nodes), dtype=np.bool_)
-    known = Known(
+    known = KnownLoads(
         load=amounts(nodes, "5m", projected=False) / bases(nodes), base=bases(nodes), source=anyone, target=anyone
     )
     levels = deviating(known, span.high, span.low, 0.0, fixed(ResourceThresholds(), ResourceThresholds(), 0.0))
@@ -443,10 +451,10 @@ def test_a_node_idle_in_production_is_filled_up_to_its_target_threshold() -> Non
         prod_high=ResourceThresholds(cpu=40),
         prod_low=ResourceThresholds(cpu=20),
     )
-    fleet = a_fleet(productive, batch, thresholds=thresholds)
+    cluster = a_cluster(productive, batch, thresholds=thresholds)
 
-    def evicted(target_mark: float) -> int:
-        return len(plan_of(LowNodeLoad(margin=0, target_mark=target_mark), fleet))
+    def evicted(target_threshold: float) -> int:
+        return len(plan_of(LowNodeLoad(margin=0, target_threshold=target_threshold), cluster))
 
     assert evicted(50) == 0  # batch has 65 %, and may have 60 %
     assert evicted(100) == 1  # 75 % of at most 80 %

@@ -12,7 +12,7 @@ import pytest
 from builders import NOW, a_placement
 from peers.cases import Case, Inputs, peer_cases
 from peers.trimaran import WINDOWS, a_node, a_spec, cores, demand_for, measured, placed, usage_of
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
@@ -29,9 +29,9 @@ from equipoise.scorer.decisions.policies.low_risk_overcommit import (
 from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_power
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads
-from equipoise.scorer.state.load_correction import requested_and_limited
-from equipoise.scorer.state.recent_placements import Arrivals
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand
+from equipoise.scorer.state.load_correction import requests_and_limits
+from equipoise.scorer.state.recent_placements import RecentPlacements
 
 # TargetLoadPacking
 
@@ -77,11 +77,11 @@ def test_target_load_packing(case: Case) -> None:
 def test_recent_placements(case: Case) -> None:
     """Trimaran remembers the pods that were placed within 60 s; a span of the product's has the same ones."""
     entries = case.inputs["entries"]
-    placements = Arrivals((60.0,))
+    placements = RecentPlacements((60.0,))
     for row, entry in enumerate(entries):
         placements.add(row, NOW - entry["age_s"], NOW - entry["age_s"])
 
-    counts = placements.counts(len(entries), NOW)[:, 0]
+    counts = placements.counts(len(entries), (60.0,), NOW)[:, 0]
 
     case.check(kept=[entry["name"] for entry, count in zip(entries, counts, strict=True) if count])
 
@@ -101,7 +101,7 @@ def test_a_placed_pod_is_in_the_load_for_as_long_as_the_mean_lacks_it(age: float
 # LoadVariationRiskBalancing
 
 
-def of_cpu(inputs: Inputs) -> NodeLoads:
+def of_cpu(inputs: Inputs) -> CandidateNodes:
     """A node of which only CPU is measured; amounts are taken as cores."""
     return a_node(
         base=Resources(cpu=inputs["capacity"], memory=1.0),
@@ -110,7 +110,7 @@ def of_cpu(inputs: Inputs) -> NodeLoads:
     )
 
 
-def of_metrics(inputs: Inputs) -> NodeLoads:
+def of_metrics(inputs: Inputs) -> CandidateNodes:
     base = Resources(cpu=inputs["cpu_alloc_m"] / 1000.0, memory=inputs["mem_alloc_b"])
     return a_node(
         base=base,
@@ -180,7 +180,7 @@ def test_resource_statistics(case: Case) -> None:
 # LowRiskOverCommitment
 
 
-def a_node_and_pod(cpu: Inputs, memory: Inputs | None = None) -> tuple[NodeLoads, Demand]:
+def a_node_and_pod(cpu: Inputs, memory: Inputs | None = None) -> tuple[CandidateNodes, Demand]:
     """A node and a pod with these sums. Without memory, there is plenty, and hardly any of it is in use."""
     idle = {"capacity": 1e12, "request": 0, "limit": 0, "request_minus_pod": 0, "limit_minus_pod": 0, "avg_pct": 0}
     both = [cpu, idle | {"std_pct": 0} if memory is None else memory]
@@ -190,7 +190,7 @@ def a_node_and_pod(cpu: Inputs, memory: Inputs | None = None) -> tuple[NodeLoads
 
     load, deviation = (np.tile(values(name) / 100.0, (1, 4, 1)) for name in ("avg_pct", "std_pct"))
     requested, limited = values("request_minus_pod"), values("limit_minus_pod")
-    nodes = node_loads(load, statistics={"deviation": deviation}, requested=requested[None], limited=limited[None])
+    nodes = node_loads(load, statistics={"deviation": deviation}, requests=requested[None], limits=limited[None])
     requests, limits = values("request") - requested, values("limit") - limited
     demand = Demand(usage=np.tile(requests, (4, 1)), sources={}, requests=requests, limits=limits)
     return msgspec.structs.replace(nodes, base=values("capacity")[np.newaxis]), demand
@@ -208,8 +208,8 @@ def test_risk_of_overcommitment(case: Case) -> None:
     of_load = load_risk(
         nodes.load[:, 0],
         nodes.statistics["deviation"][:, 0],
-        requested=nodes.requested / nodes.base,
-        limited=nodes.limited / nodes.base,
+        requests=nodes.requests / nodes.base,
+        limits=nodes.limits / nodes.base,
     )[0, 0].item()
 
     case.check(
@@ -264,9 +264,9 @@ def test_requests_and_limits_of_a_node(case: Case) -> None:
     ]
     demand = demand_for(a_spec(inputs["pod"]["requests"], inputs["pod"]["limits"]))
     capacity = cores(inputs["capacity"])
-    requested, limited = requested_and_limited(a_placement(pods=pods))
+    requested, limited = requests_and_limits(a_placement(pods=pods))
     nodes = msgspec.structs.replace(
-        node_loads(evenly([0]), requested=requested[np.newaxis], limited=limited[np.newaxis]),
+        node_loads(evenly([0]), requests=requested[np.newaxis], limits=limited[np.newaxis]),
         base=np.array([[capacity.cpu, capacity.memory]]),
     )
     request, limit = with_pod(nodes, demand)
@@ -327,7 +327,7 @@ def test_the_beta_distribution(case: Case) -> None:
 # Peaks
 
 
-def a_fleet(nodes: dict[str, Inputs]) -> NodeLoads:
+def a_fleet(nodes: dict[str, Inputs]) -> CandidateNodes:
     utilization = [np.nan if node["cpu_util_pct"] is None else float(node["cpu_util_pct"]) for node in nodes.values()]
     base = np.array([[node["cpu_capacity_m"] / 1000.0, 1.0] for node in nodes.values()])
     return msgspec.structs.replace(node_loads(evenly(utilization), names=list(nodes)), base=base)

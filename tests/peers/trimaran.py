@@ -8,13 +8,13 @@ from peers.cases import Inputs
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
+from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource, pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
-from equipoise.scorer.state.arrays import Demand, FleetLoads, NodeLoads, resources
+from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, resources
 from equipoise.scorer.state.demand import expected_demand, pod_demand
-from equipoise.scorer.state.load_correction import base_of, compensated_load, requested_and_limited
+from equipoise.scorer.state.load_correction import base_of, corrected_load, requests_and_limits
 
 LOAD = LoadSettings()
 WINDOWS = tuple(window.name for window in LOAD.windows)
@@ -29,25 +29,24 @@ def a_node(
     pods: Sequence[PlacedPod] = (),
     sampled_at: float = NOW,
     chain: tuple[EstimateSource, ...] = MEASURED_FIRST,
-) -> NodeLoads:
+) -> CandidateNodes:
     """One node, as the scorer would see it; every window shows the same."""
     value = WindowUsage(sampled_at=sampled_at, mean=mean, deviation=deviation)
     utilization = a_node_utilization(base=base, windows=dict.fromkeys(WINDOWS, value), sampled_at=sampled_at)
     placement = a_placement(pods=list(pods))
-    load = compensated_load(
-        utilization, placement, {}, load=LOAD, chain=chain, now=sampled_at, statistics=("deviation",)
-    )
-    requested, limited = requested_and_limited(placement)
-    return NodeLoads(
+    usage_of = pod_usage({}, load=LOAD, chain=chain, now=sampled_at)
+    load = corrected_load(utilization, placement, usage_of, load=LOAD, statistics=("deviation",))
+    requests, limits = requests_and_limits(placement)
+    return CandidateNodes(
         names=["node-a"],
         windows=WINDOWS,
         load=load[:1],
         base=base_of(utilization)[np.newaxis],
-        fleet=FleetLoads(load[:1]),
+        cluster=ClusterLoad(load[:1]),
         statistics={"deviation": load[1:]},
-        requested=requested[np.newaxis],
-        limited=limited[np.newaxis],
-        placed=np.zeros((1, 0)),
+        requests=requests[np.newaxis],
+        limits=limits[np.newaxis],
+        recent_placements=np.zeros((1, 0)),
     )
 
 

@@ -13,9 +13,8 @@ from bus_worlds import PATIENCE, Heard, MemoryWorld, World, eventually, memory_w
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import (
     AlreadyQueued,
@@ -31,7 +30,7 @@ from equipoise.runtime.bus.codec import MAX_DELIVERIES
 from equipoise.runtime.process.clock import SystemClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
-QUESTION = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=["a", "b"])
+QUESTION = ExplainRequest(namespace="shop", name="web-1", nodes=["a", "b"])
 
 
 @pytest.fixture(params=[memory_world, nats_world], ids=["memory", "nats"])
@@ -325,11 +324,11 @@ async def test_what_is_said_because_of_a_message_carries_its_trace_on(world: Wor
     async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
         await world.bus.publish(subjects.health("handler", delivery.message.node), a_heartbeat())
 
-    async def answer(question: PrioritizeQuestion) -> Ranking:
+    async def answer(question: ExplainRequest) -> Explanation:
         await world.bus.publish(subjects.health("endpoint", "one"), a_heartbeat())
-        return Ranking(scores={})
+        return Explanation()
 
-    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=answer)
+    endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=answer)
     stop = await world.bus.serve("scorer", [endpoint])
     working = asyncio.create_task(world.bus.work(EvictionIntent, work))
     async with world.overhearing() as overheard:
@@ -341,7 +340,7 @@ async def test_what_is_said_because_of_a_message_carries_its_trace_on(world: Wor
         await say(world, "a")
         utilization, *handled = await overheard.headers(3)
     async with world.overhearing() as overheard:
-        await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
+        await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
         *asked, said = await overheard.headers(1 if isinstance(world, MemoryWorld) else 2)
     working.cancel()
     await stop()
@@ -406,54 +405,54 @@ async def test_what_a_stopped_worker_had_in_hand_goes_to_another_at_once(world: 
     working.cancel()
 
 
-async def rank(question: PrioritizeQuestion) -> Ranking:
-    return Ranking(scores={node: 10 - place for place, node in enumerate(question.nodes)})
+async def rank(question: ExplainRequest) -> Explanation:
+    return Explanation(considered=len(question.nodes))
 
 
 async def test_a_question_is_answered(world: World) -> None:
     """A request reaches the endpoint of its subject and comes back as a message."""
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)]
+        "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
     )
-    answer = await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
-    assert answer == Ranking(scores={"a": 10, "b": 9})
+    answer = await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
+    assert answer == Explanation(considered=2)
 
 
 async def test_who_stops_serving_is_asked_no_more(world: World) -> None:
     """From then on nobody answers, or the next one to serve does; the bus itself goes on."""
-    endpoint = Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)
+    endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)
     stop = await world.bus.serve("scorer", [endpoint])
-    await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
+    await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
     await stop()
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(NoResponders):
-            await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=1_000)
+            await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=1_000)
 
     await world.bus.serve("scorer", [endpoint])
     await stop()
-    assert await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
+    assert await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
 
 
 async def test_a_question_to_nobody_is_told_at_once(world: World) -> None:
     """A request that nobody serves raises NoResponders without waiting for its time."""
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(NoResponders):
-            await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=1_000)
+            await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=1_000)
 
 
 async def test_a_failing_endpoint_is_told_to_who_asked(world: World) -> None:
     """What an endpoint raises, an unreadable question included, is a BusError with its text for who asked."""
 
-    async def fail(question: PrioritizeQuestion) -> Ranking:
+    async def fail(question: ExplainRequest) -> Explanation:
         raise RuntimeError("no nodes known")
 
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=fail)]
+        "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=fail)]
     )
     with pytest.raises(BusError, match="no nodes known"):
-        await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=PATIENCE)
+        await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
     with pytest.raises(BusError, match="pod"):
-        await world.bus.request(subjects.SCORE_PRIORITIZE, a_heartbeat(), Ranking, timeout=PATIENCE)
+        await world.bus.request(subjects.SCORE_EXPLAIN, an_intent(), Explanation, timeout=PATIENCE)
     assert world.bus.errors.total("endpoint") == 1
     assert world.bus.errors.total("unreadable") == 1
 
@@ -461,15 +460,15 @@ async def test_a_failing_endpoint_is_told_to_who_asked(world: World) -> None:
 async def test_an_answer_that_comes_too_late_is_no_answer(world: World) -> None:
     """A request ends at its time with BusUnavailable."""
 
-    async def dawdle(question: PrioritizeQuestion) -> Ranking:
+    async def dawdle(question: ExplainRequest) -> Explanation:
         await asyncio.sleep(0.5)
-        return Ranking(scores={})
+        return Explanation()
 
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=dawdle)]
+        "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=dawdle)]
     )
     with pytest.raises(BusUnavailable, match="within"):
-        await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=0.05)
+        await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=0.05)
 
 
 async def test_saying_many_things_tells_how_many_were_kept(world: World) -> None:
@@ -515,7 +514,7 @@ async def test_without_a_connection_nothing_is_said_and_nothing_stale_later(worl
         with pytest.raises(BusUnavailable):
             await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
         with pytest.raises(BusUnavailable):
-            await world.bus.request(subjects.SCORE_PRIORITIZE, QUESTION, Ranking, timeout=1_000)
+            await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=1_000)
     await world.reconnect()
     assert list(world.bus.problems) == []
     workers = Workers()

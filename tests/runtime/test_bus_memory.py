@@ -6,10 +6,9 @@ import pytest
 from builders import a_node_utilization, an_intent
 from bus_worlds import Heard
 
-from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus import streams, subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, Redeliver
 from equipoise.testbed.memory.bus import MemoryBus
@@ -40,7 +39,7 @@ async def test_work_comes_again_by_the_clock_of_the_test() -> None:
 async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
     """Intents and last values are gone after their lives."""
     clock = ManualClock()
-    bus = MemoryBus(clock, streams=subjects.with_max_ages(intent=10, utilization=100))
+    bus = MemoryBus(clock, streams=streams.with_max_ages(intent=10, utilization=100))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
     await clock.advance(11)
@@ -60,15 +59,13 @@ async def test_a_question_ends_by_the_clock_of_the_test() -> None:
     clock = ManualClock()
     bus = MemoryBus(clock)
 
-    async def never(question: PrioritizeQuestion) -> Ranking:
+    async def never(question: ExplainRequest) -> Explanation:
         await asyncio.Event().wait()
         raise AssertionError
 
-    await bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=never)]
-    )
-    question = PrioritizeQuestion(pod=PodDemand(namespace="shop", name="web-1", uid="u"), nodes=[])
-    asking = asyncio.create_task(bus.request(subjects.SCORE_PRIORITIZE, question, Ranking, timeout=2))
+    await bus.serve("scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=never)])
+    question = ExplainRequest(namespace="shop", name="web-1", nodes=[])
+    asking = asyncio.create_task(bus.request(subjects.SCORE_EXPLAIN, question, Explanation, timeout=2))
     await clock.advance(1.9)
     assert not asking.done()
     await clock.advance(0.2)

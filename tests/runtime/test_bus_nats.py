@@ -15,9 +15,10 @@ from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import open_bus
@@ -222,24 +223,24 @@ async def test_every_message_has_an_id(world: NatsWorld) -> None:
 async def test_a_micro_service_tells_of_itself(world: NatsWorld) -> None:
     """$SRV.INFO and $SRV.STATS tell the service's name, version, endpoints and how often they were asked."""
 
-    async def rank(question: PrioritizeQuestion) -> Ranking:
-        return Ranking(scores={})
+    async def rank(question: ExplainRequest) -> Explanation:
+        return Explanation()
 
     await world.bus.serve(
-        "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)]
+        "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
     )
     async with await nats.connect(world.settings.url) as client:
-        await client.request(subjects.SCORE_PRIORITIZE, b"no question", timeout=PATIENCE)
+        await client.request(subjects.SCORE_EXPLAIN, b"no question", timeout=PATIENCE)
         info = msgspec.json.decode((await client.request("$SRV.INFO.equipoise-scorer", timeout=PATIENCE)).data)
         stats = msgspec.json.decode((await client.request("$SRV.STATS", timeout=PATIENCE)).data)
     assert info["name"] == "equipoise-scorer"
-    assert [endpoint["subject"] for endpoint in info["endpoints"]] == [subjects.SCORE_PRIORITIZE]
+    assert [endpoint["subject"] for endpoint in info["endpoints"]] == [subjects.SCORE_EXPLAIN]
     assert stats["endpoints"][0]["num_requests"] == 1
 
 
 async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> None:
     """A stream without room raises BusUnavailable and is shown; the next message that is kept clears it."""
-    stream = next(stream for stream in subjects.STREAMS if stream.name == "EQUIPOISE_OUTCOME")
+    stream = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_OUTCOME")
     subject = subjects.eviction_outcome("shop", "web-1")
     async with await nats.connect(world.settings.url) as client:
         full = stream_config(stream, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
@@ -324,7 +325,7 @@ async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> 
             with pytest.raises(NotPermitted):
                 await bus.subscribe_latest(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
             with pytest.raises(NotPermitted):
-                await bus.request(subjects.SCORE_PRIORITIZE, an_intent(), Ranking, timeout=1_000)
+                await bus.request(subjects.SCORE_EXPLAIN, an_intent(), Explanation, timeout=1_000)
         assert metrics.get_sample_value("equipoise_bus_errors_total", {"kind": "permission"}) == 6
         assert len([problem for problem in bus.problems if "not permitted" in problem]) >= 5
         await bus.subscribe_latest(NODES, NodeUtilization, Heard())

@@ -11,9 +11,11 @@ from builders import an_intent
 from bus_worlds import PATIENCE, Heard, NatsWorld
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
+from equipoise.contracts.bus.channels import CHANNELS, Channel
+from equipoise.contracts.bus.streams import STREAMS, stream_of
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.score import PrioritizeQuestion, Ranking
+from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of
@@ -175,15 +177,15 @@ async def test_each_service_does_its_part_as_itself(users: Users) -> None:
         working.cancel()
         assert binder.errors.total("permission") == 0
 
-        async def rank(question: PrioritizeQuestion) -> Ranking:
-            return Ranking(scores={})
+        async def rank(question: ExplainRequest) -> Explanation:
+            return Explanation()
 
         await scorer.serve(
-            "scorer", [Endpoint(subject=subjects.SCORE_PRIORITIZE, request_type=PrioritizeQuestion, handler=rank)]
+            "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
         )
         async with users.bus("tap") as tap:
             said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
-        assert b"prioritize" in said.data
+        assert b"explain" in said.data
         assert scorer.errors.total("permission") == 0
 
 

@@ -14,6 +14,7 @@ from bus_worlds import PATIENCE, NatsWorld, eventually
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.runtime.bus import AlreadyQueued, Bus, BusError, connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import read_max_ages, setup_streams
@@ -34,7 +35,7 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
     async with await nats.connect(world.settings.url) as client:
         streams = {info.config.name: info.config for info in await client.jetstream().streams_info()}
         binder = await client.jetstream().consumer_info("EQUIPOISE_INTENT", "binder")
-    assert set(streams) == {stream.name for stream in subjects.STREAMS}
+    assert set(streams) == {stream.name for stream in STREAMS}
     assert {config.storage for config in streams.values()} == {StorageType.FILE}
     intents = streams["EQUIPOISE_INTENT"]
     assert (intents.retention, intents.discard) == (RetentionPolicy.WORK_QUEUE, DiscardPolicy.NEW)
@@ -119,7 +120,7 @@ async def test_the_program_reads_the_configuration_of_the_services(world: NatsWo
     configuration = tmp_path / "equipoise.yaml"
     configuration.write_text(
         "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-        f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLife: 90s, dryRun: true}}\n"
+        f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLifetime: 90s, dryRun: true}}\n"
     )
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "equipoise.runtime.bus.setup",
@@ -135,11 +136,11 @@ def test_the_life_of_an_intent_has_a_default_and_may_come_from_the_environment()
     """No configuration means three minutes; the environment is stronger than the file; nonsense is refused."""
     header = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
     assert read_max_ages(None, {})[1] == 180
-    assert read_max_ages(header + "descheduler: {intentLife: 2m}", {})[1] == 120
-    overlay = {"EQUIPOISE_DESCHEDULER__INTENT_LIFE": "90s"}
-    assert read_max_ages(header + "descheduler: {intentLife: 2m}", overlay)[1] == 90
-    with pytest.raises(ConfigurationError, match=r"descheduler\.intentLife"):
-        read_max_ages(header + "descheduler: {intentLife: 90}", {})
+    assert read_max_ages(header + "descheduler: {intentLifetime: 2m}", {})[1] == 120
+    overlay = {"EQUIPOISE_DESCHEDULER__INTENT_LIFETIME": "90s"}
+    assert read_max_ages(header + "descheduler: {intentLifetime: 2m}", overlay)[1] == 90
+    with pytest.raises(ConfigurationError, match=r"descheduler\.intentLifetime"):
+        read_max_ages(header + "descheduler: {intentLifetime: 90}", {})
 
 
 async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -> None:

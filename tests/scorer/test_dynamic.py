@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
@@ -17,7 +17,7 @@ POD = a_demand(1.0)
 
 def test_a_burst_costs_ten_points_for_each_hot_value() -> None:
     """Ten pods in the last minute: 10/5 + 10/2 = 7, so 70 points; the score never falls below 0."""
-    nodes = node_loads(evenly([20, 20, 20]), placed=np.array([[0.0, 0.0], [10.0, 10.0], [20.0, 20.0]]))
+    nodes = node_loads(evenly([20, 20, 20]), recent_placements=np.array([[0.0, 0.0], [10.0, 10.0], [20.0, 20.0]]))
 
     assert Dynamic().score(nodes, POD) == pytest.approx([80.0, 10.0, 0.0])
 
@@ -27,12 +27,12 @@ def test_a_placed_pod_is_in_the_load_and_in_the_count() -> None:
 
     Its count comes on top, as crane has it; `hotValue: []` leaves that out.
     """
-    nodes = node_loads(evenly([20, 30]), placed=np.array([[0.0, 0.0], [2.0, 2.0]]))
+    nodes = node_loads(evenly([20, 30]), recent_placements=np.array([[0.0, 0.0], [2.0, 2.0]]))
     quiet = Dynamic(hot_value=())
 
     assert Dynamic().score(nodes, POD) == pytest.approx([80.0, 60.0])
     assert quiet.score(nodes, POD) == pytest.approx([80.0, 70.0])
-    assert quiet.counted_within == ()
+    assert quiet.placement_spans == ()
 
 
 def test_more_than_everything_is_used_counts_as_everything() -> None:

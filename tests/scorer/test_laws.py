@@ -1,4 +1,6 @@
-"""Laws that every scoring policy keeps. A new policy is under them by its line in the table."""
+"""Laws that every scoring policy of the table keeps."""
+
+import json
 
 import msgspec
 import numpy as np
@@ -6,32 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scorer.fleets import a_demand, demand_of, evenly, node_loads
+from scorer.clusters import a_demand, demand_of, evenly, node_loads
 
+from equipoise.runtime.configuration.errors import convert
 from equipoise.scorer.decisions.policies import POLICIES, ScoringPolicy
-from equipoise.scorer.decisions.policies.mix import Mix, Part
-from equipoise.scorer.decisions.policies.profile import Profile
-from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.policies.mix import Mix, MixPart
+from equipoise.scorer.decisions.policies.profile import ProfilePolicy
+from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.state.arrays import Array, Demand
 
 shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
-fleets = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))
+clusters = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))
 demands = arrays(np.float64, (4, 2), elements=st.floats(0, 1e9)).map(demand_of)
 EXAMPLES: dict[str, ScoringPolicy] = {
-    "mix": Mix(parts=(Part(policy=WaterLevel(), weight=2.0), Part(policy=Profile()))),
-    **{name: kind() for name, kind in SINGLE.items()},
+    "mix": Mix(parts=(MixPart(policy=WaterLevel(), weight=2.0), MixPart(policy=ProfilePolicy()))),
+    **{name: kind() for name, kind in SINGLE_POLICIES.items()},
 }
 every_policy = pytest.mark.parametrize("policy", EXAMPLES.values(), ids=EXAMPLES)
 
 
-def test_every_policy_of_the_table_is_under_the_laws() -> None:
-    """A policy that cannot be made without settings needs an example here."""
+def test_every_policy_of_the_table_has_an_example() -> None:
+    """A policy with required settings needs an example here."""
     assert EXAMPLES.keys() == POLICIES.keys()
 
 
 @every_policy
-@given(load=fleets, demand=demands)
+@given(load=clusters, demand=demands)
 def test_scores_lie_between_0_and_100(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
     """One finite score of 0..100 per node, whatever is known."""
     scores = policy.score(node_loads(load), demand)
@@ -41,7 +45,7 @@ def test_scores_lie_between_0_and_100(policy: ScoringPolicy, load: Array, demand
 
 
 @every_policy
-@given(load=fleets, demand=demands)
+@given(load=clusters, demand=demands)
 def test_an_unknown_node_is_never_preferred(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
     """A node of unknown load scores no better than any other."""
     load[0] = np.nan
@@ -52,9 +56,9 @@ def test_an_unknown_node_is_never_preferred(policy: ScoringPolicy, load: Array, 
 
 
 @every_policy
-@given(load=fleets, demand=demands)
-def test_the_same_question_has_the_same_answer(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
-    """Scoring is pure: it changes neither its arguments nor itself."""
+@given(load=clusters, demand=demands)
+def test_scoring_is_pure(policy: ScoringPolicy, load: Array, demand: Demand) -> None:
+    """The same arguments have the same result, and are not changed."""
     nodes = node_loads(load.copy())
     first = policy.score(nodes, demand)
 
@@ -63,11 +67,11 @@ def test_the_same_question_has_the_same_answer(policy: ScoringPolicy, load: Arra
 
 
 @every_policy
-@given(load=fleets, demand=demands, randomness=st.randoms(use_true_random=False))
+@given(load=clusters, demand=demands, randomness=st.randoms(use_true_random=False))
 def test_the_order_of_nodes_does_not_matter(
     policy: ScoringPolicy, load: Array, demand: Demand, randomness: object
 ) -> None:
-    """kube-scheduler asks in another order every time."""
+    """kube-scheduler sends nodes in a different order every time."""
     order = list(range(len(load)))
     randomness.shuffle(order)  # type: ignore[attr-defined]
 
@@ -77,21 +81,22 @@ def test_the_order_of_nodes_does_not_matter(
 
 
 @every_policy
-@given(load=fleets)
-def test_which_candidates_are_asked_about_does_not_matter(policy: ScoringPolicy, load: Array) -> None:
-    """A node's score hangs on the fleet, not on who else is a candidate."""
+@given(load=clusters)
+def test_other_candidates_do_not_change_the_score_of_a_node(policy: ScoringPolicy, load: Array) -> None:
+    """It depends on the cluster only."""
     whole = policy.score(node_loads(load), a_demand(1.0))
 
     assert np.allclose(policy.score(node_loads(load[:1], load), a_demand(1.0)), whole[:1])
 
 
 @every_policy
-@given(load=fleets, factor=st.floats(0.01, 100))
+@given(load=clusters, factor=st.floats(0.01, 100))
 def test_the_unit_of_an_amount_does_not_matter(policy: ScoringPolicy, load: Array, factor: float) -> None:
-    """Nodes and pod all so many times larger: the same scores."""
+    """If nodes and pod are larger by the same factor, scores are equal."""
     nodes, demand = node_loads(load), a_demand(3.0)
-    days = msgspec.structs.replace(nodes.days, base=factor * nodes.days.base) if nodes.days is not None else None
-    larger = msgspec.structs.replace(nodes, base=factor * nodes.base, days=days)
+    assert nodes.daily is not None
+    daily = msgspec.structs.replace(nodes.daily, base=factor * nodes.daily.base)
+    larger = msgspec.structs.replace(nodes, base=factor * nodes.base, daily=daily)
 
     scores = policy.score(larger, demand_of(factor * demand.usage))
 
@@ -100,21 +105,30 @@ def test_the_unit_of_an_amount_does_not_matter(policy: ScoringPolicy, load: Arra
 
 @every_policy
 @given(loads=st.lists(st.floats(0, 120), min_size=1, max_size=8), lower=st.floats(0, 120), more=st.floats(0, 120))
-def test_a_fuller_node_above_its_mark_scores_no_better(
+def test_above_the_level_a_fuller_node_scores_no_better(
     policy: ScoringPolicy, loads: list[float], lower: float, more: float
 ) -> None:
-    """The mark is the level that the policy leads nodes to; where it has none, every load lies above it."""
-    fleet = evenly(loads)
-    level = policy.level(node_loads(fleet))
-    mark = 100 * max(level.cpu or 0.0, level.memory or 0.0)
+    """The level is the one that the policy aims at; without one, it is 0."""
+    cluster = evenly(loads)
+    resources = policy.level(node_loads(cluster))
+    level = 100 * max(resources.cpu or 0.0, resources.memory or 0.0)
 
-    emptier, fuller = policy.score(node_loads(evenly([mark + lower, mark + lower + more]), fleet), a_demand(1.0))
+    emptier, fuller = policy.score(node_loads(evenly([level + lower, level + lower + more]), cluster), a_demand(1.0))
 
     assert fuller <= emptier + 1e-9
 
 
 @every_policy
-def test_a_policy_says_where_it_looks(policy: ScoringPolicy) -> None:
-    """Every policy names windows, or looks at days; the chain of its demand ends in something always known."""
-    assert policy.windows or policy.looks_at_days
+def test_a_policy_uses_windows_or_daily_loads(policy: ScoringPolicy) -> None:
+    """And the last source of its demand chain is always known."""
+    assert policy.windows or policy.uses_daily_loads
     assert policy.demand_chain[-1] == "default"
+
+
+@every_policy
+def test_the_configuration_accepts_every_policy_of_the_table(policy: ScoringPolicy) -> None:
+    """By its name, with the same settings."""
+    fields = json.loads(msgspec.json.encode(policy, enc_hook=lambda duration: f"{duration:g}s"))
+
+    assert fields["name"] == policy.policy_name()
+    assert convert({"policy": fields}, ScorerSettings, "scorer").policy == policy

@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 from builders import a_workload_utilization
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.demand import expected_usage
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, Weights
+from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware, LoadAwareWeights
 
 POD = a_demand(0.0)
 
@@ -108,7 +108,7 @@ def test_a_node_without_the_statistic_yet_does_not_look_empty() -> None:
     nodes = node_loads(
         np.concatenate([evenly([10, 60]), np.full((1, 4, 2), np.nan)]),
         statistics={"p95": quantile},
-        limited=np.array([[40.0, 20.0], [0.0, 0.0], [10.0, 10.0]]),
+        limits=np.array([[40.0, 20.0], [0.0, 0.0], [10.0, 10.0]]),
     )
 
     assert policy.score(nodes, POD) == pytest.approx([(66.0 + 86.0) / 2, 40.0, 0.0])
@@ -146,10 +146,10 @@ def test_a_window_that_nobody_configured_is_unknown() -> None:
     ("settings", "points"),
     [
         ({}, 65.0),
-        ({"resource_weights": Weights(cpu=3.0, memory=1.0)}, 57.5),
-        ({"resource_weights": Weights(cpu=1.0)}, 50.0),
+        ({"resource_weights": LoadAwareWeights(cpu=3.0, memory=1.0)}, 57.5),
+        ({"resource_weights": LoadAwareWeights(cpu=1.0)}, 50.0),
         ({"dominant_resource_weight": 10.0}, 50.0),
-        ({"resource_weights": Weights(memory=1.0), "dominant_resource_weight": 1.0}, 65.0),
+        ({"resource_weights": LoadAwareWeights(memory=1.0), "dominant_resource_weight": 1.0}, 65.0),
     ],
 )
 def test_weights(settings: dict[str, Any], points: float) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.scorer.decisions.policies.low_risk_overcommit import LowRiskOvercommit, RiskLimitWeights, load_risk
@@ -14,7 +14,7 @@ from equipoise.scorer.decisions.policies.low_risk_overcommit import LowRiskOverc
 def risk_at(mean: float, deviation: float, requested: float, limited: float) -> float:
     """All in percent; the deviation as it counts, smoothing included."""
     shares = [np.array([value / 100]) for value in (mean, deviation, requested, limited)]
-    return float(load_risk(shares[0], shares[1], requested=shares[2], limited=shares[3])[0])
+    return float(load_risk(shares[0], shares[1], requests=shares[2], limits=shares[3])[0])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_not_measured_counts_as_full() -> None:
     load, deviation = evenly([20, 20, 20]), evenly([0, 0, 0])
     deviation[1, :, 1], load[2] = np.nan, np.nan
     nodes = node_loads(
-        load, statistics={"deviation": deviation}, requested=np.full((3, 2), 50.0), limited=np.full((3, 2), 60.0)
+        load, statistics={"deviation": deviation}, requests=np.full((3, 2), 50.0), limits=np.full((3, 2), 60.0)
     )
 
     assert LowRiskOvercommit().score(nodes, a_demand(1.0)) == pytest.approx([100.0, 50.0, 0.0])
@@ -74,7 +74,7 @@ def test_what_is_not_measured_counts_as_full() -> None:
 
 def test_weights_are_per_resource() -> None:
     """The worse resource decides: 60 of memory's limits are beyond what is there, of 120 beyond what is asked."""
-    nodes = node_loads(evenly([10]), requested=np.full((1, 2), 39.0), limited=np.array([[50.0, 159.0]]))
+    nodes = node_loads(evenly([10]), requests=np.full((1, 2), 39.0), limits=np.array([[50.0, 159.0]]))
     policy = LowRiskOvercommit(risk_limit_weights=RiskLimitWeights(cpu=0.0, memory=0.75))
 
     assert policy.score(nodes, a_demand(1.0)) == pytest.approx([100 - 75 * 60 / 120])
@@ -82,7 +82,7 @@ def test_weights_are_per_resource() -> None:
 
 def test_requests_count_up_to_what_the_node_has() -> None:
     """Of a node that is asked for more than it has, all limits beyond it are a risk, and not more than all."""
-    nodes = node_loads(evenly([10]), requested=np.full((1, 2), 120.0), limited=np.full((1, 2), 190.0))
+    nodes = node_loads(evenly([10]), requests=np.full((1, 2), 120.0), limits=np.full((1, 2), 190.0))
 
     assert LowRiskOvercommit().score(nodes, a_demand(10.0)) == pytest.approx([50.0])
 
@@ -90,7 +90,7 @@ def test_requests_count_up_to_what_the_node_has() -> None:
 def test_smoothing_widens_the_deviation() -> None:
     """The deviation of means of n samples is that of the samples over √n."""
     asked, allowed = np.full((1, 2), 60.0), np.full((1, 2), 600.0)
-    nodes = node_loads(evenly([40]), statistics={"deviation": evenly([10])}, requested=asked, limited=allowed)
+    nodes = node_loads(evenly([40]), statistics={"deviation": evenly([10])}, requests=asked, limits=allowed)
 
     found = [LowRiskOvercommit(smoothing_window_size=size).score(nodes, a_demand(1.0))[0] for size in (1, 5, 20)]
 

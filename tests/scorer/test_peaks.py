@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.resources import Resources

@@ -1,4 +1,4 @@
-"""What was promised and is not placed yet."""
+"""Reservations of scored pods that are not placed yet."""
 
 import numpy as np
 from builders import NOW
@@ -9,70 +9,81 @@ from equipoise.scorer.state.reservations import Reservations
 USAGE = np.full((2, 2), 6.0)
 
 
-def book(reservations: Reservations, uid: str, rows: list[int], now: float = NOW) -> None:
+def reserve(reservations: Reservations, uid: str, rows: list[int], now: float = NOW) -> None:
     best = frozenset(f"n{row}" for row in rows)
-    reservations.book(uid, rows=np.array(rows, np.intp), usage=USAGE, best=best, chance=0.5, now=now)
+    reservations.reserve(uid, rows=np.array(rows, np.intp), usage=USAGE, best=best, chance=0.5, now=now)
 
 
-def booked(reservations: Reservations, now: float = NOW) -> list[float]:
-    array: Array | None = reservations.booked(4, now)
+def total(reservations: Reservations, now: float = NOW, without: str = "") -> list[float]:
+    array: Array | None = reservations.total(4, now, without=without)
     return [] if array is None else array[:, 0, 0].tolist()
 
 
-def test_a_pod_is_booked_in_equal_parts_on_its_best_nodes() -> None:
-    """With three nodes at the top, each gets a third."""
+def test_usage_is_reserved_in_equal_parts_on_the_best_nodes() -> None:
+    """With three best nodes, a third on each."""
     reservations = Reservations(2.0)
-    book(reservations, "a", [0, 1, 3])
+    reserve(reservations, "a", [0, 1, 3])
 
-    assert booked(reservations) == [2.0, 2.0, 0.0, 2.0]
+    assert total(reservations) == [2.0, 2.0, 0.0, 2.0]
 
 
-def test_asking_again_replaces_the_booking() -> None:
-    """A pod that failed to be placed and asks again is not there twice."""
+def test_a_second_request_replaces_the_reservation() -> None:
+    """A pod that could not be placed and is scored again does not count twice."""
     reservations = Reservations(2.0)
-    book(reservations, "a", [0, 1, 3])
-    book(reservations, "a", [2])
+    reserve(reservations, "a", [0, 1, 3])
+    reserve(reservations, "a", [2])
 
-    assert booked(reservations) == [0.0, 0.0, 6.0, 0.0]
+    assert total(reservations) == [0.0, 0.0, 6.0, 0.0]
 
 
-def test_a_placed_pod_is_released() -> None:
-    """Its placement counts from now on; who else is booked stays."""
+def test_the_reservation_of_a_placed_pod_is_released() -> None:
+    """Other reservations are kept."""
     reservations = Reservations(2.0)
-    book(reservations, "a", [0])
-    book(reservations, "b", [0, 1])
+    reserve(reservations, "a", [0])
+    reserve(reservations, "b", [0, 1])
 
-    booking = reservations.release("a")
+    released = reservations.release("a")
 
-    assert booking is not None
-    assert booking.best == {"n0"}
-    assert booked(reservations) == [3.0, 3.0, 0.0, 0.0]
+    assert released is not None
+    assert released.best == {"n0"}
+    assert total(reservations) == [3.0, 3.0, 0.0, 0.0]
     assert reservations.release("a") is None
 
 
-def test_bookings_end_by_themselves() -> None:
-    """After two seconds a pod that was never placed is forgotten, and nothing of it is left."""
+def test_a_pods_own_reservation_can_be_left_out() -> None:
+    """Without a change of the reservations."""
     reservations = Reservations(2.0)
-    book(reservations, "a", [0], NOW)
-    book(reservations, "b", [1], NOW + 1)
+    reserve(reservations, "a", [0])
+    reserve(reservations, "b", [0, 1])
 
-    assert booked(reservations, NOW + 1.9) == [6.0, 6.0, 0.0, 0.0]
-    assert booked(reservations, NOW + 2.1) == [0.0, 6.0, 0.0, 0.0]
-    assert booked(reservations, NOW + 3.1) == []
+    assert total(reservations, without="b") == [6.0, 0.0, 0.0, 0.0]
+    assert (reservations.count(0), reservations.count(0, without="b")) == (2, 1)
+    assert total(reservations) == [9.0, 3.0, 0.0, 0.0]
+
+
+def test_reservations_expire() -> None:
+    """After two seconds, if the pod was not placed."""
+    reservations = Reservations(2.0)
+    reserve(reservations, "a", [0], NOW)
+    reserve(reservations, "b", [1], NOW + 1)
+
+    assert total(reservations, NOW + 1.9) == [6.0, 6.0, 0.0, 0.0]
+    assert total(reservations, NOW + 2.1) == [0.0, 6.0, 0.0, 0.0]
+    assert total(reservations, NOW + 3.1) == []
     assert len(reservations) == 0
 
 
-def test_many_bookings_leave_no_crumbs() -> None:
-    """What was added in thirds is gone when the last booking is."""
+def test_rounding_errors_do_not_accumulate() -> None:
+    """After the last release the sum is exactly 0."""
     reservations = Reservations(2.0)
     for number in range(1_000):
-        book(reservations, f"p{number}", [0, 1, 2])
+        reserve(reservations, f"p{number}", [0, 1, 2])
     for number in range(999):
         reservations.release(f"p{number}")
 
-    assert np.allclose(booked(reservations), [2.0, 2.0, 2.0, 0.0])
+    assert np.allclose(total(reservations), [2.0, 2.0, 2.0, 0.0])
 
     reservations.release("p999")
-    book(reservations, "last", [3])
+    reserve(reservations, "last", [3])
 
-    assert booked(reservations) == [0.0, 0.0, 0.0, 6.0]
+    assert total(reservations) == [0.0, 0.0, 0.0, 6.0]

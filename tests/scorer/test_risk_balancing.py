@@ -3,14 +3,14 @@
 import msgspec
 import numpy as np
 import pytest
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
-from equipoise.scorer.state.arrays import Array, NodeLoads
+from equipoise.scorer.state.arrays import Array, CandidateNodes
 
 
-def with_deviation(load: Array, percent: Array) -> NodeLoads:
+def with_deviation(load: Array, percent: Array) -> CandidateNodes:
     return node_loads(load, statistics={"deviation": percent})
 
 

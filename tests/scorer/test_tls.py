@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from cryptography.hazmat.primitives import serialization
-from scorer.conftest import Running, Start, settings_for
-from scorer.test_wire import a_body
+from scorer.extender_bodies import a_body
+from scorer.running import Running, Start, settings_for
 
 from equipoise.cli.certificates.files import Pair, client_pair, new_authority, server_pair
 from equipoise.runtime.configuration import ConfigurationError

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from scorer.fleets import a_demand, evenly, node_loads
+from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel, distance_score

@@ -66,8 +66,8 @@ def document(
     sections: dict[str, Document] = {
         "collector": {"shards": SHARDS, "prometheus": {"url": prometheus}, "profile": {"enabled": False}},
         "annotator": {
-            "nodes": {"change": 100 * BAND, "leastInterval": "15s", "period": "30m"},
-            "workloads": {"change": 100 * WORKLOAD_BAND, "leastInterval": "15s", "period": "6h"},
+            "nodes": {"minChange": 100 * BAND, "minInterval": "15s", "refreshPeriod": "30m"},
+            "workloads": {"minChange": 100 * WORKLOAD_BAND, "minInterval": "15s", "refreshPeriod": "6h"},
         },
         "scorer": {},
     }

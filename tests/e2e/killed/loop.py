@@ -16,7 +16,7 @@ import yaml
 from e2e.killed import configuration as told
 from e2e.killed.configuration import HOT, IDLE, NODES
 
-from equipoise.annotator.decisions.replicas import SELECTOR, live
+from equipoise.annotator.decisions.replicas import SELECTOR, live_members
 from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
 from equipoise.contracts.kubernetes.annotations import read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.objects import Lease
@@ -25,7 +25,8 @@ from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import LEASES, Kube, connect_kube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
@@ -156,7 +157,7 @@ class Loop:
     async def seats(self) -> frozenset[str]:
         """Annotators whose seat has not run out."""
         seats: list[Lease] = await self.kube.list(LEASES, told.OWN, SELECTOR)
-        return live(seats, datetime.fromtimestamp(self.kube.server_time(self._clock.now()), UTC))
+        return live_members(seats, datetime.fromtimestamp(self.kube.server_time(self._clock.now()), UTC))
 
     def identities(self, service: ServiceName) -> set[str]:
         """Of those that run."""

@@ -9,8 +9,8 @@ from equipoise.lab.replay import GREEDY, STOCK, ReplayPlan, Settings
 from equipoise.lab.results import ForecastSource, Run, Scenario
 from equipoise.lab.runners import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
-from equipoise.scorer.decisions.policies import ScoringPolicy, name_of
-from equipoise.scorer.decisions.policies.single import SINGLE
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
 REFERENCES = (STOCK, GREEDY)
 
@@ -32,17 +32,17 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def policies_of(names: Sequence[str], configured: ScoringPolicy) -> dict[str, ScoringPolicy | None]:
     """The policy of each name; the configured policy keeps its settings. Raises ValueError for an unknown name."""
-    own = name_of(configured)
+    own = configured.policy_name()
     found: dict[str, ScoringPolicy | None] = {}
     for name in names:
         if name in REFERENCES:
             found[name] = None
         elif name == own:
             found[name] = configured
-        elif name in SINGLE:
-            found[name] = SINGLE[name]()
+        elif name in SINGLE_POLICIES:
+            found[name] = SINGLE_POLICIES[name]()
         else:
-            raise ValueError(f"no such policy: {name} (there are {', '.join((*REFERENCES, *SINGLE))})")
+            raise ValueError(f"no such policy: {name} (there are {', '.join((*REFERENCES, *SINGLE_POLICIES))})")
     return found
 
 
@@ -52,7 +52,8 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     `given` without the descheduler is the same for every policy and is replayed once. GREEDY is replayed for `fresh`
     only. Raises ValueError for an unknown policy.
     """
-    names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE, name_of(settings.scorer.policy))))
+    own = settings.scorer.policy.policy_name()
+    names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE_POLICIES, own)))
     policies = {STOCK: None} | policies_of(names, settings.scorer.policy)
     found = []
     for scenario in request.scenarios:

@@ -31,7 +31,7 @@ from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.scoring_state import Picture as ScoringState
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"
@@ -114,7 +114,7 @@ class Replay:
             generator=np.random.default_rng(plan.seed),
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
-        self._scoring = None if plan.scoring is None else _scoring_state(plan, plan.scoring, settings.scorer, load)
+        self._scoring = None if plan.scoring is None else _scoring_state(plan.scoring, settings.scorer, load)
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
@@ -167,23 +167,22 @@ class Replay:
             collector=self._collector,
             origin=self._origin,
             weight=self._plan.weight,
-            max_score=settings.extender.resolution,
+            max_score=settings.extender.max_score,
         )
 
     def _create_levelling(self, settings: Settings, load: LoadSettings) -> Levelling:
-        replicas = dict(zip(self._collector.workloads, self._trace.replicas().tolist(), strict=True))
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
             thresholds=settings.thresholds,
-            minimum_replicas=settings.protection.min_replicas,
-            replicas=replicas,
+            protection=settings.protection,
+            replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
             days=self._daily_profiles,
             closed=self._excluded,
             evict=self._evict,
-            say=self._on_eviction_message,
+            publish=self._on_eviction_message,
             begin=self._origin,
         )
 
@@ -208,6 +207,8 @@ class Replay:
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
                     self._scoring.on_cycle(message)
+                if self._levelling is not None:
+                    self._levelling.on_cycle(message)
                 continue
             if self._scoring is not None:
                 self._scoring.on_utilization(message, self._origin + now)
@@ -311,15 +312,6 @@ def _shuffled(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
 
 
-def _scoring_state(
-    plan: ReplayPlan, policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings
-) -> ScoringState:
-    return ScoringState(
-        load=load,
-        policy=policy,
-        policy_name=plan.policy,
-        least_spread=settings.least_spread,
-        reservation=settings.reservation,
-        after_eviction=settings.after_eviction,
-        resolution=settings.extender.resolution,
-    )
+def _scoring_state(policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> ScoringState:
+    scoring = msgspec.structs.replace(settings, policy=policy, shadow=None)
+    return ScoringState(load, scoring, max_score=settings.extender.max_score)

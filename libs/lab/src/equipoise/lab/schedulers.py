@@ -12,7 +12,7 @@ from equipoise.lab.model.stock.pod_template import PodTemplate
 from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector
-from equipoise.scorer.decisions.scoring_state import Picture as ScoringState
+from equipoise.scorer.decisions.scoring_state import ScoringState
 
 
 class StockOnly:
@@ -89,7 +89,7 @@ class WithScorer(StockOnly):
                 if message is not None:
                     self._state.on_workload(message)
             names = [self._names[row] for row in rows.tolist()]
-            return self._state.prioritize(pod, names, self._origin + now).answer.scores
+            return self._state.prioritize(pod, names, self._origin + now).scores.scores
 
         return SimulatedExtender(scores=scores, weight=self._weight, max_score=self._max_score)
 

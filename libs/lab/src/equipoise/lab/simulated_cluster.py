@@ -97,6 +97,10 @@ class SimulatedCluster:
             for workload, desired in self._desired.items()
         )
 
+    def replicas(self, workload: int) -> int:
+        """Desired replicas."""
+        return self._desired[workload]
+
     @property
     def placed(self) -> list[tuple[int, int]]:
         """Workload and node of every pod on a node."""

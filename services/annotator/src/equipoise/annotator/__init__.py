@@ -1,6 +1,6 @@
-"""The annotator writes measured load on nodes and workloads, for people and other programs.
+"""Writes measured load as annotations on nodes and workloads, for people and other programs.
 
-Hears: utilization of nodes and workloads; placement, where crane's annotations are asked for.
-Says: what it has written.
-Touches: reads a node or a workload, PATCHes one annotation on it (and crane's when asked); its own Lease.
+Subscribes to: utilization of nodes and workloads; placement, if crane's annotations are enabled.
+Publishes: the annotations that it has written.
+API access: GETs a node or a workload, PATCHes one annotation of it (and crane's if enabled); its own Lease.
 """

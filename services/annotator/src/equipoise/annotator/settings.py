@@ -1,4 +1,4 @@
-"""What the annotator is told: when a value is worth a write, and how many requests there may be."""
+"""The section `annotator` of the configuration: when a value is written, and how many requests there may be."""
 
 from typing import Annotated
 
@@ -11,11 +11,12 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes import crane
 
 
-class SeatSettings(Section, frozen=True, kw_only=True):
-    """How replicas know of one another: each holds one Lease."""
+class MembershipSettings(Section, frozen=True, kw_only=True):
+    """How replicas know which others are alive: each holds one Lease."""
 
     lease_duration: Annotated[float, Meta(ge=3)] = 30.0
-    """Seconds after which a silent replica's objects go to the others. Not divided by time compression."""
+    """Seconds after which the objects of a replica that does not renew go to the others. Not divided by time
+    compression."""
 
     renew_period: Annotated[float, Meta(ge=1)] = 8.0
     """Seconds between two renewals."""
@@ -29,32 +30,32 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """The section `annotator`."""
 
     health: str = "0.0.0.0:8082"
-    """Where /healthz, /readyz, /metrics and /version answer."""
+    """Address of /healthz, /readyz, /metrics and /version."""
 
-    nodes: DeadBand = DeadBand(change=5, least_interval=Duration(60), period=Duration(1_800))
-    """Change in points of percent of the node's base."""
+    nodes: DeadBand = DeadBand(min_change=5, min_interval=Duration(60), refresh_period=Duration(1_800))
+    """Change in percentage points of the node's base."""
 
-    workloads: DeadBand = DeadBand(change=20, least_interval=Duration(60), period=Duration(21_600))
-    """Change in percent of what stands there: a workload has no base to take a share of."""
+    workloads: DeadBand = DeadBand(min_change=20, min_interval=Duration(60), refresh_period=Duration(21_600))
+    """Change in percent of the written value: a workload has no base."""
 
     crane: bool = False
     """Also write crane-scheduler's annotations on nodes, for programs that read those. Needs k8s/overlays/crane."""
 
     writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 10.0
-    """Of all replicas together, tries that come to nothing included."""
+    """Of all replicas together, failed ones included."""
 
     reads_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 150.0
-    """Of all replicas together. A replica reads each object before its first write on it.
+    """Of all replicas together. A replica reads each object before it writes it for the first time.
 
-    150: up to 38 s pass until somebody takes over what a replica leaves, and the 2,500 nodes that one of two had of
-    5,000 are then read within the rest of a minute. To API priority and fairness the read of one object is one seat
-    for some milliseconds: so many a second hold about one of the seats that service accounts share.
+    150: a lost replica's objects are taken over within 38 s. Its 2,500 nodes (half of 5,000) are then read within the
+    rest of a minute. To API priority and fairness the read of one object occupies one seat for some milliseconds: so
+    many a second occupy about one of the seats that service accounts share.
     """
 
-    seat: SeatSettings = SeatSettings()
+    membership: MembershipSettings = MembershipSettings()
 
     @property
     def node_band(self) -> DeadBand:
-        """As `nodes`, but as often as crane's annotations need it where they are asked for."""
-        period = min(self.nodes.period, max(Duration(crane.PERIOD), self.nodes.least_interval))
-        return msgspec.structs.replace(self.nodes, period=period) if self.crane else self.nodes
+        """As `nodes`, but as often as crane's annotations need it if they are enabled."""
+        period = min(self.nodes.refresh_period, max(Duration(crane.PERIOD), self.nodes.min_interval))
+        return msgspec.structs.replace(self.nodes, refresh_period=period) if self.crane else self.nodes

@@ -1,7 +1,7 @@
-"""The descheduler proposes which pods should leave nodes that stay too hot. It never evicts.
+"""The descheduler proposes which pods should leave nodes with a lasting high load. It never evicts.
 
-Hears:   utilization.node, utilization.workload, utilization.cycle, eviction.outcome, health.binder; watches nodes,
-         pods, namespaces, disruption budgets, workloads and, if they may move, volumes
-Says:    eviction.intent, decision.descheduler; the leader answers plan.preview
-Touches: its Lease
+Subscribes to: utilization.node, utilization.workload, utilization.cycle, eviction.outcome, health.binder
+Watches:       nodes, pods, namespaces, disruption budgets, workloads and, if pods with volumes may move, volumes
+Publishes:     eviction.intent, decision.descheduler; the leader responds to plan.preview
+Writes:        its Lease
 """

@@ -1,17 +1,18 @@
-"""What the descheduler is told: when to look, what to propose. Thresholds and protection are shared."""
+"""The descheduler's settings: when it evaluates and what it may propose. Thresholds and protection are shared."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.eviction.protection import MOVED_KINDS
+from equipoise.contracts.configuration.settings import LoadSettings, Section, Thresholds
+from equipoise.contracts.eviction.protection import MOVED_KINDS, Rules
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cluster import IntentLimits
-from equipoise.descheduler.state.cool_downs import CoolDown
+from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.descheduler.state.tracker import TrackerSettings
 
 Count = Annotated[int, Meta(ge=1)]
@@ -21,7 +22,7 @@ WATCHABLE_WORKLOADS = frozenset(kind for _, kind in MOVED_KINDS)
 
 
 class LeaderElection(Section, frozen=True, kw_only=True):
-    """One descheduler proposes at a time; the others keep their picture warm. Seconds, as for every Lease."""
+    """One descheduler leads; the others only watch. Seconds, as for every Lease."""
 
     lease_duration: Annotated[float, Meta(gt=0)] = 15.0
     renew_deadline: Annotated[float, Meta(gt=0)] = 10.0
@@ -36,47 +37,47 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     """The descheduler's own section."""
 
     health: str = "0.0.0.0:8084"
-    """Where /healthz, /readyz, /metrics and /version answer."""
+    """Address of /healthz, /readyz, /metrics and /version."""
 
     leader_election: LeaderElection = LeaderElection()
 
     interval: Duration = Duration(120)
-    """Between evaluations."""
+    """Time between evaluations."""
 
     consecutive_abnormalities: Count = 5
-    """Evaluations in a row that must find a node over its mark, each on a newer sample, before a pod may leave it.
+    """Evaluations in a row that must find a node above its threshold, each with a newer sample, before a pod may leave.
 
-    The count starts anew when the node was last found so 5 minutes ago, and 2.5 intervals ago.
+    The count restarts when the last abnormal evaluation is older than 5 minutes and than 2.5 intervals.
     """
 
     warm_up: Duration = Duration(120)
-    """After taking the lead, time before the first evaluation, in which what was under way is learnt."""
+    """Time between becoming the leader and the first evaluation, to receive the outcomes of earlier intents."""
 
-    intent_life: Duration = Duration(180)
-    """An intent not carried out by then is void. Must not exceed the life of the stream that keeps intents."""
+    intent_lifetime: Duration = Duration(180)
+    """An intent expires after it. Must not exceed the lifetime of messages in the stream of intents."""
 
-    replacement_patience: Duration = Duration(600)
-    """So long an evicted pod's replacement is expected at its target, if it is seen nowhere before."""
+    replacement_timeout: Duration = Duration(600)
+    """How long the replacement of an evicted pod is expected at its target, unless it is placed elsewhere before."""
 
-    assumption_life: Duration = Duration(86_400)
-    """A move that was a dry run counts as done for so long, if its pod stays; then the pod may be proposed again."""
+    dry_run_move_lifetime: Duration = Duration(86_400)
+    """How long a move of a dry run counts as done. After it, the pod may be proposed again."""
 
     max_intents_per_evaluation: Count = 4
-    """With those under way. As many as the binder's limits let a big cluster have in one interval."""
+    """Pending ones included. The binder's limits allow as many in one interval in a large cluster."""
 
     max_intents_per_node: Count = 2
-    """With those under way."""
+    """Pending ones included."""
 
     max_intents_per_workload: Count = 1
-    """With those under way."""
+    """Pending ones included."""
 
     workloads: tuple[str, ...] = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
-    """Kinds that are watched; pods of any other stay. CloneSet and Rollout need their CRD and the right to read it."""
+    """Kinds that are watched; pods of others are not moved. CloneSet and Rollout need their CRD and read access."""
 
-    cool_down: CoolDown = CoolDown()
+    cooldown: CooldownSettings = CooldownSettings()
 
     strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(), LevelDay())
-    """Asked in this order; a pod is proposed by the first that wants it."""
+    """They plan in this order, each with the moves of those before it."""
 
     def __post_init__(self) -> None:
         if not self.strategies:
@@ -86,29 +87,35 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
             raise ValueError(
                 f"workloads: {unknown[0]!r} cannot be watched, only {', '.join(sorted(WATCHABLE_WORKLOADS))}"
             )
-        if min(self.interval, self.intent_life, self.replacement_patience) <= 0:
-            raise ValueError("interval, intentLife and replacementPatience must be longer than 0s")
+        if min(self.interval, self.intent_lifetime, self.replacement_timeout) <= 0:
+            raise ValueError("interval, intentLifetime and replacementTimeout must be longer than 0s")
         names = {name_of(strategy) for strategy in self.strategies}
         if len(names) < len(self.strategies):
             raise ValueError("strategies must not name one twice")
 
-    @property
-    def intent_limits(self) -> IntentLimits:
-        """How much may be proposed at once."""
-        return IntentLimits(
-            per_evaluation=self.max_intents_per_evaluation,
-            per_node=self.max_intents_per_node,
-            per_workload=self.max_intents_per_workload,
+    def evaluation(self, load: LoadSettings, thresholds: Thresholds, rules: Rules) -> EvaluationSettings:
+        """The settings of an evaluation, with the shared ones."""
+        return EvaluationSettings(
+            load=load,
+            thresholds=thresholds,
+            rules=rules,
+            limits=IntentLimits(
+                per_evaluation=self.max_intents_per_evaluation,
+                per_node=self.max_intents_per_node,
+                per_workload=self.max_intents_per_workload,
+            ),
+            strategies=self.strategies,
+            interval=self.interval,
+            consecutive_abnormalities=self.consecutive_abnormalities,
+            intent_lifetime=self.intent_lifetime,
         )
 
     @property
     def tracker(self) -> TrackerSettings:
-        """How long moves, counts and cool-downs are kept."""
+        """How long moves, counts and cooldowns are kept."""
         return TrackerSettings(
             interval=self.interval,
-            consecutive_abnormalities=self.consecutive_abnormalities,
-            intent_life=self.intent_life,
-            replacement_patience=self.replacement_patience,
-            assumption_life=self.assumption_life,
-            cool_down=self.cool_down,
+            replacement_timeout=self.replacement_timeout,
+            dry_run_move_lifetime=self.dry_run_move_lifetime,
+            cooldown=self.cooldown,
         )

@@ -1,7 +1,7 @@
-"""Tells kube-scheduler where the water is low.
+"""Scores nodes for kube-scheduler, so that pods are placed where the load is low.
 
-Hears: utilization; placements; intents and outcomes of evictions; questions for scores.
-Says: scores and filterings to whoever asks (HTTP extender, `score.prioritize`, `score.filter`), and how
-    they come about (`score.explain`); sampled decisions; advice on placed pods and reviews of the fleet.
-Touches: nothing. It knows no API server.
+Subscribes to: utilization of nodes and workloads, the collector's cycles; placement; eviction intents and outcomes.
+Publishes: sampled decisions, advice on placed pods, reviews of the cluster.
+Serves: the HTTP extender (/prioritize, /filter); `score.explain`.
+API access: none.
 """

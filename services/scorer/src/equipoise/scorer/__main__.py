@@ -1,4 +1,4 @@
-"""Starts the scorer."""
+"""The process of the scorer."""
 
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
@@ -7,7 +7,7 @@ from equipoise.scorer.settings import ScorerSettings
 
 
 async def start(runtime: Runtime[ScorerSettings]) -> None:
-    """Wire the service and run it until cancelled."""
+    """Create the service and run it until cancelled."""
     shared = runtime.configuration.shared
     scorer = Scorer(
         settings=runtime.own,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from equipoise.annotator.decisions.replicas import SELECTOR, live
+from equipoise.annotator.decisions.replicas import SELECTOR, live_members
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.progress import Report, progress
 from equipoise.cli.terminal import console, print_json
@@ -26,8 +26,8 @@ from equipoise.runtime.kubernetes.client import (
     KubeError,
     NotFound,
     Resource,
-    connect_kube,
 )
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
@@ -136,7 +136,7 @@ async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[st
         leases = await kube.list(LEASES, namespace, SELECTOR)
     except Forbidden:
         return []
-    return sorted(live(leases, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
+    return sorted(live_members(leases, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
 
 
 async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:

@@ -183,7 +183,7 @@ def whatif(
     "assignments",
     multiple=True,
     metavar="PATH=A,B,…",
-    help="A setting and its values, by its path in the configuration: scorer.leastSpread=2,5. May be repeated.",
+    help="A setting and its values, by its path in the configuration: scorer.minSpread=2,5. May be repeated.",
 )
 @descheduler_option
 @arrivals_option
@@ -244,7 +244,7 @@ def _narrowed(request: Any, **chosen: tuple[str, ...]) -> Any:
 def _assignment(text: str) -> tuple[str, list[str]]:
     path, equals, values = text.partition("=")
     if not equals or not path or not values:
-        raise click.UsageError(f"--set: {text!r} is no PATH=A,B (example: scorer.leastSpread=2,5)")
+        raise click.UsageError(f"--set: {text!r} is no PATH=A,B (example: scorer.minSpread=2,5)")
     return path, values.split(",")
 
 

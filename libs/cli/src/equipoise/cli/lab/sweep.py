@@ -14,7 +14,6 @@ from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import ReplayPlan
 from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
-from equipoise.scorer.decisions.policies import name_of
 
 
 def run_sweep(
@@ -49,7 +48,7 @@ def run_sweep(
                                 settings=settings,
                                 plan=ReplayPlan(
                                     scenario=scenario,
-                                    policy=name_of(policy),
+                                    policy=policy.policy_name(),
                                     scoring=policy,
                                     descheduler=levelled,
                                     seed=seed,

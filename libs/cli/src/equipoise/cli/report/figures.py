@@ -10,7 +10,7 @@ from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, Plac
 from equipoise.contracts.messages.resources import Resources
 
 LEAST_REGRET = 5.0
-"""Points of the policy below which nobody would have gone elsewhere: the default of `scorer.leastSpread`."""
+"""Points of the policy below which nobody would have gone elsewhere: the default of `scorer.minSpread`."""
 
 MOST = 10
 """Workloads and nodes that are named."""

@@ -9,7 +9,8 @@ from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import read_document, read_sections
-from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound, connect_kube
+from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 
 
@@ -22,7 +23,7 @@ async def create_resources(configuration: Path | None, environment: Mapping[str,
     shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
     descheduler = own["descheduler"]
     assert isinstance(descheduler, DeschedulerSettings)
-    await setup_streams(shared.nats, intent_max_age=descheduler.intent_life)
+    await setup_streams(shared.nats, intent_max_age=descheduler.intent_lifetime)
     clock = SystemClock()
     async with connect_kube(shared.kubernetes, "setup", clock) as kube:
         try:

@@ -22,7 +22,7 @@ PACKING_TARGET = 40.0
 
 HEADROOM = 10.0
 SPARSE = ResourceThresholds(cpu=20, memory=20)
-"""The defaults of `bin_pack.headroom` and `bin_pack.below`."""
+"""The defaults of `bin_pack.headroom` and `bin_pack.thresholds`."""
 
 DYNAMIC = ResourceThresholds(cpu=65, memory=65)
 """The strictest default of `dynamic.predicates`."""
@@ -207,12 +207,12 @@ def _packing_faults(scorer: Section, emptyings: Sequence[Emptying]) -> Iterator[
 def _bin_pack_faults(
     path: str, strategy: Section, strategies: Sequence[tuple[str, Section]], scorer: Section, shared: Thresholds
 ) -> Iterator[str]:
-    below = _marks(strategy["below"]) if strategy.get("below") is not None else SPARSE
+    sparse = _marks(strategy["thresholds"]) if strategy.get("thresholds") is not None else SPARSE
     headroom = strategy.get("headroom", HEADROOM)
     if isinstance(headroom, int | float):
         marks = {name: getattr(shared.high, name) for name in THRESHOLD_RESOURCES}
         filled = ResourceThresholds(**{name: None if mark is None else mark - headroom for name, mark in marks.items()})
-        fault = too_close(below, filled, low_name="below", high_name=f"thresholds.high − headroom {headroom:g}:")
+        fault = too_close(sparse, filled, low_name="thresholds", high_name=f"thresholds.high − headroom {headroom:g}:")
         if fault:
             yield f"{path}: {fault}"
     for other_path, other in strategies:
@@ -230,10 +230,10 @@ def _bin_pack_faults(
                 f"{path}: bin_pack empties nodes that {place} ({policy.get('name')}) fills first: set scorer.policy to "
                 "target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated"
             )
-        elif isinstance(target, int | float) and below.cpu is not None and below.cpu + MIN_GAP > target:
+        elif isinstance(target, int | float) and sparse.cpu is not None and sparse.cpu + MIN_GAP > target:
             yield (
-                f"{path}.below.cpu: nodes are sparse up to {below.cpu:g}%, and {place} fills them to {target:g}% only: "
-                f"lower the first to {target - MIN_GAP:g} or raise targetUtilization to {below.cpu + MIN_GAP:g}"
+                f"{path}.thresholds.cpu: nodes are sparse up to {sparse.cpu:g}%, {place} fills to {target:g}% only: "
+                f"lower the first to {target - MIN_GAP:g} or raise targetUtilization to {sparse.cpu + MIN_GAP:g}"
             )
 
 

@@ -16,7 +16,7 @@ import structlog
 from nats.js import api
 from nats.js.errors import APIError
 
-from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, WORKERS, Stream, with_max_ages
+from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, WORKERS, Stream, with_max_ages
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.codec import ACK_WAIT, MAX_DELIVERIES
@@ -29,7 +29,7 @@ from equipoise.runtime.process.logging import configure_logging
 log = structlog.get_logger()
 
 INTENT_LIFETIME = Duration(180)
-"""The default of `descheduler.intentLife`."""
+"""The default of `descheduler.intentLifetime`."""
 
 _RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach JetStream."""
@@ -128,14 +128,14 @@ def read_max_ages(text: str | None, environment: Mapping[str, str]) -> tuple[Sha
     """The shared sections of a configuration and the life of an intent. Raises ConfigurationError."""
     document: Mapping[str, Any] = {} if text is None else read_document(text)
     shared, _ = read_sections(document, {}, environment)
-    written = environment.get("EQUIPOISE_DESCHEDULER__INTENT_LIFE")
+    written = environment.get("EQUIPOISE_DESCHEDULER__INTENT_LIFETIME")
     section = document.get("descheduler")
     if written is None and isinstance(section, Mapping):
-        written = section.get("intentLife")
+        written = section.get("intentLifetime")
     try:
         return shared, INTENT_LIFETIME if written is None else Duration.parse(written)
     except ValueError as error:
-        raise ConfigurationError(f"descheduler.intentLife: {error}") from None
+        raise ConfigurationError(f"descheduler.intentLifetime: {error}") from None
 
 
 def main() -> int:

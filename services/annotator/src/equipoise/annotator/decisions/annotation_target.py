@@ -1,4 +1,4 @@
-"""What a message of the bus is to be written on: which object, under which rules, as what text."""
+"""The object that a utilization message is written on, and the value to write."""
 
 from typing import Any
 
@@ -12,33 +12,34 @@ from equipoise.contracts.load.correction import usable_window
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class AnnotationTarget(msgspec.Struct, frozen=True, kw_only=True):
     """An object in the cluster, and the rules for writing on it."""
 
     key: str
-    """Unique among all objects; what owners and turns are hashed from."""
+    """Unique among all objects; its owner and its refresh time are hashed from it."""
 
-    text: str
-    """As people call it."""
+    display_name: str
 
     group: str
     kind: str
     namespace: str
     name: str
     uid: str
-    """Empty where the bus does not tell it (workloads): then the name alone decides."""
+    """Empty for workloads: their messages have none, and the name identifies them."""
 
     subject: str
     band: DeadBand
     scale: Scale
 
 
-def target_of(utilization: NodeUtilization | WorkloadUtilization, *, nodes: DeadBand, workloads: DeadBand) -> Target:
-    """The object that this utilization is written on; the dead-bands of nodes and of workloads."""
+def target_of(
+    utilization: NodeUtilization | WorkloadUtilization, *, nodes: DeadBand, workloads: DeadBand
+) -> AnnotationTarget:
+    """The object of this message. `nodes`, `workloads`: their dead-bands."""
     if isinstance(utilization, NodeUtilization):
-        return Target(
+        return AnnotationTarget(
             key=f"node/{utilization.node}",
-            text=f"node/{utilization.node}",
+            display_name=f"node/{utilization.node}",
             group="",
             kind="Node",
             namespace="",
@@ -49,9 +50,9 @@ def target_of(utilization: NodeUtilization | WorkloadUtilization, *, nodes: Dead
             scale="points",
         )
     workload = utilization.workload
-    return Target(
+    return AnnotationTarget(
         key=f"{workload.key}/{workload.namespace}/{workload.name}",
-        text=str(workload),
+        display_name=str(workload),
         group=workload.group,
         kind=workload.kind,
         namespace=workload.namespace,
@@ -64,14 +65,14 @@ def target_of(utilization: NodeUtilization | WorkloadUtilization, *, nodes: Dead
 
 
 def value_of(utilization: NodeUtilization | WorkloadUtilization) -> NodeLoad | WorkloadUsage | None:
-    """What to write; None when nothing is known."""
+    """The value to write; None when nothing is known."""
     return node_load(utilization) if isinstance(utilization, NodeUtilization) else workload_usage(utilization)
 
 
-def alive(
+def with_current_windows(
     utilization: NodeUtilization | WorkloadUtilization, load: LoadSettings, now: float, skew: float
 ) -> NodeUtilization | WorkloadUtilization:
-    """The same with only those windows that are within their life; none where the clocks are too far apart for that.
+    """The same message without windows that are too old, or without any when the clocks differ too much.
 
     `skew`: seconds by which the source's clock is ahead of the collectors'.
     """

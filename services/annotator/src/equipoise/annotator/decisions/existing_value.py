@@ -1,54 +1,54 @@
-"""Reads what stands on an object already: another replica may have written it, or this one before it was restarted."""
+"""The value that an object already has: written by another replica, or by this one before a restart."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.annotator.decisions.annotation_target import Target
-from equipoise.annotator.decisions.write_decision import Written
+from equipoise.annotator.decisions.annotation_target import AnnotationTarget
+from equipoise.annotator.decisions.write_decision import WrittenValue
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, means, read_node_load, read_workload_usage
 
-BELIEVED_AHEAD = 15.0
-"""Seconds that a sample may lie ahead of us: clocks of Prometheus and replicas differ. Further ahead it is a forgery,
-which would keep true values out for ever."""
+MAX_AHEAD = 15.0
+"""Seconds that a sample's time may lie in the future: clocks of Prometheus and replicas differ. A value further ahead
+is forged or broken, and would block all later values."""
 
-NEAR = 2.0
-"""Seconds for which an object's version is likely to last: a kubelet reports its node's status every 10 s at most."""
+MAX_VERSION_AGE = 2.0
+"""Seconds for which a resource version is likely to be current: a kubelet updates its node every 10 s at most."""
 
 
-def standing(target: Target, annotations: Mapping[str, str], now: float) -> Written | None:
-    """What stands there, as written when it was sampled. None: nothing to keep.
+def existing_value(target: AnnotationTarget, annotations: Mapping[str, str], now: float) -> WrittenValue | None:
+    """The value, as if it was written when it was sampled; None when there is none, or an invalid one.
 
-    It does not tell when it was written. That was seconds later as a rule; to wait for longer than that would leave a
-    change unwritten for up to 98 s after its writer was lost.
+    The real time of the write is unknown, usually seconds later. A later guess would leave a change unwritten for up to
+    98 s after its writer was lost.
     """
     read = read_node_load if target.kind == "Node" else read_workload_usage
     value, _ = read(annotations)
-    if value is None or value.sampled_at.timestamp() > now + BELIEVED_AHEAD:
+    if value is None or value.sampled_at.timestamp() > now + MAX_AHEAD:
         return None
     sampled_at = value.sampled_at.timestamp()
-    return Written(at=sampled_at, sampled_at=sampled_at, means=means(value))
+    return WrittenValue(at=sampled_at, sampled_at=sampled_at, means=means(value))
 
 
-class Basis(msgspec.Struct, frozen=True, kw_only=True):
-    """What an object must still be for a write on it: as it was read, or saying what we know to stand there."""
+class Precondition(msgspec.Struct, frozen=True, kw_only=True):
+    """What must hold for a write: the object has this version, or still has our value."""
 
     uid: str
     version: str = ""
-    """Its resourceVersion: nobody has written to it since, not even a heartbeat."""
+    """resourceVersion: the object was not changed since, not even by a kubelet."""
 
-    text: Mapping[str, str] = {}
+    value: Mapping[str, str] = {}
     """Our annotation of it."""
 
     read_at: float = 0.0
     """When the version was read (monotonic seconds)."""
 
-    def lasts(self, now: float) -> bool:
-        """Whether a write may go by it at this monotonic time: our text stands until it is changed, a version falls."""
-        return not self.version or now - self.read_at <= NEAR
+    def is_current(self, now: float) -> bool:
+        """False when it is likely to fail: our value stays until it is changed, a version changes often."""
+        return not self.version or now - self.read_at <= MAX_VERSION_AGE
 
 
-def basis(uid: str, annotations: Mapping[str, str]) -> Basis | None:
-    """For a write on an object that has these annotations, heartbeats or not; None: ours is not among them."""
-    text = {key: annotations[key] for key in (LOAD, USAGE) if key in annotations}
-    return Basis(uid=uid, text=text) if text else None
+def value_precondition(uid: str, annotations: Mapping[str, str]) -> Precondition | None:
+    """That the object still has these annotations of ours; None when it has none."""
+    value = {key: annotations[key] for key in (LOAD, USAGE) if key in annotations}
+    return Precondition(uid=uid, value=value) if value else None

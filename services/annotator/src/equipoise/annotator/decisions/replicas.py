@@ -1,7 +1,7 @@
-"""Tells from Leases which replicas are alive, and which seat a replica takes.
+"""Which replicas are alive, and which Lease a replica holds.
 
-A seat is a Lease with our label. A new replica takes one that is free before it makes another, so that there are
-never more Leases than there once were replicas at the same time.
+Membership is a Lease with our label. A new replica takes a free one before it creates another, so that there are never
+more Leases than there were replicas at the same time.
 """
 
 from collections.abc import Sequence
@@ -16,30 +16,30 @@ SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 NAME = "equipoise-annotator"
 
 
-def live(seats: Sequence[Lease], now: datetime) -> frozenset[str]:
-    """Identities of the replicas whose seat has not run out."""
-    return frozenset(seat.spec.holder_identity for seat in seats if _taken(seat, now))
+def live_members(leases: Sequence[Lease], now: datetime) -> frozenset[str]:
+    """Identities of the replicas whose Lease has not expired."""
+    return frozenset(lease.spec.holder_identity for lease in leases if _is_held(lease, now))
 
 
-def seat_for(identity: str, seats: Sequence[Lease], namespace: str, now: datetime, duration: float) -> Lease:
-    """The Lease to write: ours renewed, else a free one, else a new one (it has no resource version).
+def lease_for(identity: str, leases: Sequence[Lease], namespace: str, now: datetime, duration: float) -> Lease:
+    """The Lease to write: our own renewed, else a free one, else a new one (without a resource version).
 
-    Two that take the same seat at once: the API server lets only the first have it.
+    When two replicas take the same Lease, the API server accepts only the first write.
     """
-    mine = [seat for seat in seats if seat.spec.holder_identity == identity]
-    free = [seat for seat in seats if not _taken(seat, now)]
-    for seat in (*mine, *free):
-        again = seat.spec.holder_identity == identity
+    own = [lease for lease in leases if lease.spec.holder_identity == identity]
+    free = [lease for lease in leases if not _is_held(lease, now)]
+    for lease in (*own, *free):
+        renewal = lease.spec.holder_identity == identity
         spec = LeaseSpec(
             holder_identity=identity,
             lease_duration_seconds=round(duration),
-            acquire_time=seat.spec.acquire_time if again else now,
+            acquire_time=lease.spec.acquire_time if renewal else now,
             renew_time=now,
-            lease_transitions=seat.spec.lease_transitions + (not again),
+            lease_transitions=lease.spec.lease_transitions + (not renewal),
         )
-        return msgspec.structs.replace(seat, spec=spec)
-    names = {seat.metadata.name for seat in seats}
-    name = next(name for number in range(len(seats) + 1) if (name := f"{NAME}-{number}") not in names)
+        return msgspec.structs.replace(lease, spec=spec)
+    names = {lease.metadata.name for lease in leases}
+    name = next(name for number in range(len(leases) + 1) if (name := f"{NAME}-{number}") not in names)
     return Lease(
         metadata=ObjectMeta(name=name, namespace=namespace, labels=LABELS),
         spec=LeaseSpec(
@@ -48,13 +48,13 @@ def seat_for(identity: str, seats: Sequence[Lease], namespace: str, now: datetim
     )
 
 
-def released(seat: Lease) -> Lease:
-    """The seat, free for whoever comes next."""
-    return msgspec.structs.replace(seat, spec=msgspec.structs.replace(seat.spec, holder_identity=""))
+def released(lease: Lease) -> Lease:
+    """The Lease without a holder."""
+    return msgspec.structs.replace(lease, spec=msgspec.structs.replace(lease.spec, holder_identity=""))
 
 
-def _taken(seat: Lease, now: datetime) -> bool:
-    spec = seat.spec
+def _is_held(lease: Lease, now: datetime) -> bool:
+    spec = lease.spec
     if not spec.holder_identity or spec.renew_time is None:
         return False
     return (now - spec.renew_time).total_seconds() <= spec.lease_duration_seconds

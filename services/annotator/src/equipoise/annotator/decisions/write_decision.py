@@ -1,4 +1,4 @@
-"""Decides when a measured value is worth a write: a change one would act upon, or its turn."""
+"""Decides when a measured value is written: after a significant change, or for its periodic refresh."""
 
 import math
 from collections.abc import Mapping
@@ -11,90 +11,90 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 
 Scale = Literal["points", "relative"]
-"""How a change is measured: shares (0..1) by their difference, amounts by their ratio to what was written."""
+"""How a change is measured: of shares (0..1) by their difference, of amounts relative to the written one."""
 
 
 class DeadBand(Section, frozen=True, kw_only=True):
-    """When what stands on an object is written anew."""
+    """When an object's annotation is written again."""
 
-    change: Percent
-    """A mean that differs by more than this is worth a write."""
+    min_change: Percent
+    """A mean that differs by more than this is written."""
 
-    least_interval: Duration
+    min_interval: Duration
     """Between two writes of one object, however much it changes."""
 
-    period: Duration
-    """Written this often even without a change; objects are spread over it."""
+    refresh_period: Duration
+    """Written this often even without a change; the objects are spread over the period."""
 
     def __post_init__(self) -> None:
-        if not self.period >= self.least_interval > 0:
-            raise ValueError("leastInterval must be longer than 0s and not longer than period")
+        if not self.refresh_period >= self.min_interval > 0:
+            raise ValueError("minInterval must be longer than 0s and not longer than refreshPeriod")
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What we last wrote on an object."""
+class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
+    """What an object's annotation holds."""
 
     at: float
-    """Unix seconds."""
+    """Unix seconds of the write."""
 
     sampled_at: float
     means: Mapping[str, float]
     """By window and resource."""
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """It is worth a write."""
+class DueWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that is due."""
 
     why: str
     urgent: bool = False
-    """A change goes before what is only due."""
+    """A change is written before periodic refreshes."""
 
 
 def decide(
     key: str,
-    last: Written | None,
+    last: WrittenValue | None,
     means: Mapping[str, float],
     *,
     sampled_at: float,
     now: float,
     band: DeadBand,
     scale: Scale,
-) -> Write | None:
-    """Write these means (of a sample of this time) on the object `key` now? None: not yet."""
+) -> DueWrite | None:
+    """Whether to write these means (of a sample of this time) on the object `key` now; None: not yet."""
     if not means:
         return None
     if last is None:
-        return Write(why="not written before")
-    if sampled_at <= last.sampled_at or now - last.at < band.least_interval:
+        return DueWrite(why="not written before")
+    if sampled_at <= last.sampled_at or now - last.at < band.min_interval:
         return None
-    if change := largest_change(last.means, means, scale, band.change / 100):
-        return Write(why=change, urgent=True)
-    if _turn(key, now, band.period) > _turn(key, last.at, band.period):
-        return Write(why=f"due every {band.period}")
+    if change := largest_change(last.means, means, scale, band.min_change / 100):
+        return DueWrite(why=change, urgent=True)
+    if _refreshes(key, now, band.refresh_period) > _refreshes(key, last.at, band.refresh_period):
+        return DueWrite(why=f"due every {band.refresh_period}")
     return None
 
 
-def rest_after(rest: float, band: DeadBand) -> float:
-    """Seconds until a refused write is tried again, when the last rest was `rest` (0: none).
+def retry_backoff(backoff: float, band: DeadBand) -> float:
+    """Seconds until a refused write is tried again, after the previous backoff (0: none).
 
-    A right may be missing for a moment only, while roles or the fence are applied anew.
+    A right may be missing only briefly, while roles or the fence are applied.
     """
-    return min(max(2 * rest, band.least_interval), band.period)
+    return min(max(2 * backoff, band.min_interval), band.refresh_period)
 
 
-def largest_change(before: Mapping[str, float], after: Mapping[str, float], scale: Scale, least: float) -> str:
-    """The mean that changed most, in words, if it changed by more than `least` (0..1); else "".
+def largest_change(before: Mapping[str, float], after: Mapping[str, float], scale: Scale, min_change: float) -> str:
+    """Describes the mean that changed most, if it changed by more than `min_change` (0..1); else "".
 
-    A mean that was not known before is a change; one that is no longer known is none: there is nothing new to write.
+    A mean that becomes known is a change. One that is no longer known is none: there is nothing new to write.
     """
     if new := sorted(after.keys() - before.keys()):
         return f"{new[0]} is known now"
     changes = {name: _difference(before[name], value, scale) for name, value in after.items()}
     name = max(changes, key=lambda name: changes[name])
-    if changes[name] <= least:
+    if changes[name] <= min_change:
         return ""
     unit = "points" if scale == "points" else "%"
-    return f"{name} changed by {_shown(changes[name])} {unit}"
+    return f"{name} changed by {changes[name] * 100:.1f} {unit}"
 
 
 def _difference(before: float, after: float, scale: Scale) -> float:
@@ -103,10 +103,6 @@ def _difference(before: float, after: float, scale: Scale) -> float:
     return abs(after - before) / before if before > 0 else math.inf
 
 
-def _shown(change: float) -> str:
-    return f"{change * 100:.1f}"
-
-
-def _turn(key: str, moment: float, period: float) -> int:
-    """How many turns the object has had by then."""
-    return math.floor(moment / period - phase(key))
+def _refreshes(key: str, time: float, period: float) -> int:
+    """How many refreshes of the object were due by then."""
+    return math.floor(time / period - phase(key))

@@ -1,11 +1,11 @@
-"""Keeps this replica's seat among the others, and knows who else is alive."""
+"""Renews this replica's Lease among the annotators, and knows which others are alive."""
 
 from datetime import UTC, datetime
 
 import structlog
 
-from equipoise.annotator.decisions.replicas import SELECTOR, live, released, seat_for
-from equipoise.annotator.settings import SeatSettings
+from equipoise.annotator.decisions.replicas import SELECTOR, lease_for, live_members, released
+from equipoise.annotator.settings import MembershipSettings
 from equipoise.contracts.kubernetes.objects import Lease
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeError, NotFound
@@ -13,38 +13,40 @@ from equipoise.runtime.process.clock import Clock
 
 log = structlog.get_logger()
 
-_RELEASE_SECONDS = 3.0
+_RELEASE_TIMEOUT = 3.0
 
 
 class Membership:
-    """One replica's part in dividing the objects."""
+    """The replicas that share the objects."""
 
-    def __init__(self, *, kube: Kube, clock: Clock, settings: SeatSettings, namespace: str, identity: str) -> None:
+    def __init__(
+        self, *, kube: Kube, clock: Clock, settings: MembershipSettings, namespace: str, identity: str
+    ) -> None:
         self.members: frozenset[str] = frozenset()
-        """Those who share the objects; empty while this replica must not write."""
+        """This replica and the others; empty while this replica must not write."""
 
         self._kube = kube
         self._clock = clock
         self._settings = settings
         self._namespace = namespace
         self._identity = identity
-        self._seat: Lease | None = None
+        self._lease: Lease | None = None
         self._renewed_at = clock.monotonic()
 
     async def renew(self) -> str | None:
-        """Renew the seat and look who else is there; returns what keeps us from it, or None."""
+        """Renew the Lease and update `members`. Returns why that failed; None when it did not."""
         try:
             joined, members = await run_with_guard(
                 self._round(), timeout_after(self._clock, self._settings.renew_period)
             )
         except (KubeError, TimeoutError) as error:
-            # By the time the Lease runs out the others have our objects.
+            # When the Lease expires, the others have our objects.
             left = self._settings.lease_duration - (self._clock.monotonic() - self._renewed_at)
             if left <= self._settings.renew_period:
                 self.members = frozenset()
-            return f"the seat among the annotators cannot be renewed: {error}"
-        # Who joins others writes nothing for one round: until they have seen it they count on a larger share of the
-        # rate, and on objects that are no longer theirs.
+            return f"the Lease among the annotators cannot be renewed: {error}"
+        # A replica that joins others writes nothing for one round: until they have seen it, they use a larger share of
+        # the rate, and write objects that are no longer theirs.
         alone = members == {self._identity}
         self.members = members if alone or not joined else frozenset()
         return None
@@ -52,44 +54,40 @@ class Membership:
     async def release(self) -> None:
         """Leave, so that the others take over at once. Never raises for the server."""
         self.members = frozenset()
-        if self._seat is None:
+        if self._lease is None:
             return
         try:
-            giving = self._kube.replace(LEASES, released(self._seat))
-            await run_with_guard(giving, timeout_after(self._clock, _RELEASE_SECONDS))
+            releasing = self._kube.replace(LEASES, released(self._lease))
+            await run_with_guard(releasing, timeout_after(self._clock, _RELEASE_TIMEOUT))
         except (KubeError, TimeoutError) as error:
-            log.warning("seat not given back", error=str(error))
+            log.warning("Lease not released", error=str(error))
 
     async def _round(self) -> tuple[bool, frozenset[str]]:
-        sent = self._clock.monotonic()
-        joined = False
-        if self._seat is None or not await self._renewed(self._seat):
-            seats = await self._seats()
-            await self._write(seat_for(self._identity, seats, self._namespace, self._now(), self._duration))
-            joined = True
-        self._renewed_at = sent
-        return joined, live(await self._seats(), self._now()) | {self._identity}
+        sent_at = self._clock.monotonic()
+        joined = self._lease is None or not await self._renewed(self._lease)
+        if joined:
+            await self._write(await self._list())
+        self._renewed_at = sent_at
+        return joined, live_members(await self._list(), self._now()) | {self._identity}
 
-    async def _renewed(self, seat: Lease) -> bool:
-        """False: it is gone or somebody else's; take another."""
+    async def _renewed(self, lease: Lease) -> bool:
+        """False: it was deleted or another replica holds it; take another."""
         try:
-            await self._write(seat_for(self._identity, [seat], self._namespace, self._now(), self._duration))
+            await self._write([lease])
         except (Conflict, NotFound) as error:
-            log.warning("seat lost", seat=seat.metadata.name, error=str(error))
-            self._seat = None
+            log.warning("Lease lost", lease=lease.metadata.name, error=str(error))
+            self._lease = None
             return False
         return True
 
-    async def _write(self, seat: Lease) -> None:
-        known = bool(seat.metadata.resource_version)
-        self._seat = await (self._kube.replace(LEASES, seat) if known else self._kube.create(LEASES, seat))
+    async def _write(self, leases: list[Lease]) -> None:
+        duration = self._settings.lease_duration
+        lease = lease_for(self._identity, leases, self._namespace, self._now(), duration)
+        exists = bool(lease.metadata.resource_version)
+        self._lease = await (self._kube.replace(LEASES, lease) if exists else self._kube.create(LEASES, lease))
 
-    async def _seats(self) -> list[Lease]:
+    async def _list(self) -> list[Lease]:
         return await self._kube.list(LEASES, self._namespace, SELECTOR)
-
-    @property
-    def _duration(self) -> float:
-        return self._settings.lease_duration
 
     def _now(self) -> datetime:
         """The API server's time: replicas compare it with one another."""

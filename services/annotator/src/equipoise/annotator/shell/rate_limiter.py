@@ -1,4 +1,4 @@
-"""Lets requests begin one after the other, no sooner than a pause lets them."""
+"""Spaces requests at an interval, first come first served."""
 
 import asyncio
 import math
@@ -10,27 +10,27 @@ from equipoise.runtime.process.clock import Clock
 T = TypeVar("T")
 
 
-class Pacing:
-    """Turns at a pace, first come first served. A turn is taken right before its request, or the pace is not kept."""
+class RateLimiter:
+    """Call `acquire` right before the request, or the rate is not kept."""
 
-    def __init__(self, clock: Clock, pause: Callable[[], float]) -> None:
-        """`pause`: seconds from a turn that is taken now to the next."""
+    def __init__(self, clock: Clock, interval: Callable[[], float]) -> None:
+        """`interval`: the current number of seconds between two requests."""
         self._clock = clock
-        self._pause = pause
-        self._line = asyncio.Lock()
+        self._interval = interval
+        self._queue = asyncio.Lock()
         self._next_at = -math.inf
-        """When the next turn is (monotonic)."""
+        """When the next request may begin (monotonic)."""
 
-    async def turn(self, wanted: Callable[[], T | None]) -> T | None:
-        """What is wanted when the turn has come: much may have changed since. None: the turn is the next one's."""
-        async with self._line:
+    async def acquire(self, wanted: Callable[[], T | None]) -> T | None:
+        """Waits until a request may begin, and returns what is wanted then. None leaves the slot to the next caller."""
+        async with self._queue:
             while (left := self._next_at - self._clock.monotonic()) > 0:
                 await self._clock.sleep(left)
             found = wanted()
             if found is not None:
-                self._next_at = self._clock.monotonic() + self._pause()
+                self._next_at = self._clock.monotonic() + self._interval()
             return found
 
-    def rest(self, seconds: float) -> None:
-        """No turn for so long, not even for those who wait for one already."""
+    def suspend(self, seconds: float) -> None:
+        """No request for this long, not even of callers that wait already."""
         self._next_at = max(self._next_at, self._clock.monotonic() + seconds)

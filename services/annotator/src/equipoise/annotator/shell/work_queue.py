@@ -1,21 +1,21 @@
-"""Objects that wait for being read, or for their write."""
+"""Objects that wait to be read, or to be written."""
 
 import asyncio
 from dataclasses import dataclass, field
 
-from equipoise.annotator.decisions.write_decision import Write
+from equipoise.annotator.decisions.write_decision import DueWrite
 
 
 @dataclass(kw_only=True)
-class Waiting:
-    """Changes before what is only due, else first come first served."""
+class ObjectQueue:
+    """Urgent objects first, else first come first served."""
 
     urgent: dict[str, None] = field(default_factory=dict)
     due: dict[str, None] = field(default_factory=dict)
     filled: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def put(self, key: str, write: Write | None) -> None:
-        """None: it need not wait any more."""
+    def put(self, key: str, write: DueWrite | None) -> None:
+        """None removes the object."""
         if write is None:
             self.urgent.pop(key, None)
             self.due.pop(key, None)
@@ -28,7 +28,7 @@ class Waiting:
             self.filled.set()
 
     async def take(self) -> str:
-        """The next one, once there is one."""
+        """The next object, once there is one."""
         while True:
             for waiting in (self.urgent, self.due):
                 for key in waiting:

@@ -1,4 +1,4 @@
-"""The collections of the API server that a move depends on, followed by Reflectors."""
+"""Watches the objects of the API server that a move depends on."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from typing import Any
 from equipoise.contracts.fit import FitPod, fit_pod
 from equipoise.contracts.kubernetes.objects import NodeSelector, Pod, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.latest_messages import Heard
-from equipoise.descheduler.state.pod_lifetimes import PodStays
+from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CLAIMS,
@@ -27,16 +27,18 @@ from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import Clock
 
 
-class Watching:
-    """Keeps them warm on every replica, so that one that takes the lead can judge at once."""
+class ClusterWatch:
+    """Runs on every replica, so that one that takes over can evaluate at once."""
 
-    def __init__(self, kube: Kube, clock: Clock, settings: DeschedulerSettings, heard: Heard, *, volumes: bool) -> None:
-        """`volumes`: follow claims and volumes, which needs the right to read them."""
-        self.stays = PodStays()
+    def __init__(
+        self, kube: Kube, clock: Clock, settings: DeschedulerSettings, messages: LatestMessages, *, volumes: bool
+    ) -> None:
+        """`volumes`: watch claims and volumes, which needs the permission to read them."""
+        self.lifetimes = PodLifetimes()
         self._fits: dict[str, FitPod] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
         self._clock = clock
-        self._heard = heard
+        self._messages = messages
         self._nodes = Reflector(kube, NODES, clock=clock)
         self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
@@ -54,19 +56,19 @@ class Watching:
             self._all += [self._claims, self._volumes]
 
     async def run(self) -> None:
-        """For ever."""
+        """Until canceled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._all:
                 tasks.create_task(reflector.run())
 
     async def synced(self, timeout: float) -> None:
-        """Returns once everything was listed; TimeoutError says what was not."""
+        """Returns once everything was listed. Raises TimeoutError, which names what was not."""
         for reflector in self._all:
             await reflector.wait_synced(timeout)
 
     @property
     def problem(self) -> str:
-        """Why the picture may be out of date; "" when it is followed."""
+        """Why the objects may be outdated; "" when they are current."""
         return next((reflector.problem for reflector in self._all if reflector.problem), "")
 
     @property
@@ -76,9 +78,9 @@ class Watching:
     def node_names(self) -> set[str]:
         return {name for _, name in self._nodes.objects}
 
-    def watched(self) -> Watched:
-        """How things are at this moment."""
-        return Watched(
+    def objects(self) -> WatchedObjects:
+        """A copy of what is watched now."""
+        return WatchedObjects(
             nodes=list(self._nodes.objects.values()),
             pods=list(self._pods.objects.values()),
             namespaces={name: value for (_, name), value in self._namespaces.objects.items()},
@@ -97,7 +99,7 @@ class Watching:
     def _on_workload(
         self, resource: Resource[WorkloadObject], before: WorkloadObject | None, after: WorkloadObject | None
     ) -> None:
-        """Kept by name as they change: to name them all for every look takes long."""
+        """Kept by workload as they change: to build all keys for every evaluation takes long."""
         value = after or before
         assert value is not None
         meta = value.metadata
@@ -114,5 +116,5 @@ class Watching:
             self._fits.pop(pod.metadata.uid, None)
         else:
             self._fits[pod.metadata.uid] = fit_pod(after)
-        usage = self._heard.pod_usage(pod.spec.node_name, pod.metadata.uid)
-        self.stays.changed(before, after, usage=usage, now=self._clock.now())
+        usage = self._messages.pod_usage(pod.spec.node_name, pod.metadata.uid)
+        self.lifetimes.on_change(before, after, usage=usage, now=self._clock.now())

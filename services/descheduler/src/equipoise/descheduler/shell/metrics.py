@@ -10,45 +10,45 @@ from equipoise.contracts.messages.descheduling import NodeClassification
 STATES = ("hot", "idle", "between", "sparse", "unknown")
 
 
-class Telemetry:
-    """Labels are strategies, states and outcomes: few, and known beforehand."""
+class DeschedulerMetrics:
+    """Labels are strategies, states and outcomes: few values, all known in advance."""
 
     def __init__(self, metrics: CollectorRegistry) -> None:
-        self.evaluation_seconds = Histogram(
-            "equipoise_descheduler_evaluation_seconds",
-            "Time that one evaluation took.",
+        self.evaluation_duration = Histogram(
+            "equipoise_descheduler_evaluation_duration_seconds",
+            "Duration of an evaluation.",
             buckets=(0.005, 0.02, 0.1, 0.5, 2, 10),
             registry=metrics,
         )
         self.intents = Counter("equipoise_descheduler_intents", "Intents published.", ["strategy"], registry=metrics)
         self.outcomes = Counter(
-            "equipoise_descheduler_outcomes", "Outcomes heard of intents.", ["outcome"], registry=metrics
+            "equipoise_descheduler_outcomes", "Outcomes of intents received.", ["outcome"], registry=metrics
         )
         self.returns = Counter(
             "equipoise_descheduler_same_node_returns",
-            "Replacements that came back to the node their predecessor had left.",
+            "Replacements that were scheduled to the node from which their predecessor was evicted.",
             registry=metrics,
         )
-        self.reliefs = Counter(
-            "equipoise_descheduler_reliefs",
-            "Evictions judged by what they did to the load of their node: better, or not.",
+        self.load_reductions = Counter(
+            "equipoise_descheduler_load_reductions",
+            "Nodes whose load was compared after evictions: reduced or not_reduced.",
             ["result"],
             registry=metrics,
         )
-        self.resting_nodes = Gauge(
-            "equipoise_descheduler_resting_nodes",
-            "Nodes that are left alone because evictions made them no better.",
+        self.nodes_in_cooldown = Gauge(
+            "equipoise_descheduler_nodes_in_cooldown",
+            "Nodes in cooldown because evictions did not reduce their load.",
             registry=metrics,
         )
-        self.assumed_moves = Gauge(
-            "equipoise_descheduler_assumed_moves", "Moves that were dry runs and count as done.", registry=metrics
+        self.dry_run_moves = Gauge(
+            "equipoise_descheduler_dry_run_moves", "Moves of dry runs that count as done.", registry=metrics
         )
         self._nodes = Gauge(
             "equipoise_descheduler_nodes", "Nodes by state at the last evaluation.", ["strategy", "state"],
             registry=metrics,
         )  # fmt: skip
 
-    def saw(self, strategy: str, verdicts: Sequence[NodeClassification]) -> None:
-        tally: Tally[str] = Tally(verdict.state for verdict in verdicts)
+    def on_classified(self, strategy: str, classifications: Sequence[NodeClassification]) -> None:
+        tally: Tally[str] = Tally(each.state for each in classifications)
         for state in STATES:
             self._nodes.labels(strategy, state).set(tally[state])

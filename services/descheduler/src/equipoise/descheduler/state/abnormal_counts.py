@@ -15,7 +15,7 @@ LIFETIME_INTERVALS = 2.5
 """The least lifetime in intervals: one missing evaluation must not end a count, however long the interval."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class NodeObservation(msgspec.Struct, frozen=True, kw_only=True):
     """What one evaluation says of one node."""
 
     node: str
@@ -25,7 +25,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     sampled_at: float
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
+class AbnormalCount(msgspec.Struct, frozen=True, kw_only=True):
     """Abnormal evaluations of a node in a row."""
 
     abnormal: int
@@ -37,45 +37,47 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last abnormal evaluation, counted or not."""
 
 
-Counts = Mapping[str, Count]
+AbnormalCounts = Mapping[str, AbnormalCount]
 """By node. A node that was normal, or never seen, has none."""
 
 
-def counted(counts: Counts, readings: Sequence[Reading], *, now: float, interval: float) -> dict[str, Count]:
+def counted(
+    counts: AbnormalCounts, observations: Sequence[NodeObservation], *, now: float, interval: float
+) -> dict[str, AbnormalCount]:
     """The counts after this evaluation.
 
     An abnormal reading counts when it comes at least `interval` seconds after the last that counted and has a newer raw
     sample. A normal one clears. A missing one does neither, but a count ends when the last abnormal reading is older
     than LIFETIME (at least LIFETIME_INTERVALS intervals). Nodes not read are forgotten.
     """
-    following: dict[str, Count] = {}
+    following: dict[str, AbnormalCount] = {}
     oldest = now - max(LIFETIME, LIFETIME_INTERVALS * interval)
-    for reading in readings:
-        before = counts.get(reading.node)
+    for observation in observations:
+        before = counts.get(observation.node)
         if before is not None and before.abnormal_at < oldest:
             before = None
-        if reading.abnormal is None:
+        if observation.abnormal is None:
             after = before
-        elif not reading.abnormal:
+        elif not observation.abnormal:
             after = None
         elif before is None:
-            after = Count(abnormal=1, evaluated_at=now, sampled_at=reading.sampled_at, abnormal_at=now)
-        elif now - before.evaluated_at < interval - TOLERANCE or reading.sampled_at <= before.sampled_at:
+            after = AbnormalCount(abnormal=1, evaluated_at=now, sampled_at=observation.sampled_at, abnormal_at=now)
+        elif now - before.evaluated_at < interval - TOLERANCE or observation.sampled_at <= before.sampled_at:
             after = msgspec.structs.replace(before, abnormal_at=now)
         else:
-            after = Count(
-                abnormal=before.abnormal + 1, evaluated_at=now, sampled_at=reading.sampled_at, abnormal_at=now
+            after = AbnormalCount(
+                abnormal=before.abnormal + 1, evaluated_at=now, sampled_at=observation.sampled_at, abnormal_at=now
             )
         if after is not None:
-            following[reading.node] = after
+            following[observation.node] = after
     return following
 
 
-def abnormal_nodes(counts: Counts, needed: int) -> frozenset[str]:
+def abnormal_nodes(counts: AbnormalCounts, needed: int) -> frozenset[str]:
     """The nodes that were over their mark at `needed` evaluations in a row."""
     return frozenset(node for node, count in counts.items() if count.abnormal >= needed)
 
 
-def restarted(counts: Counts, node: str) -> dict[str, Count]:
+def restarted(counts: AbnormalCounts, node: str) -> dict[str, AbnormalCount]:
     """The counts after an eviction from a node: what was counted before says nothing about it now."""
     return {name: count for name, count in counts.items() if name != node}

@@ -1,4 +1,4 @@
-"""The cluster as strategies see it, and what they answer."""
+"""The cluster as strategies see it, and the plans they return."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -12,14 +12,14 @@ from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.load.pod_priority import PriorityClass, priority_class_of
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.daily_usage import Days
+from equipoise.descheduler.state.daily_usage import DailyUsage
 
 Resource = Literal["cpu", "memory", "pods"]
 QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
 
 
 class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod on a node, and what decides whether it may leave."""
+    """A pod on a node, and everything that decides whether it may leave."""
 
     uid: str
     namespace: str
@@ -27,7 +27,7 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     workload: Workload | None = None
     usage: Resources = Resources()
-    """Measured cores and bytes; unknown for a pod without measurement or younger than the window."""
+    """Measured cores and bytes; unknown for a pod that was not measured over the whole window."""
 
     priority: int = 0
     qos: QosClass = "BestEffort"
@@ -35,134 +35,135 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     """`controller.kubernetes.io/pod-deletion-cost`: lower leaves first."""
 
     eviction_cost: int = 0
-    """`scheduling.koordinator.sh/eviction-cost`: likewise, asked after the deletion cost."""
+    """`scheduling.koordinator.sh/eviction-cost`: lower leaves first among equal deletion costs."""
 
     created_at: float = 0.0
     protection: str = ""
-    """Why it must stay; empty when nothing speaks for that."""
+    """Why it must not be moved; empty when it may be."""
 
     belongs_to_node: bool = False
-    """A DaemonSet's or a static pod: it goes with its node."""
+    """A pod of a DaemonSet or a static pod: it is removed together with its node."""
 
     fit: FitPod
 
     @property
     def priority_class(self) -> PriorityClass:
-        """Koordinator's class of it."""
+        """Its priority class as Koordinator defines it."""
         return priority_class_of(self.fit.labels, self.priority, self.qos)
 
     @property
     def production(self) -> bool:
-        """Does its usage count against the marks of production?"""
+        """Whether its usage counts against the thresholds of production."""
         return self.priority_class == "prod"
 
 
-class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, its load by window, and its pods."""
+class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, its load by window, and its pods. Pods moved in a dry run are on their targets."""
 
     name: str
     base: Resources
-    """What load refers to, cores and bytes."""
+    """Cores and bytes that are 100 % load."""
 
     usage: Mapping[str, Resources] = {}
-    """By window name: the mean, corrected for pods that came and went. A window that is not fresh is absent."""
+    """By window name: the mean, corrected for pods that arrived or left. Windows without a fresh value are absent."""
 
     sampled_at: Mapping[str, float] = {}
     """By window name: the newest raw sample in it."""
 
     coming: Resources = Resources(cpu=0.0, memory=0.0)
-    """What moves under way will bring, less what they will take: cores and bytes, negative when more leaves."""
+    """Cores and bytes that pending moves will add, minus what they will remove; may be negative."""
 
     source_refusal: str = ""
-    """Why nothing may be moved away from it."""
+    """Why no pod may be moved away from it."""
 
     target_refusal: str = ""
-    """Why nothing may be moved to it."""
+    """Why no pod may be moved to it."""
 
     unknown: str = ""
     """Why its load is not known; empty when it is."""
 
     pods: Sequence[MovablePod] = ()
     production: Sequence[Resources] | None = None
-    """What each of its production pods uses, unknown ones too; None: `pods` tells."""
+    """Usage of each of its production pods, unknown ones included; None: derived from `pods`."""
 
     leaving: int = 0
-    """Evictions from it that are under way."""
+    """Pending evictions from it."""
 
     going: int = 0
-    """Pods in `fit` that are on their way out though nothing shows it yet: their moves are under way."""
+    """Pods in `fit` with a pending move away from the node that are not terminating yet."""
 
     fit: FitNode
 
     def load(self, window: str) -> Resources:
-        """Present load (0..1) over a window; unknown resources are None."""
+        """Current load (0..1) over a window; unknown resources are None."""
         return load_of(self.usage.get(window, Resources()), self.base)
 
     def oldest_sample(self, windows: Sequence[str]) -> float:
-        """The time of the oldest sample that a decision over these windows stands on."""
+        """Time of the oldest of the newest samples in these windows; 0 when there is none."""
         return min((self.sampled_at[window] for window in windows if window in self.sampled_at), default=0.0)
 
     def projected(self, window: str) -> Resources:
-        """Cores and bytes once the moves under way are done."""
-        usage = self.usage.get(window, Resources())
-        return plus(usage, self.coming)
+        """Cores and bytes once the pending moves are done."""
+        return plus(self.usage.get(window, Resources()), self.coming)
 
     def pod_count(self) -> int:
-        """Its pods once the moves under way are done: those that came or are expected, less those that leave."""
+        """Number of pods once the pending moves are done."""
         return self.fit.active_pods - self.going
 
     def production_usages(self) -> Sequence[Resources]:
-        """What each of its production pods uses."""
+        """Usage of each of its production pods."""
         if self.production is not None:
             return self.production
         return [pod.usage for pod in self.pods if pod.production]
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one evaluation stands on."""
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of a strategy."""
 
     now: float
-    nodes: Sequence[FleetNode]
+    nodes: Sequence[ClusterNode]
     thresholds: Thresholds
     windows: Sequence[str]
     """Every configured window, shortest first."""
 
     limits: "IntentLimits"
-    days: Days | None = None
-    """The coming day; None where nobody has said anything of it."""
+    days: DailyUsage | None = None
+    """Forecast of the next 24 hours; None when there is none."""
 
     busy_workloads: Mapping[Workload, int] = {}
-    """Pods of a workload that are on the move."""
+    """Number of pods with a pending move, by workload."""
 
     in_flight: int = 0
-    """Intents that nobody has settled yet."""
+    """Intents without an outcome."""
 
 
 class IntentLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may be proposed at once. Not the limits of eviction, which the binder holds: these spare it noise."""
+    """How many moves may be pending. The binder has the eviction limits; these only avoid intents it would refuse."""
 
     per_evaluation: int
     per_node: int
     per_workload: int
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class PodMove(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that should leave its node."""
 
     pod: MovablePod
     target: str
     reason: str
     sampled_at: float
+    """The oldest sample that the move is based on."""
+
     makes_room_for: str = ""
-    """`namespace/name` of the pod that is to come in its place; empty when it is moved for its own sake."""
+    """`namespace/name` of the pod that takes its place; empty when the move has another purpose."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a strategy wants, what it could not have, and why nothing when nothing."""
+class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The moves a strategy wants, the moves it could not plan, and why there is none when there is none."""
 
-    moves: Sequence[Move] = ()
-    later: Sequence[Move] = ()
-    """Moves that have no room yet: `moves` make it. They are planned anew, and proposed, once it is there."""
+    moves: Sequence[PodMove] = ()
+    later: Sequence[PodMove] = ()
+    """Moves for which `moves` have to make room first. A later evaluation plans and proposes them."""
 
     refused: Sequence[RefusedMove] = ()
     why: str = ""

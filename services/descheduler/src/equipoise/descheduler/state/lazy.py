@@ -1,4 +1,4 @@
-"""Sequences and mappings that are made when somebody looks at them."""
+"""A sequence and a mapping whose values are computed on first use."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -8,8 +8,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Later(Sequence[T]):
-    """Few nodes are ever asked for their pods, and to judge every pod of a fleet takes longer than all the rest."""
+class LazySequence(Sequence[T]):
+    """The pods of a node: strategies read those of few nodes, and checking every pod of a cluster is expensive."""
 
     def __init__(self, make: Callable[[], Sequence[T]]) -> None:
         self._make = make
@@ -25,8 +25,8 @@ class Later(Sequence[T]):
         return self._made[place]
 
 
-class LaterEach(Mapping[K, T]):
-    """Its keys are known, each value is made when it is asked for: of many windows a decision looks at one or two."""
+class LazyMapping(Mapping[K, T]):
+    """The keys are known; each value is computed once. A decision reads one or two of many windows."""
 
     def __init__(self, keys: Iterable[K], make: Callable[[K], T]) -> None:
         self._keys = dict.fromkeys(keys)

@@ -1,156 +1,265 @@
-"""Moves under way: proposed, not yet settled, or evicted with no replacement seen. Nothing else remembers them."""
+"""Pending moves: proposed without an outcome yet, evicted without a replacement yet, or reported as a dry run.
+
+A move of a dry run is a pending move whose replacement never comes. Its pod counts on the target until the move
+expires, so that later plans continue from it (docs/decisions/0007).
+"""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.descheduling import DryRunMove
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.cluster import Move
+from equipoise.descheduler.state.cluster import PodMove
+
+MAX_DRY_RUN_MOVES = 5_000
+"""The oldest are dropped beyond this. With default settings at most 2,880 are proposed in a day."""
 
 
-class Flight(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod on its way from a node to another."""
+class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod that is moving, or would be, from a node to another."""
 
     id: str
-    """The intent's."""
+    """Id of the intent."""
 
     pod_uid: str
-    node: str
-    target: str
-    workload: Workload | None
-    relief: Resources
-    until: float
-    """When it is given up: nobody settled the intent, or the replacement was seen nowhere."""
-
-    evicted_at: float | None = None
-    known: frozenset[str] = frozenset()
-    """UIDs of the workload's pods when it was proposed: none of them is the replacement."""
-
-    fit: FitPod | None = None
-    """What it needs at its target; None when another leader proposed it."""
-
     namespace: str = ""
     pod: str = ""
+    workload: Workload | None
+    node: str
+    target: str
+    expected_reduction: Resources
+    """Cores and bytes that the pod used when it was proposed."""
+
+    until: float
+    """When the move expires: without an outcome, without a replacement, or at the end of a dry run's lifetime."""
+
+    evicted_at: float | None = None
+    dry_run_at: float | None = None
+    """When the binder reported the move as a dry run; None for a real one."""
+
+    siblings: frozenset[str] = frozenset()
+    """UIDs of the workload's pods when the move was proposed: none of them is the replacement."""
+
+    fit: FitPod | None = None
+    """What the replacement needs at the target; None when another leader proposed the move."""
+
     before: Resources = Resources()
-    """What its node used when it was proposed; unknown when another leader proposed it."""
+    """Usage of the node when the move was proposed; unknown when another leader proposed it."""
 
     over: tuple[str, ...] = ()
-    """The resources in which its node was over its mark."""
+    """The resources in which the node was above its threshold."""
+
+    @property
+    def real(self) -> bool:
+        return self.dry_run_at is None
 
 
-Flights = Mapping[str, Flight]
-"""By intent id."""
+PendingMoves = Mapping[str, TrackedMove]
+"""By intent id, in the order in which they were proposed or reported."""
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod as far as it may be a replacement."""
+class ReplacementCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that may be the replacement of an evicted one."""
 
     uid: str
     workload: Workload
     node: str
-    """Empty while it waits for one."""
+    """Empty while it is not scheduled."""
 
     created_at: float
     name: str = ""
 
 
-def proposed(intent: EvictionIntent, *, known: Iterable[str], fit: FitPod, life: float) -> Flight:
-    """A flight for an intent just published. It is kept a life longer than the intent: the outcome may be late."""
-    return Flight(
+class PodLocation(msgspec.Struct, frozen=True, kw_only=True):
+    """The node on which a pod runs, and its workload."""
+
+    node: str
+    workload: Workload | None
+
+
+def proposed(
+    intent: EvictionIntent,
+    *,
+    siblings: Iterable[str],
+    fit: FitPod,
+    lifetime: float,
+    before: Resources = Resources(),  # noqa: B008  frozen
+    over: Iterable[str] = (),
+) -> TrackedMove:
+    """The pending move of an intent. It expires `lifetime` seconds after the intent, as the outcome may be late."""
+    return TrackedMove(
         id=intent.id,
         pod_uid=intent.pod_uid,
-        node=intent.node,
-        target=intent.target,
-        workload=intent.workload,
-        relief=intent.expected_reduction,
-        until=intent.expires_at + life,
-        known=frozenset(known),
-        fit=fit,
         namespace=intent.namespace,
         pod=intent.pod,
+        workload=intent.workload,
+        node=intent.node,
+        target=intent.target,
+        expected_reduction=intent.expected_reduction,
+        until=intent.expires_at + lifetime,
+        siblings=frozenset(siblings),
+        fit=fit,
+        before=before,
+        over=tuple(over),
     )
 
 
-def planned(move: Move) -> Flight:
-    """A flight for a move that is only looked at: what is planned after it goes on from it."""
-    return Flight(
+def planned(move: PodMove) -> TrackedMove:
+    """A move that an earlier strategy of the same evaluation wants: the next strategy plans as if it were pending."""
+    return TrackedMove(
         id=f"planned {move.pod.uid}",
         pod_uid=move.pod.uid,
-        node=move.pod.node,
-        target=move.target,
-        workload=move.pod.workload,
-        relief=move.pod.usage,
-        until=math.inf,
-        fit=move.pod.fit,
         namespace=move.pod.namespace,
         pod=move.pod.name,
+        workload=move.pod.workload,
+        node=move.pod.node,
+        target=move.target,
+        expected_reduction=move.pod.usage,
+        until=math.inf,
+        fit=move.pod.fit,
     )
 
 
-def after_outcome(flights: Flights, outcome: EvictionOutcome, *, patience: float, now: float) -> dict[str, Flight]:
-    """The flights once an intent's outcome is known: an evicted pod's flight goes on, every other ends.
+def after_outcome(
+    moves: PendingMoves, outcome: EvictionOutcome, *, replacement_timeout: float, dry_run_lifetime: float, now: float
+) -> dict[str, TrackedMove]:
+    """The moves once the outcome of an intent is known. Receiving the same outcome twice changes nothing.
 
-    An eviction that another leader proposed becomes a flight too, so that a change of leaders forgets nothing.
+    An evicted pod's move waits for the replacement, a dry run's move is kept for its lifetime, every other move ends.
+    Outcomes of another leader's intents count as well, so that a change of leaders loses nothing.
     """
-    rest = {id: flight for id, flight in flights.items() if id != outcome.intent_id}
-    until = outcome.settled_at + patience
-    if outcome.outcome is not Outcome.EVICTED or until <= now:
-        return rest
-    flight = flights.get(outcome.intent_id) or Flight(
+    following = dict(moves)
+    following.pop(outcome.intent_id, None)
+    evicted = outcome.outcome is Outcome.EVICTED
+    if not evicted and (outcome.outcome is not Outcome.DRY_RUN or not outcome.target):
+        return following
+    until = outcome.settled_at + (replacement_timeout if evicted else dry_run_lifetime)
+    if evicted or until > now:
+        for id in [move.id for move in following.values() if move.pod_uid == outcome.pod_uid and not move.real]:
+            del following[id]
+    if until <= now:
+        return following
+    move = moves.get(outcome.intent_id) or TrackedMove(
         id=outcome.intent_id,
         pod_uid=outcome.pod_uid,
-        node=outcome.node,
-        target=outcome.target,
-        workload=outcome.workload,
-        relief=outcome.expected_reduction,
-        until=until,
         namespace=outcome.namespace,
         pod=outcome.pod,
+        workload=outcome.workload,
+        node=outcome.node,
+        target=outcome.target,
+        expected_reduction=outcome.expected_reduction,
+        until=until,
     )
-    rest[outcome.intent_id] = msgspec.structs.replace(flight, evicted_at=outcome.settled_at, until=until)
-    return rest
+    if evicted:
+        following[move.id] = msgspec.structs.replace(move, evicted_at=outcome.settled_at, until=until)
+    else:
+        following[move.id] = msgspec.structs.replace(move, dry_run_at=outcome.settled_at, until=until)
+        if len(following) > MAX_DRY_RUN_MOVES:
+            for id in [move.id for move in following.values() if not move.real][:-MAX_DRY_RUN_MOVES]:
+                del following[id]
+    return following
 
 
-def landed(flights: Flights, arrivals: Iterable[Arrival]) -> dict[str, Arrival]:
-    """By intent id the pod that replaces an evicted one, once it is on a node; one pod replaces one."""
-    waiting: dict[Workload, list[Flight]] = {}
-    for flight in sorted(flights.values(), key=lambda flight: (flight.evicted_at or 0.0, flight.id)):
-        if flight.evicted_at is not None and flight.workload is not None:
-            waiting.setdefault(flight.workload, []).append(flight)
-    found: dict[str, Arrival] = {}
-    for arrival in sorted(arrivals, key=lambda arrival: (arrival.created_at, arrival.uid)):
-        for flight in waiting.get(arrival.workload, []):
-            if arrival.node and _replaces(arrival, flight):
-                found[flight.id] = arrival
-                waiting[arrival.workload].remove(flight)
+def replacements(moves: PendingMoves, candidates: Iterable[ReplacementCandidate]) -> dict[str, ReplacementCandidate]:
+    """By intent id the pod that replaces an evicted one, once it is on a node. One pod replaces one."""
+    waiting: dict[Workload, list[TrackedMove]] = {}
+    for move in sorted(moves.values(), key=lambda move: (move.evicted_at or 0.0, move.id)):
+        if move.evicted_at is not None and move.workload is not None:
+            waiting.setdefault(move.workload, []).append(move)
+    found: dict[str, ReplacementCandidate] = {}
+    for candidate in sorted(candidates, key=lambda candidate: (candidate.created_at, candidate.uid)):
+        for move in waiting.get(candidate.workload, []):
+            if candidate.node and _replaces(candidate, move):
+                found[move.id] = candidate
+                waiting[candidate.workload].remove(move)
                 break
     return found
 
 
-def _replaces(arrival: Arrival, flight: Flight) -> bool:
-    if arrival.uid == flight.pod_uid or arrival.uid in flight.known:
+def _replaces(candidate: ReplacementCandidate, move: TrackedMove) -> bool:
+    if candidate.uid == move.pod_uid or candidate.uid in move.siblings:
         return False
-    # The API server tells whole seconds, and an eviction is settled a moment after it happened. A flight of our own
-    # needs no time: it knows who was there before.
-    assert flight.evicted_at is not None
-    return bool(flight.known) or arrival.created_at >= int(flight.evicted_at) - 1
+    # The siblings are known of our own moves only. Otherwise times decide: creation times are whole seconds, and an
+    # outcome is reported shortly after the eviction.
+    assert move.evicted_at is not None
+    return bool(move.siblings) or candidate.created_at >= int(move.evicted_at) - 1
 
 
-def pruned(flights: Flights, now: float) -> dict[str, Flight]:
-    """Without those that are given up."""
-    return {id: flight for id, flight in flights.items() if flight.until > now}
+def current(
+    moves: PendingMoves, locations: Mapping[str, PodLocation], nodes: Collection[str], now: float
+) -> dict[str, TrackedMove]:
+    """The moves that are still valid.
+
+    A dry run's move also ends when its pod was moved, deleted or changed its workload, or when its target is gone.
+    `locations`: by UID, of the pods that run and are not terminating.
+    """
+
+    def valid(move: TrackedMove) -> bool:
+        if move.real:
+            return True
+        return move.target in nodes and locations.get(move.pod_uid) == PodLocation(
+            node=move.node, workload=move.workload
+        )
+
+    return {id: move for id, move in moves.items() if move.until > now and valid(move)}
 
 
-def busy_workloads(flights: Flights) -> dict[Workload, int]:
-    """How many pods of each workload are on the move."""
-    return dict(Counter(flight.workload for flight in flights.values() if flight.workload is not None))
+def real_moves(moves: PendingMoves) -> dict[str, TrackedMove]:
+    return {id: move for id, move in moves.items() if move.real}
 
 
-def unsettled(flights: Flights) -> int:
-    """Intents that nobody has settled yet."""
-    return sum(flight.evicted_at is None for flight in flights.values())
+def dry_runs(moves: PendingMoves) -> dict[str, TrackedMove]:
+    """The moves of dry runs, by UID of their pod."""
+    return {move.pod_uid: move for move in moves.values() if not move.real}
+
+
+def busy_workloads(moves: PendingMoves) -> dict[Workload, int]:
+    """Number of pods with a real pending move, by workload."""
+    return dict(Counter(move.workload for move in moves.values() if move.real and move.workload is not None))
+
+
+def without_outcome(moves: PendingMoves) -> int:
+    """Number of intents whose outcome is not known."""
+    return sum(move.real and move.evicted_at is None for move in moves.values())
+
+
+def reported_dry_runs(moves: PendingMoves) -> list[DryRunMove]:
+    """The moves of dry runs as messages, newest first."""
+    return [
+        DryRunMove(
+            namespace=move.namespace,
+            pod=move.pod,
+            workload=move.workload,
+            node=move.node,
+            target=move.target,
+            since=since,
+            until=move.until,
+        )
+        for since, move in sorted(
+            ((move.dry_run_at, move) for move in moves.values() if move.dry_run_at is not None),
+            key=lambda entry: (-entry[0], entry[1].namespace, entry[1].pod),
+        )
+    ]
+
+
+def reported_pending(moves: PendingMoves) -> list[PendingMove]:
+    """The real pending moves as messages, the first to expire first."""
+    return [
+        PendingMove(
+            namespace=move.namespace,
+            pod=move.pod,
+            workload=move.workload,
+            node=move.node,
+            target=move.target,
+            evicted_at=move.evicted_at,
+        )
+        for move in sorted(moves.values(), key=lambda move: (move.until, move.id))
+        if move.real
+    ]

@@ -1,4 +1,4 @@
-"""Since when pods run where they run, and which left a short while ago: what a window's mean does not show yet."""
+"""When pods were placed and started, and which left recently: the mean of a window shows these pods only in part."""
 
 from collections.abc import Iterator
 
@@ -11,25 +11,25 @@ from equipoise.contracts.messages.resources import Resources
 FINISHED = ("Succeeded", "Failed")
 
 
-class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """When a pod came to its node and when it ran."""
+class PodTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """When a pod was placed on its node, and when it started."""
 
     placed_at: float
     running_since: float | None = None
 
 
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that left its node, and what it used there last."""
+    """A pod that left its node, with its last measured usage."""
 
     uid: str
     node: str
-    times: Times
+    times: PodTimes
     gone_at: float
     usage: Resources
 
 
-def takes_room(pod: Pod) -> bool:
-    """Is it on a node, and not finished?"""
+def occupies_node(pod: Pod) -> bool:
+    """Whether it is on a node and not finished."""
     return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
 
 
@@ -40,28 +40,28 @@ def _placed_at(pod: Pod) -> float | None:
     return pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else None
 
 
-class PodStays:
-    """Follows pods as they come, run and go.
+class PodLifetimes:
+    """Updated with every change of a pod.
 
-    What happens before our eyes has the time it was seen at: the API server tells whole seconds only. For what was
-    there before, its word is all there is.
+    A change that is observed has the time of the observation, because the API server has whole seconds only. Pods that
+    existed before have the times of the API server.
     """
 
     def __init__(self) -> None:
-        self._times: dict[str, Times] = {}
+        self._times: dict[str, PodTimes] = {}
         self._departures: list[Departure] = []
 
-    def copy(self) -> "PodStays":
-        """As they are now: what changes later does not change it."""
-        copied = PodStays()
+    def copy(self) -> "PodLifetimes":
+        """A copy that later changes do not affect."""
+        copied = PodLifetimes()
         copied._times = dict(self._times)
         copied._departures = list(self._departures)
         return copied
 
-    def changed(self, before: Pod | None, after: Pod | None, *, usage: Resources, now: float) -> None:
-        """Take in a change of the pods; `usage`: what the pod was measured to use last."""
-        if after is not None and takes_room(after):
-            self._times[after.metadata.uid] = self._arrived(before, after, now)
+    def on_change(self, before: Pod | None, after: Pod | None, *, usage: Resources, now: float) -> None:
+        """`usage`: the pod's last measured usage."""
+        if after is not None and occupies_node(after):
+            self._times[after.metadata.uid] = self._updated(before, after, now)
             return
         left = after or before
         if left is None:
@@ -72,45 +72,45 @@ class PodStays:
                 Departure(uid=left.metadata.uid, node=left.spec.node_name, times=times, gone_at=now, usage=usage)
             )
 
-    def _arrived(self, before: Pod | None, after: Pod, now: float) -> Times:
+    def _updated(self, before: Pod | None, after: Pod, now: float) -> PodTimes:
         times = self._times.get(after.metadata.uid)
         if times is None:
-            seen_waiting = before is not None and not before.spec.node_name
-            placed_at = None if seen_waiting else _placed_at(after)
-            times = Times(placed_at=now if placed_at is None else placed_at)
+            observed = before is not None and not before.spec.node_name
+            placed_at = None if observed else _placed_at(after)
+            times = PodTimes(placed_at=now if placed_at is None else placed_at)
         if times.running_since is None and after.status.phase == "Running":
-            seen_starting = before is not None and before.status.phase != "Running"
-            told = after.status.start_time
-            since = now if seen_starting or told is None else told.timestamp()
+            observed = before is not None and before.status.phase != "Running"
+            started = after.status.start_time
+            since = now if observed or started is None else started.timestamp()
             times = msgspec.structs.replace(times, running_since=since)
         return times
 
-    def stay(self, pod: Pod, usage: Resources) -> PodLifetime | None:
-        """The stay of a pod on its node; one that is terminating counts as about to leave."""
+    def lifetime(self, pod: Pod, usage: Resources) -> PodLifetime | None:
+        """The lifetime of a pod on its node; a terminating pod counts as about to leave."""
         gone_at = float("inf") if pod.metadata.deletion_timestamp is not None else None
-        return self.stay_of(pod.metadata.uid, usage, gone_at=gone_at)
+        return self.lifetime_of(pod.metadata.uid, usage, gone_at=gone_at)
 
-    def stay_of(self, uid: str, usage: Resources, *, gone_at: float | None = None) -> PodLifetime | None:
-        """The stay of the pod of that UID; None for one that is on no node."""
+    def lifetime_of(self, uid: str, usage: Resources, *, gone_at: float | None = None) -> PodLifetime | None:
+        """The lifetime of the pod with that UID; None for a pod that is on no node."""
         times = self._times.get(uid)
         if times is None:
             return None
         return PodLifetime(placed_at=times.placed_at, running_since=times.running_since, gone_at=gone_at, usage=usage)
 
     def recent(self, begin: float) -> set[str]:
-        """UIDs of the pods that did not run since before `begin`: of thousands mostly a few."""
+        """UIDs of the pods that were not running before `begin`: usually a few of thousands."""
         return {uid for uid, times in self._times.items() if times.running_since is None or times.running_since > begin}
 
     def settled(self, pod: Pod, begin: float) -> bool:
-        """Does it run since before `begin`, and is it going to stay?"""
+        """Whether it was running before `begin` and is not terminating."""
         times = self._times.get(pod.metadata.uid)
         since = times.running_since if times is not None else None
         return since is not None and since <= begin and pod.metadata.deletion_timestamp is None
 
     def departures(self) -> Iterator[Departure]:
-        """Those that are not forgotten yet, oldest first."""
+        """Oldest first."""
         yield from self._departures
 
-    def forget(self, before: float) -> None:
+    def prune(self, before: float) -> None:
         """Drops departures before that time."""
         self._departures = [departure for departure in self._departures if departure.gone_at > before]

@@ -1,6 +1,6 @@
-"""How much a pod matters: Koordinator's class and QoS of it, and what its owner says that losing it costs.
+"""The order in which pods are evicted: Koordinator's priority class and QoS, and the costs that their owners declare.
 
-Source: koordinator, apis/extension/priority.go and qos.go. A label that says something nobody knows counts as none.
+Source: koordinator, apis/extension/qos.go. A label with an unknown value counts as absent.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from equipoise.contracts.load.pod_priority import QOS_LABEL, PriorityClass
 
 PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}
-"""Who matters less comes first."""
+"""The least important first."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
@@ -18,7 +18,7 @@ _NO_QOS = 4
 
 
 def cost_of(annotations: Mapping[str, str], name: str) -> int:
-    """What its owner says that losing the pod costs; 0 when it is not said, or is no number."""
+    """The cost in this annotation; 0 when it is absent or no number."""
     try:
         return int(annotations.get(name, "0"))
     except ValueError:

@@ -1,93 +1,97 @@
-"""Where a placed pod would better have gone: its node's rank and regret among all that could have held it."""
+"""Advice on a placed pod: the rank of its node among all nodes with headroom, and the regret."""
 
 import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
+from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.ranking import Ranked
+from equipoise.scorer.decisions.ranking import Ranking, rank
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import resources
+from equipoise.scorer.state.demand import demand_of_placed
 
 
-def deserves_advice(pod: PlacedPod, node: str, *, life: float, now: float) -> bool:
-    """Had its scheduler a choice, and is it so lately placed (`life`: seconds) that today's loads were those of then?
+def deserves_advice(pod: PlacedPod, node: str, *, max_age: float, now: float) -> bool:
+    """Whether the scheduler had a choice, and placed the pod so recently (seconds) that loads are still the same.
 
-    A DaemonSet's pod goes where its node is, and so does a static one: it bears its node's name.
+    DaemonSet pods and static pods (whose name ends in their node's name) have only one possible node.
     """
     daemon = pod.workload is not None and pod.workload.kind == "DaemonSet"
     static = pod.workload is None and pod.name.endswith(f"-{node}")
-    return not (daemon or static or pod.terminating) and now - pod.placed_at <= life
+    return not (daemon or static or pod.terminating) and now - pod.placed_at <= max_age
 
 
-def as_asked(pod: PlacedPod) -> PodDemand:
-    """The question that its scheduler would have asked."""
-    return PodDemand(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        workload=pod.workload,
-        qos=pod.qos,
-        priority=pod.priority,
-        priority_class=pod.priority_class,
-        requests=pod.requests,
-        limits=pod.limits,
-    )
+def advise(
+    state: ScoringState, pod: PlacedPod, node: str, high: ResourceThresholds, now: float
+) -> PlacementAdvice | None:
+    """Score a placed pod as if it were pending; None if it is no longer on the node. Changes nothing.
+
+    Its own usage is subtracted from its node. Pods placed at the same time count on their nodes.
+    """
+    _, placement = state.nodes.latest_messages(node)
+    if placement is None or all(each.uid != pod.uid for each in placement.pods):
+        return None
+    why = state.coverage_problem(now) or state.nodes.why_unknown(node, now)
+    if why:
+        return _advice(pod, node, None, state=state, high=high, why=why, now=now)
+    names, _ = state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), node)
+    demand, nodes, _ = state.inputs(demand_of_placed(pod), names, now, without=state.nodes.without(node, pod, now))
+    # Without a UID and candidates, no target is preferred: the pod has its node already.
+    hint = state.hints.hint("", pod.workload, (), now)
+    ranking = rank(state.policy, nodes, demand, hint, state.settings)
+    return _advice(pod, node, ranking, state=state, high=high, why=ranking.scores.why, now=now)
 
 
-def advice(
+def _advice(
     pod: PlacedPod,
     node: str,
-    ranked: Ranked | None,
+    ranking: Ranking | None,
     *,
-    policy_name: str,
+    state: ScoringState,
     high: ResourceThresholds,
-    why: str = "",
+    why: str,
     now: float,
 ) -> PlacementAdvice:
-    """What is said of one placement. `ranked` has `node` among its names; None: nothing can be said, and `why`."""
-    marks = Resources(
-        cpu=None if high.cpu is None else high.cpu / 100.0, memory=None if high.memory is None else high.memory / 100.0
-    )
-    if ranked is None:
-        rank, regret, chosen, best, considered, neutral = None, None, None, None, 0, False
-    else:
-        here = ranked.names.index(node)
-        top = int(ranked.points.argmax())
-        regret = float(ranked.points[top] - ranked.points[here])
-        rank = 1 + int(np.count_nonzero(ranked.points > ranked.points[here]))
-        chosen = _advised_node(ranked, here)
-        best = chosen if rank == 1 else _advised_node(ranked, top)
-        considered, neutral, why = len(ranked.names), ranked.answer.neutral, ranked.answer.why
+    rank_, regret, chosen, best = None, None, None, None
+    if ranking is not None:
+        index, top = ranking.names.index(node), int(ranking.points.argmax())
+        regret = round(float(ranking.points[top] - ranking.points[index]), 2)
+        rank_ = 1 + int(np.count_nonzero(ranking.points > ranking.points[index]))
+        chosen = _advised_node(ranking, index)
+        best = chosen if rank_ == 1 else _advised_node(ranking, top)
     return PlacementAdvice(
         pod_uid=pod.uid,
         namespace=pod.namespace,
         pod=pod.name,
         workload=pod.workload,
         node=node,
-        policy=policy_name,
-        considered=considered,
+        policy=state.policy.policy_name(),
+        considered=0 if ranking is None else len(ranking.names),
         chosen=chosen,
         best=best,
-        rank=rank,
-        regret=None if regret is None else round(regret, 2),
-        neutral=neutral,
+        rank=rank_,
+        regret=regret,
+        neutral=ranking is not None and ranking.scores.neutral,
         why=why,
-        high=marks,
+        high=Resources(
+            cpu=None if high.cpu is None else high.cpu / 100.0,
+            memory=None if high.memory is None else high.memory / 100.0,
+        ),
         placed_at=pod.placed_at,
         advised_at=now,
     )
 
 
-def _advised_node(ranked: Ranked, index: int) -> AdvisedNode:
-    """The loads are those of one window, so that their difference is the pod."""
-    row = ranked.nodes.load[index]
-    window = next((at for at in range(len(row)) if not np.isnan(row[at]).all()), 0)
-    with_pod = row[window] + ranked.demand.usage[window] / ranked.nodes.base[index]
+def _advised_node(ranking: Ranking, index: int) -> AdvisedNode:
+    """Both loads are those of one window, so that their difference is the pod."""
+    load = ranking.nodes.load[index]
+    window = next((at for at in range(len(load)) if not np.isnan(load[at]).all()), 0)
+    with_pod = load[window] + ranking.demand.usage[window] / ranking.nodes.base[index]
     return AdvisedNode(
-        node=ranked.names[index],
-        score=round(float(ranked.points[index]), 2),
-        load=resources(row[window]),
+        node=ranking.names[index],
+        score=round(float(ranking.points[index]), 2),
+        load=resources(load[window]),
         with_pod=resources(with_pod),
     )

@@ -1,4 +1,4 @@
-"""From a question to an answer: everything that is decided about one pod and its candidate nodes."""
+"""Scores the candidate nodes for one pod, and describes the result."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,113 +6,132 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import NodeScore, ScoreDecision
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.score_integers import HIGHEST, Answer, answer
-from equipoise.scorer.state.arrays import Array, Demand, Flags, NodeLoads, expected_load, resources
-from equipoise.scorer.state.replacement_hints import Hint
+from equipoise.scorer.decisions.score_integers import MAX_SCORE, ExtenderScores, to_integers
+from equipoise.scorer.decisions.scoring_settings import ScoringSettings
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Flags, Rows, expected_load, resources
+from equipoise.scorer.state.replacement_hints import ReplacementHint
 
-_EXPLAINED = 10
-"""Nodes that a published decision tells of."""
+_PUBLISHED = 10
+"""Nodes in a published decision."""
 
 AVOIDED = "a pod of this workload was evicted from it, or is about to be"
-PREFERRED = "the evicted pod was meant to come here"
+PREFERRED = "it is the intended target of the evicted pod"
 
 
-class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer and what it stands on."""
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    """The scores of the candidates, and the inputs of these scores."""
 
-    names: Sequence[str]
     points: Array
     """Per node 0..100, the policy's; 0 where a node is overfull or avoided."""
 
-    answer: Answer
-    nodes: NodeLoads
+    scores: ExtenderScores
+    nodes: CandidateNodes
     demand: Demand
+    hint: ReplacementHint
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.nodes.names
+
+    @property
+    def order(self) -> Rows:
+        """Indexes of the nodes, best first: by extender score, then by points."""
+        order: Rows = np.lexsort((-self.points, -self.scores.scores))
+        return order
 
 
 def rank(
     policy: ScoringPolicy,
-    names: Sequence[str],
-    nodes: NodeLoads,
+    nodes: CandidateNodes,
     demand: Demand,
-    hint: Hint,
-    *,
-    least_spread: float,
-    highest: int = HIGHEST,
-) -> Ranked:
-    """Score the nodes (same order as `names`) and turn the scores into integers 0..`highest`."""
+    hint: ReplacementHint,
+    settings: ScoringSettings,
+    max_score: int = MAX_SCORE,
+) -> Ranking:
+    """Score the nodes with `policy` (that of the settings, or the shadow)."""
+    names = nodes.names
     points, overfull = points_of(policy, nodes, demand)
     avoided = np.zeros(len(names), np.bool_)
     preferred: int | None = None
     if hint.avoided or hint.preferred:
         avoided = np.array([name in hint.avoided for name in names], np.bool_)
         preferred = names.index(hint.preferred) if hint.preferred in names else None
-    integers = answer(
+    scores = to_integers(
         points,
         overfull=overfull,
         avoided=avoided,
         preferred=preferred,
-        least_spread=least_spread,
-        highest=highest,
+        min_spread=settings.min_spread,
+        max_score=max_score,
     )
-    return Ranked(names=names, points=np.where(avoided, 0.0, points), answer=integers, nodes=nodes, demand=demand)
+    return Ranking(points=np.where(avoided, 0.0, points), scores=scores, nodes=nodes, demand=demand, hint=hint)
 
 
-def points_of(policy: ScoringPolicy, nodes: NodeLoads, demand: Demand) -> tuple[Array, Flags]:
-    """Per node 0..100, the policy's and 0 for overfull ones; and which those are."""
+def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> tuple[Array, Flags]:
+    """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull."""
     overfull = np.any(expected_load(nodes, demand) > 1.0, axis=(1, 2))
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
 
 
-def decision(
-    ranked: Ranked,
-    pod: PodDemand,
-    hint: Hint,
-    *,
-    policy: ScoringPolicy,
-    policy_name: str,
-    why_unknown: Callable[[str], str],
-    now: float,
+def score_decision(
+    ranking: Ranking, pod: PodDemand, policy: ScoringPolicy, why_unknown: Callable[[str], str], now: float
 ) -> ScoreDecision:
-    """The answer as it is published: the best nodes and how they came to their scores."""
-    order = np.lexsort((-ranked.points, -ranked.answer.scores))[:_EXPLAINED]
-    source = "; ".join(f"{resource}: {link}" for resource, link in ranked.demand.sources.items())
+    """The decision to publish: the best nodes and the reasons for their scores."""
+    source = "; ".join(f"{resource}: {link}" for resource, link in ranking.demand.sources.items())
     return ScoreDecision(
         pod=pod,
-        policy=policy_name,
-        demand=resources(ranked.demand.usage[0]),
+        policy=policy.policy_name(),
+        demand=resources(ranking.demand.usage[0]),
         demand_source=source,
-        level=policy.level(ranked.nodes),
+        level=policy.level(ranking.nodes),
         best=[
             NodeScore(
-                node=ranked.names[index],
-                score=round(float(ranked.points[index]), 2),
-                extender_score=int(ranked.answer.scores[index]),
-                why=_why(ranked, int(index), hint, why_unknown),
+                node=ranking.names[index],
+                score=round(float(ranking.points[index]), 2),
+                extender_score=int(ranking.scores.scores[index]),
+                why=_why(ranking, int(index), why_unknown),
             )
-            for index in order
+            for index in ranking.order[:_PUBLISHED]
         ],
-        considered=len(ranked.names),
-        neutral=ranked.answer.neutral,
-        why=ranked.answer.why,
+        considered=len(ranking.names),
+        neutral=ranking.scores.neutral,
+        why=ranking.scores.why,
         decided_at=now,
     )
 
 
-def _why(ranked: Ranked, index: int, hint: Hint, why_unknown: Callable[[str], str]) -> str:
-    """One node's load now and with the pod, in the shortest window that it has measured."""
-    if ranked.names[index] in hint.avoided:
+def unscored_decision(pod: PodDemand, policy: ScoringPolicy, count: int, why: str, now: float) -> ScoreDecision:
+    """The decision to publish for a neutral response without scoring; `count` is the number of candidates."""
+    return ScoreDecision(
+        pod=pod,
+        policy=policy.policy_name(),
+        demand=Resources(),
+        demand_source="",
+        best=[],
+        considered=count,
+        neutral=True,
+        why=why,
+        decided_at=now,
+    )
+
+
+def _why(ranking: Ranking, index: int, why_unknown: Callable[[str], str]) -> str:
+    """One node's load without and with the pod, in the shortest window that is known."""
+    name = ranking.names[index]
+    if name in ranking.hint.avoided:
         return AVOIDED
-    now, then = ranked.nodes.load[index], expected_load(ranked.nodes, ranked.demand)[index]
-    row = next((row for row in range(len(now)) if not np.isnan(now[row]).all()), None)
+    load, with_pod = ranking.nodes.load[index], expected_load(ranking.nodes, ranking.demand)[index]
+    row = next((row for row in range(len(load)) if not np.isnan(load[row]).all()), None)
     if row is None:
-        return why_unknown(ranked.names[index]) or "its load is not known"
-    before, after = resources(now[row]), resources(then[row])
+        return why_unknown(name) or "its load is unknown"
+    before, after = resources(load[row]), resources(with_pod[row])
     parts = [
-        f"{name} {getattr(before, name):.1%} → {getattr(after, name):.1%}"
-        for name in ("cpu", "memory")
-        if getattr(before, name) is not None
+        f"{resource} {getattr(before, resource):.1%} → {getattr(after, resource):.1%}"
+        for resource in ("cpu", "memory")
+        if getattr(before, resource) is not None
     ]
-    text = f"{ranked.nodes.windows[row]}: {', '.join(parts)}"
-    return f"{text}; {PREFERRED}" if ranked.names[index] == hint.preferred else text
+    text = f"{ranking.nodes.windows[row]}: {', '.join(parts)}"
+    return f"{text}; {PREFERRED}" if name == ranking.hint.preferred else text

@@ -1,58 +1,59 @@
-"""A second policy that only looks on: what it would have answered, and whether that would have changed anything."""
+"""A second policy that changes no response: how it would have scored the same nodes."""
 
+import msgspec
 import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import ShadowResult
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.ranking import Ranked, rank
-from equipoise.scorer.state.arrays import Array, NodeLoads
+from equipoise.scorer.decisions.ranking import Ranking, rank
+from equipoise.scorer.decisions.scoring_settings import ScoringSettings
+from equipoise.scorer.state.arrays import Array
 from equipoise.scorer.state.demand import expected_demand
-from equipoise.scorer.state.replacement_hints import Hint
 
-_TOLD = 10
+_PUBLISHED = 10
 
 
 class Shadow:
-    """Scores what the first policy was asked. It changes no answer; after a failure it looks no more."""
+    """Scores every request with a second policy. Its first failure switches it off."""
 
-    def __init__(self, policy: ScoringPolicy, name: str, *, least_spread: float) -> None:
+    def __init__(self, policy: ScoringPolicy, settings: ScoringSettings) -> None:
         self.policy = policy
-        self._name = name
-        self._least_spread = least_spread
+        self._settings = settings
         self.failure = ""
-        """Why it was switched off; empty while it looks on."""
+        """Why it was switched off; empty while it is on."""
 
-    def opinion(
+    def result(
         self,
-        ranked: Ranked,
-        nodes: NodeLoads,
+        ranking: Ranking,
+        recent_placements: Array,
         pod: PodDemand,
         workload: WorkloadUtilization | None,
-        hint: Hint,
-        *,
-        day: Array | None = None,
+        daily: Array | None,
     ) -> ShadowResult | None:
-        """What it says to an answered question; None when it fails or has failed.
+        """The result for a request that was scored as `ranking`; None after a failure.
 
-        `nodes` are those of the answer, with what this policy looks at beside the mean.
+        `recent_placements` is nodes × this policy's `placement_spans`; `workload` and `daily` are the pod's workload's.
         """
         if self.failure:
             return None
+        name, chain = self.policy.policy_name(), self.policy.demand_chain
         try:
-            demand = expected_demand(pod, workload, windows=nodes.windows, chain=self.policy.demand_chain, day=day)
-            own = rank(self.policy, ranked.names, nodes, demand, hint, least_spread=self._least_spread)
-        except Exception as error:  # whatever it is, the answer stands
-            self.failure = f"{self._name}: {type(error).__name__}: {error}"
+            nodes = msgspec.structs.replace(ranking.nodes, recent_placements=recent_placements)
+            demand = expected_demand(pod, workload, windows=nodes.windows, chain=chain, daily=daily)
+            own = rank(self.policy, nodes, demand, ranking.hint, self._settings)
+        except Exception as error:  # no failure may change the response
+            self.failure = f"{name}: {type(error).__name__}: {error}"
             return None
         if not np.isfinite(own.points).all():
-            self.failure = f"{self._name}: a score is not a number"
+            self.failure = f"{name}: a score is not a number"
             return None
-        order = own.answer.best[np.argsort(-own.points[own.answer.best], kind="stable")]
-        telling = not (own.answer.neutral or ranked.answer.neutral)
+        best = own.scores.best
+        order = best[np.argsort(-own.points[best], kind="stable")]
+        comparable = not (own.scores.neutral or ranking.scores.neutral)
         return ShadowResult(
-            policy=self._name,
-            best=[] if own.answer.neutral else [ranked.names[index] for index in order[:_TOLD]],
-            agrees=not telling or bool(np.isin(own.answer.best, ranked.answer.best).any()),
+            policy=name,
+            best=[] if own.scores.neutral else [ranking.names[index] for index in order[:_PUBLISHED]],
+            agrees=not comparable or bool(np.isin(best, ranking.scores.best).any()),
         )

@@ -1,20 +1,20 @@
-"""How many decisions are told of: a bucket that refills at a steady rate."""
+"""Limits how many decisions are published: a token bucket."""
 
 
-class Sampler:
-    """Lets through at most `rate` events per second, and as many at once after a quiet second."""
+class DecisionSampler:
+    """Admits at most `rate` decisions per second, and as many at once after an idle second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
-        self._room = max(1.0, rate)
-        self._left = self._room
+        self._capacity = max(1.0, rate)
+        self._tokens = self._capacity
         self._at = 0.0
 
     def take(self, now: float) -> bool:
-        """May this one pass? `now` is monotonic, in seconds."""
-        self._left = min(self._room, self._left + max(0.0, now - self._at) * self._rate)
+        """Whether this decision is published. `now` is monotonic, in seconds."""
+        self._tokens = min(self._capacity, self._tokens + max(0.0, now - self._at) * self._rate)
         self._at = now
-        if self._rate <= 0 or self._left < 1.0:
+        if self._rate <= 0 or self._tokens < 1.0:
             return False
-        self._left -= 1.0
+        self._tokens -= 1.0
         return True

@@ -1,8 +1,8 @@
-"""The HTTP door for kube-scheduler: /prioritize and /filter.
+"""The HTTP server for kube-scheduler: /prioritize and /filter.
 
-Nothing that comes in may stop a scorer or hold up scheduling: whatever is no question gets a JSON error, whatever is
-late or in excess is turned away, and kube-scheduler goes on without us. Bodies hold env values of pods: no part of
-one is ever logged.
+No request may stop the scorer or delay scheduling: an invalid request gets a JSON error, a late one a neutral response,
+and requests above the limit are refused, so that kube-scheduler continues without scores. Bodies contain env values of
+pods: no part of a body is logged.
 """
 
 import asyncio
@@ -15,20 +15,21 @@ import structlog
 from aiohttp import web
 
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.score import Filtering
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.health_server import split_address
 from equipoise.runtime.process.reload import PERIOD
 from equipoise.scorer.decisions.extender_protocol import (
-    Malformed,
-    read_question,
+    ExtenderRequest,
+    InvalidRequest,
+    parse_request,
     write_error,
-    write_filtering,
+    write_filter_result,
     write_priorities,
 )
-from equipoise.scorer.decisions.score_integers import Answer
+from equipoise.scorer.decisions.filtering import FilteredNodes
+from equipoise.scorer.decisions.score_integers import ExtenderScores
 from equipoise.scorer.settings import ExtenderSettings
 from equipoise.scorer.shell.metrics import ScorerMetrics
 from equipoise.scorer.shell.tls import Certificates
@@ -36,43 +37,45 @@ from equipoise.scorer.shell.tls import Certificates
 log = structlog.get_logger()
 
 _DRAIN_SECONDS = 2.0
-"""How long a body that is too large is read on and thrown away, so that its sender sees the answer."""
+"""How long the rest of a too large body is read and discarded, so that the sender receives the response."""
 
 _STOP_SECONDS = 2.0
-"""How long answers under way are waited for when the door closes."""
+"""How long the server waits for pending responses when it stops."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Scoring(Protocol):
-    """Who answers. Neither method raises for anything that can be asked."""
+class ExtenderHandler(Protocol):
+    """Computes the responses. No method raises for a valid request."""
 
-    def prioritize(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> Answer: ...
+    def prioritize(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> ExtenderScores: ...
 
-    def filter(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> Filtering: ...
+    def filter(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> FilteredNodes: ...
 
-    def on_asked(self, *, whole_nodes: bool) -> None:
-        """How kube-scheduler asks: with whole nodes (nodeCacheCapable: false) or with their names."""
+    def on_request(self, *, whole_nodes: bool) -> None:
+        """kube-scheduler sent a request with node objects (nodeCacheCapable: false), or with names."""
         ...
 
 
-class Extender:
-    """Reads questions, has them answered, writes answers."""
+class ExtenderServer:
+    """Parses requests, passes them to the handler, and writes responses."""
 
-    def __init__(self, scoring: Scoring, settings: ExtenderSettings, clock: Clock, metrics: ScorerMetrics) -> None:
-        self._scoring = scoring
+    def __init__(
+        self, handler: ExtenderHandler, settings: ExtenderSettings, clock: Clock, metrics: ScorerMetrics
+    ) -> None:
+        self._handler = handler
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
-        self._under_way = 0
+        self._pending = 0
         self._certificates: Certificates | None = None
 
     @asynccontextmanager
     async def serve(self, listen: str) -> AsyncIterator[int]:
-        """Open the door at "host:port"; yields the port. On leaving the port is closed before anything else.
+        """Serve at "host:port"; yields the port. On exit the port is closed before anything else.
 
-        A refused port costs kube-scheduler nothing, one that is open and silent costs it nearly all throughput.
-        Raises ConfigurationError when the address cannot be had or a TLS file cannot be used.
+        A refused connection costs kube-scheduler nothing; a port that accepts and never responds costs nearly all of
+        its throughput. Raises ConfigurationError if the address is not available or a TLS file is invalid.
         """
         host, port = split_address(listen)
         if self._settings.tls is not None:
@@ -82,7 +85,7 @@ class Extender:
             self._application(),
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=self._settings.keep_alive,
+            keepalive_timeout=self._settings.keep_alive_timeout,
             lingering_time=_DRAIN_SECONDS,
             shutdown_timeout=_STOP_SECONDS,
         )
@@ -91,100 +94,103 @@ class Extender:
             try:
                 await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
             except OSError as error:
-                raise ConfigurationError(f"scorer.listen: {listen} cannot be had: {error.strerror or error}") from error
+                raise ConfigurationError(
+                    f"scorer.listen: cannot listen on {listen}: {error.strerror or error}"
+                ) from error
             yield runner.addresses[0][1]
         finally:
             await runner.cleanup()
 
-    async def follow_certificates(self, health: Health) -> None:
-        """Take up changed TLS files while this serves, until cancelled; ends at once without TLS.
+    async def reload_certificates(self, health: Health) -> None:
+        """Load changed TLS files, until cancelled; returns at once without TLS.
 
-        Those that cannot be used are told of, and everything goes on with what was loaded last.
+        Invalid files are reported, and the last valid ones remain in use.
         """
-        good = True
+        valid = True
         while self._certificates is not None:
             await self._clock.sleep(PERIOD)
-            if good and not self._certificates.changed():
+            if valid and not self._certificates.changed():
                 continue
             try:
                 self._certificates.reload()
             except ConfigurationError as error:
-                good = False
-                health.set_problem("certificates", f"the changed certificates are not used, the old ones are: {error}")
+                valid = False
+                health.set_problem(
+                    "certificates", f"the changed certificates are invalid, the old ones are used: {error}"
+                )
             else:
-                good = True
+                valid = True
                 health.set_problem("certificates", None)
-                log.info("certificates exchanged")
+                log.info("certificates reloaded")
 
     def _application(self) -> web.Application:
-        application = web.Application(client_max_size=self._settings.body_limit, middlewares=[self._guard])
+        application = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[self._guard])
         application.router.add_post("/prioritize", self.on_prioritize)
         application.router.add_post("/filter", self.on_filter)
         return application
 
     async def on_prioritize(self, request: web.Request) -> web.Response:
-        begun = self._clock.monotonic()
-        question = read_question(await self._body(request))
-        read = self._clock.monotonic()
-        answer = self._scoring.prioritize(question.pod, question.names, late=self._is_late(begun))
-        self._scoring.on_asked(whole_nodes=question.objects is not None)
-        body = write_priorities(question.names, answer.scores)
-        self._metrics.seconds.labels("prioritize").observe(self._clock.monotonic() - read)
-        return _json(body)
+        def response(args: ExtenderRequest, *, late: bool) -> bytes:
+            return write_priorities(args.names, self._handler.prioritize(args.pod, args.names, late=late).scores)
+
+        return await self._respond(request, "prioritize", response)
 
     async def on_filter(self, request: web.Request) -> web.Response:
+        def response(args: ExtenderRequest, *, late: bool) -> bytes:
+            filtered = FilteredNodes(nodes=args.names)
+            if self._settings.filter:
+                filtered = self._handler.filter(args.pod, args.names, late=late)
+            return write_filter_result(args, filtered)
+
+        return await self._respond(request, "filter", response)
+
+    async def _respond(self, request: web.Request, verb: str, response: Callable[..., bytes]) -> web.Response:
         begun = self._clock.monotonic()
-        question = read_question(await self._body(request))
-        read = self._clock.monotonic()
-        if self._settings.filter:
-            filtering = self._scoring.filter(question.pod, question.names, late=self._is_late(begun))
-        else:
-            filtering = Filtering(nodes=question.names)
-        self._scoring.on_asked(whole_nodes=question.objects is not None)
-        body = write_filtering(question, filtering)
-        self._metrics.seconds.labels("filter").observe(self._clock.monotonic() - read)
+        args = parse_request(await self._body(request))
+        received = self._clock.monotonic()
+        body = response(args, late=received - begun > self._settings.deadline)
+        self._handler.on_request(whole_nodes=args.objects is not None)
+        self._metrics.request_duration.labels(verb).observe(self._clock.monotonic() - received)
         return _json(body)
 
     async def _body(self, request: web.Request) -> bytes:
+        limit, length = self._settings.max_body_bytes, request.content_length or 0
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            raise web.HTTPUnsupportedMediaType(text="Content-Encoding is not understood: send plain JSON")
-        if (request.content_length or 0) > self._settings.body_limit:
-            raise web.HTTPRequestEntityTooLarge(self._settings.body_limit, request.content_length or 0)
+            raise web.HTTPUnsupportedMediaType(text="Content-Encoding is not supported: send plain JSON")
+        if length > limit:
+            raise web.HTTPRequestEntityTooLarge(limit, length)
         async with asyncio.timeout(self._settings.deadline):
             return await request.read()
 
-    def _is_late(self, begun: float) -> bool:
-        return self._clock.monotonic() - begun > self._settings.deadline
-
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Every way to fail, as a JSON error."""
+        """Every failure becomes a JSON error."""
         verb = request.path.strip("/") if request.path in ("/prioritize", "/filter") else "other"
-        if self._under_way >= self._settings.concurrency:
-            return self._refuse(verb, 503, "too many questions at once")
-        self._under_way += 1
+        if self._pending >= self._settings.concurrency:
+            return self._refuse(verb, 503, "too many concurrent requests")
+        self._pending += 1
         try:
             response = await handler(request)
-        except Malformed as error:
+        except InvalidRequest as error:
             return self._refuse(verb, 400, str(error))
         except TimeoutError:
-            return self._refuse(verb, 503, f"the body did not come within {self._settings.deadline:g} s")
+            return self._refuse(verb, 503, f"the body was not received within {self._settings.deadline:g} s")
         except web.HTTPException as error:
             return self._refuse(verb, error.status, error.text or error.reason)
         except ConnectionError:
             raise
-        except Exception as error:  # a fault of ours must not become one of scheduling
+        except Exception as error:  # an error of the scorer must not become an error of scheduling
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("question failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}")  # noqa: TRY400  its text may quote a body
+            log.error("request failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}")  # noqa: TRY400  its text may quote a body
             return self._refuse(verb, 500, f"the scorer failed: {type(error).__name__}")
         else:
-            self._metrics.questions.labels(verb, "answered").inc()
+            self._metrics.requests.labels(verb, "ok").inc()
             return response
         finally:
-            self._under_way -= 1
+            self._pending -= 1
 
     def _refuse(self, verb: str, status: int, why: str) -> web.Response:
-        self._metrics.questions.labels(verb, str(status)).inc()
+        self._metrics.requests.labels(verb, str(status)).inc()
         return _json(write_error(why), status)
 
 

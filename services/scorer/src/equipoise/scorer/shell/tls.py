@@ -1,4 +1,4 @@
-"""The extender's TLS: files that are watched, and exchanged while connections come in."""
+"""TLS of the extender server: changed files are loaded while connections are accepted."""
 
 import ssl
 from pathlib import Path
@@ -9,11 +9,11 @@ from equipoise.scorer.settings import ExtenderTls
 
 
 class Certificates:
-    """Certificate, key and the authority of callers, as they were in the files when they were last good.
+    """Certificate, key and client authority, as in the files when they were last valid.
 
-    Each load makes a new context, for what one has once loaded stays in it: an authority that is withdrawn would go on
-    being trusted, and half of a broken pair would spoil a good one. The port keeps the first, which hands every new
-    connection over to the latest. Raises ConfigurationError when the files cannot be used.
+    Every load creates a new context, because a context keeps all that it ever loaded: a removed authority would still
+    be trusted. The server listens with the first context, which passes every new connection to the latest one. Raises
+    ConfigurationError if the files are invalid.
     """
 
     def __init__(self, tls: ExtenderTls) -> None:
@@ -21,23 +21,23 @@ class Certificates:
         self._watches = [FileWatch(Path(name)) for name in _names(tls)]
         self._latest = _context(tls)
         self.context = self._latest
-        """What to listen with."""
+        """The context to listen with."""
 
-        self.context.sni_callback = self._hand_over  # called for callers without a server name too
+        self.context.sni_callback = self._use_latest  # also called without a server name
 
     def changed(self) -> bool:
-        """Whether a file has changed and come to rest since the last look."""
-        looks = [watch.changed() for watch in self._watches]  # every one of them has to look
-        return any(looks)
+        """Whether a file has changed since the last call, and is complete."""
+        changes = [watch.changed() for watch in self._watches]  # every watch must check
+        return any(changes)
 
     def reload(self) -> None:
-        """Use what the files hold now for new connections; those that are open go on.
+        """Use the current files for new connections.
 
-        Raises ConfigurationError when they cannot be used, and everything stays as it was.
+        Raises ConfigurationError if they are invalid; the earlier ones then remain in use.
         """
         self._latest = _context(self._tls)
 
-    def _hand_over(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext) -> None:
+    def _use_latest(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext) -> None:
         connection.context = self._latest
 
 
@@ -49,13 +49,13 @@ def _context(tls: ExtenderTls) -> ssl.SSLContext:
     for name in _names(tls):
         try:
             Path(name).read_bytes()
-        except OSError as error:  # OpenSSL would not say which file it is
+        except OSError as error:  # OpenSSL does not report the file
             raise ConfigurationError(f"scorer.extender.tls: {name}: {error.strerror}") from error
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # a resumed session would not be asked for its certificate again
+    context.num_tickets = 0  # a resumed session does not present its certificate again
     try:
-        # Without a password here, OpenSSL would ask for that of a locked key on the terminal, and wait.
+        # Without a password, OpenSSL would prompt on the terminal for that of an encrypted key, and wait.
         context.load_cert_chain(tls.certificate_file, tls.key_file, password="")
     except OSError as error:
         raise ConfigurationError(
@@ -67,7 +67,7 @@ def _context(tls: ExtenderTls) -> ssl.SSLContext:
             context.load_verify_locations(cafile=tls.client_ca_file)
         except OSError as error:
             raise ConfigurationError(
-                f"scorer.extender.tls: {tls.client_ca_file} holds no certificate in PEM format: {_reason(error)}"
+                f"scorer.extender.tls: {tls.client_ca_file} contains no certificate in PEM format: {_reason(error)}"
             ) from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context

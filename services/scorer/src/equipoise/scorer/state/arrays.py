@@ -1,6 +1,6 @@
-"""What a scoring policy looks at: the loads of nodes and the demand of a pod, as arrays.
+"""The arrays that a scoring policy reads: loads of the candidate nodes, and the expected usage of the pod.
 
-Arrays are float64; the last axis is the resource, in the order of `contracts.load.RESOURCES`. NaN is unknown.
+Arrays are float64. The last axis is the resource, in the order of `contracts.load.RESOURCES`. NaN is unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,52 +19,51 @@ Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
-
 Statistic = Literal["p95", "max", "deviation", "production", "system"]
-"""What a policy may ask for beside the mean: a quantile of the window, its highest value, its standard deviation, what
-production pods use (`contracts.production`), and what the node uses beyond its pods."""
+"""What a policy may use besides the mean: 95th percentile, maximum and standard deviation of a window, the usage of
+production pods (`contracts.load.pod_priority`), and the usage of the node outside its pods."""
 
-BEYOND = 1e6
-"""Shares are cut here: a pod may ask for any number of cores, and arithmetic must not overflow."""
+MAX_SHARE = 1e6
+"""Shares are capped here: a pod may request any number of cores, and arithmetic must not overflow."""
 
 
-class Days(msgspec.Struct, frozen=True, kw_only=True):
-    """The coming day of the fleet. The arrays hold all rows: a question's nodes are picked as late as possible."""
+class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
+    """The expected load of the nodes in the next 24 hours. `rows` are the candidates among the rows of the arrays."""
 
     share: Array
-    """resources × rows × slots: what each node will use, as share of its base."""
+    """resources × rows × slots: expected usage as a share of the base."""
 
     peak: Array
-    """resources × rows: the highest slot of each."""
+    """resources × rows: the highest slot."""
 
-    booked: Array
-    """resources × rows: what is promised to each, in every hour."""
+    reserved: Array
+    """resources × rows: share that is reserved, in every slot."""
 
     rows: Rows
-    """The nodes that the question is about; −1 for one that was never heard of."""
+    """The row of each candidate; −1 for an unknown node."""
 
     mean: Array
-    """resources × slots: the fleet's share, every node counting alike."""
+    """resources × slots: the unweighted mean share of the cluster's nodes."""
 
     base: Array
-    """resources: the mean base of the fleet's nodes, cores and bytes."""
+    """resources: the mean base of the cluster's nodes, cores and bytes."""
 
 
-class FleetLoads:
-    """The loads of all nodes; what policies ask of all of them together is worked out once."""
+class ClusterLoad:
+    """The loads of all nodes; aggregates are computed on first use."""
 
     def __init__(self, load: Array) -> None:
-        """`load` is nodes × windows × resources, in no particular order; NaN for what is not fresh."""
+        """`load` is nodes × windows × resources, in no particular order; NaN where it is not fresh."""
         self.load = load
 
     @cached_property
-    def fresh(self) -> int:
-        """Nodes with a load that may be used."""
+    def fresh_count(self) -> int:
+        """Number of nodes with a fresh load."""
         return int((~np.isnan(self.load).all(axis=(1, 2))).sum())
 
     @cached_property
     def mean(self) -> Array:
-        """windows × resources: every known node counts alike; NaN where none is known."""
+        """windows × resources, unweighted over the known nodes; NaN where none is known."""
         known = ~np.isnan(self.load)
         count = known.sum(axis=0)
         total = np.where(known, self.load, 0.0).sum(axis=0)
@@ -78,83 +77,83 @@ class FleetLoads:
         return minimum
 
 
-class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes a question is about, and the whole fleet around them."""
+class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The candidate nodes of one request, and the load of the whole cluster."""
 
     names: Sequence[str]
     windows: tuple[str, ...]
     """Names along the window axis, shortest first."""
 
     load: Array
-    """nodes × windows × resources: share (0..1, above 1 when overcommitted) of the base that is used or booked."""
+    """nodes × windows × resources: usage and reservations as a share (0..1, above 1 when overcommitted) of the base."""
 
     base: Array
     """nodes × resources: cores and bytes that load refers to."""
 
-    fleet: FleetLoads
-    """Every node of the fleet, as measured and placed a moment ago; the cluster's level comes from it."""
+    cluster: ClusterLoad
+    """All nodes without reservations, up to a second old (`NodeTable.cluster_load`)."""
 
     statistics: Mapping[Statistic, Array]
-    """As `load`, for each of the policy's `statistics`; NaN where the mean is unknown or nobody measures it."""
+    """Each of the policy's `statistics`, shaped as `load`; NaN where it or the mean is not measured."""
 
-    requested: Array
-    """nodes × resources: cores and bytes that the pods of a node ask for."""
+    requests: Array
+    """nodes × resources: the sum of the pods' requests, cores and bytes."""
 
-    limited: Array
-    """As `requested`: their limits; of a pod without one, or with a lower one, its request."""
+    limits: Array
+    """As `requests`: the sum of the limits. A pod counts with its request if its limit is missing or lower."""
 
-    placed: Array
-    """nodes × the policy's `counted_within`: how many pods a node was given within so many seconds."""
+    recent_placements: Array
+    """nodes × the policy's `placement_spans`: pods placed on the node within each span."""
 
-    days: Days | None = None
-    """Only for a policy that looks at them."""
+    daily: DailyLoads | None = None
+    """Only for a policy with `uses_daily_loads`."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod is expected to use."""
+    """The expected usage of a pod."""
 
     usage: Array
-    """windows × resources: cores and bytes, always known."""
+    """windows × resources: cores and bytes; always known."""
 
     sources: dict[str, EstimateSource]
-    """Per resource the link of the chain that told, for the shortest window."""
+    """Per resource the source of the estimate for the shortest window."""
 
     requests: Array
-    """Per resource: cores and bytes it asks for, 0 where it asks for nothing."""
+    """Per resource: cores and bytes; 0 without a request."""
 
     limits: Array
-    """Per resource: its limit, or its request where that is higher."""
+    """Per resource: the limit, or the request if that is higher."""
 
     production: bool = True
-    """See `contracts.production`."""
+    """See `contracts.load.pod_priority`."""
 
-    day: Array | None = None
-    """resources × slots: cores and bytes in each hour of the day; None: as `usage` says, all day."""
+    daily: Array | None = None
+    """resources × slots: cores and bytes in each hour of the day; None: `usage` all day."""
 
     daemon: bool = False
-    """A DaemonSet's: it has no other node to go to."""
+    """A DaemonSet's pod: no other node can take it."""
 
 
 def resources(values: Array) -> Resources:
-    """The way back from `amounts`."""
+    """The inverse of `amounts`."""
     return Resources(
         **{name: float(value) for name, value in zip(RESOURCES, values, strict=True) if np.isfinite(value)}
     )
 
 
 def shortest_known(load: Array) -> Array:
-    """nodes × resources, of nodes × windows × resources: in the shortest window that each node has measured."""
+    """nodes × resources: of nodes × windows × resources, the shortest window that is known for each node."""
     first = (~np.isnan(load).all(axis=2)).argmax(axis=1)
     found: Array = load[np.arange(len(load)), first]
     return found
 
 
-def pod_share(nodes: NodeLoads, demand: Demand) -> Array:
-    """nodes × windows × resources: the share (0..) of each node's base that the pod would use."""
+def pod_share(nodes: CandidateNodes, demand: Demand) -> Array:
+    """nodes × windows × resources: the expected usage of the pod as a share (0..) of each node's base."""
     with np.errstate(over="ignore"):
-        return np.minimum(demand.usage[np.newaxis, :, :] / nodes.base[:, np.newaxis, :], BEYOND)
+        return np.minimum(demand.usage[np.newaxis, :, :] / nodes.base[:, np.newaxis, :], MAX_SHARE)
 
 
-def expected_load(nodes: NodeLoads, demand: Demand) -> Array:
-    """nodes × windows × resources: the load of each node with the pod on it; unknown where the node's load is."""
+def expected_load(nodes: CandidateNodes, demand: Demand) -> Array:
+    """nodes × windows × resources: the load of each node with the pod; NaN where the node's load is unknown."""
     return nodes.load + pod_share(nodes, demand)

@@ -1,6 +1,4 @@
-"""The day that lies before each node: the daily profiles of its pods' workloads, added up."""
-
-import copy
+"""The expected usage of every node in the next 24 hours: the sum of the daily profiles of its pods' workloads."""
 
 import msgspec
 import numpy as np
@@ -11,88 +9,91 @@ from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.scorer.state.arrays import Array, Days, Rows
+from equipoise.scorer.state.arrays import Array, DailyLoads, Rows
+from equipoise.scorer.state.reservations import NegativeReservation
 
-_MEAN_LIFE = 1.0
-"""Seconds for which the fleet's mean day is used again: it moves slowly, and questions come by the hundred."""
+_MEAN_LIFETIME = 1.0
+"""Seconds for which the cluster's mean is cached: it changes slowly, and requests arrive by the hundred."""
 
 
-class _PodDays(msgspec.Struct, frozen=True, gc=False):
-    """What the days of a node's pods add up to: a new measurement of the node changes nothing of it."""
+class _PodSum(msgspec.Struct, frozen=True, gc=False):
+    """The sum of the profiles of a node's pods: a new measurement of the node does not change it."""
 
     placement: NodePlacement
-    changes: int
-    """How many days of workloads had changed by then."""
+    version: int
+    """Number of profile changes at the time."""
 
-    day: Array
+    usage: Array
     """resources × slots."""
 
-    without: list[PlacedPod]
-    """Pods that have no day."""
+    without_profile: list[PlacedPod]
 
 
-class FleetDays:
-    """Every node's day, one row each as in the fleet."""
+class DailyUsage:
+    """The daily loads of all nodes, one row per node as in the node table."""
 
     def __init__(self) -> None:
-        self._workloads: dict[Workload, Array] = {}
-        self._changes = 0
-        self._pods: dict[int, _PodDays] = {}
+        self._profiles: dict[Workload, Array] = {}
+        self._version = 0
+        self._pod_sums: dict[int, _PodSum] = {}
         self._share: Array = np.full((len(RESOURCES), 0, SLOTS), np.nan)
         self._peak: Array = np.full((len(RESOURCES), 0), np.nan)
         self._base: Array = np.full((len(RESOURCES), 0), np.nan)
-        self._mean: tuple[Array, Array] | None = None
-        self._mean_until = -np.inf
+        self._mean: tuple[Array, Array, int] | None = None
+        self._mean_expires_at = -np.inf
 
-    def learn(self, workload: WorkloadUtilization) -> None:
-        """A workload's day; nodes use it from their next message on."""
-        day = workload_profile(workload)
-        if day is None:
-            self.forget(workload.workload)
+    def on_workload(self, workload: WorkloadUtilization) -> None:
+        """A node uses the new profile from its next message on."""
+        profile = workload_profile(workload)
+        if profile is None:
+            self.remove_workload(workload.workload)
             return
-        known = self._workloads.get(workload.workload)
-        if known is None or not np.array_equal(known, day):  # a slot is added once an hour
-            self._workloads[workload.workload] = day
-            self._changes += 1
+        known = self._profiles.get(workload.workload)
+        if known is None or not np.array_equal(known, profile):  # a slot is added once an hour
+            self._profiles[workload.workload] = profile
+            self._version += 1
 
-    def forget(self, workload: Workload) -> None:
-        if self._workloads.pop(workload, None) is not None:
-            self._changes += 1
+    def remove_workload(self, workload: Workload) -> None:
+        if self._profiles.pop(workload, None) is not None:
+            self._version += 1
 
-    def take(
+    def profile_of(self, workload: Workload | None) -> Array | None:
+        """resources × slots of one replica; None without a profile."""
+        return None if workload is None else self._profiles.get(workload)
+
+    def update(
         self, row: int, utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, base: Array
     ) -> None:
-        """Add up the days of a node's pods; those without a day use what they use now, all day. Who leaves has none.
-
-        What the node uses beyond its pods it uses all day. What pods use now beside their days does not count: on a
-        trace of 20 days (Bitbrains) to carry a part of it over to the other hours made every figure worse.
-        """
-        pods = self._pods.get(row)
-        if pods is None or pods.placement is not placement or pods.changes != self._changes:
-            pods = self._pods[row] = self._add_up(placement)
-        flat = system_usage(utilization)
-        for pod in pods.without:
-            flat += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
-        day = pods.day
-        self._share[:, row] = (day + flat[:, np.newaxis]) / base[:, np.newaxis]
+        """Compute the daily load of a node from its latest messages."""
+        pods = self._pod_sums.get(row)
+        if pods is None or pods.placement is not placement or pods.version != self._version:
+            pods = self._pod_sums[row] = self._sum_profiles(placement)
+        self._share[:, row] = _share(pods, utilization, usage_of, base)
         self._peak[:, row] = self._share[:, row].max(axis=1)
         self._base[:, row] = base
 
-    def _add_up(self, placement: NodePlacement) -> _PodDays:
-        day = np.zeros((len(RESOURCES), SLOTS))
-        without = []
+    def change_without(
+        self, row: int, utilization: NodeUtilization, rest: NodePlacement, usage_of: UsageOf, base: Array
+    ) -> Array:
+        """resources × slots: what changes in a node's share if it has only the pods of `rest`."""
+        change: Array = _share(self._sum_profiles(rest), utilization, usage_of, base) - self._share[:, row]
+        return change
+
+    def _sum_profiles(self, placement: NodePlacement) -> _PodSum:
+        usage = np.zeros((len(RESOURCES), SLOTS))
+        without_profile = []
         for pod in placement.pods:
             if pod.terminating:
                 continue
-            known = self._workloads.get(pod.workload) if pod.workload is not None else None
-            if known is None:
-                without.append(pod)
+            profile = self.profile_of(pod.workload)
+            if profile is None:
+                without_profile.append(pod)
             else:
-                day += known
-        return _PodDays(placement, self._changes, day, without)
+                usage += profile
+        return _PodSum(placement, self._version, usage, without_profile)
 
-    def drop(self, row: int) -> None:
-        self._pods.pop(row, None)
+    def clear(self, row: int) -> None:
+        self._pod_sums.pop(row, None)
         self._share[:, row], self._peak[:, row], self._base[:, row] = np.nan, np.nan, np.nan
 
     def grow(self, rows: int) -> None:
@@ -101,28 +102,46 @@ class FleetDays:
         self._peak = np.concatenate([self._peak, np.full((len(RESOURCES), more), np.nan)], axis=1)
         self._base = np.concatenate([self._base, np.full((len(RESOURCES), more), np.nan)], axis=1)
 
-    def own_copy(self) -> "FleetDays":
-        """The same days, to be changed for one question."""
-        other = copy.copy(self)
-        other._pods = {}
-        other._share, other._peak, other._base = self._share.copy(), self._peak.copy(), self._base.copy()
-        other._mean = None
-        return other
+    def loads(
+        self, rows: Rows, reserved: Array | None, now: float, without: NegativeReservation | None = None
+    ) -> DailyLoads:
+        """The daily loads of these rows. `reserved` is rows × windows × resources, in cores and bytes."""
+        shares = np.zeros_like(self._peak) if reserved is None else np.maximum(reserved[:, 0].T / self._base, 0.0)
+        if without is None or without.daily_load is None:
+            mean, base, _ = self._cached_mean(now)
+            return DailyLoads(share=self._share, peak=self._peak, reserved=shares, rows=rows, mean=mean, base=base)
+        mean, base, count = self._compute_mean()
+        share = self._share[:, rows]
+        share[:, rows == without.row] += without.daily_load[:, np.newaxis]
+        return DailyLoads(
+            share=share,
+            peak=share.max(axis=2),
+            reserved=shares[:, rows],
+            rows=np.where(rows < 0, -1, np.arange(len(rows))),
+            mean=mean + without.daily_load / count,
+            base=base,
+        )
 
-    def of_workload(self, workload: Workload | None) -> Array | None:
-        """resources × slots of one replica; None when it has no day."""
-        return None if workload is None else self._workloads.get(workload)
-
-    def of(self, rows: Rows, booked: Array | None, now: float) -> Days:
-        """The days of these nodes, with what is booked on them (rows × windows × resources)."""
-        mean, base = self._means(now)
-        booked_now = np.zeros_like(self._peak) if booked is None else np.maximum(booked[:, 0].T / self._base, 0.0)
-        return Days(share=self._share, peak=self._peak, booked=booked_now, rows=rows, mean=mean, base=base)
-
-    def _means(self, now: float) -> tuple[Array, Array]:
-        if self._mean is None or now > self._mean_until:
-            known = ~np.isnan(self._peak).any(axis=0)
-            count = max(1, int(known.sum()))
-            mean = self._share[:, known].sum(axis=1) / count
-            self._mean, self._mean_until = (mean, self._base[:, known].sum(axis=1) / count), now + _MEAN_LIFE
+    def _cached_mean(self, now: float) -> tuple[Array, Array, int]:
+        if self._mean is None or now > self._mean_expires_at:
+            self._mean, self._mean_expires_at = self._compute_mean(), now + _MEAN_LIFETIME
         return self._mean
+
+    def _compute_mean(self) -> tuple[Array, Array, int]:
+        """Mean share (resources × slots), mean base (resources), and the number of known nodes, at least 1."""
+        known = ~np.isnan(self._peak).any(axis=0)
+        count = max(1, int(known.sum()))
+        return self._share[:, known].sum(axis=1) / count, self._base[:, known].sum(axis=1) / count, count
+
+
+def _share(pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array) -> Array:
+    """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
+
+    The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains), to
+    carry a part of it over to the other hours made every figure worse. Terminating pods are left out.
+    """
+    constant = system_usage(utilization)
+    for pod in pods.without_profile:
+        constant += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
+    share: Array = (pods.usage + constant[:, np.newaxis]) / base[:, np.newaxis]
+    return share

@@ -1,4 +1,4 @@
-"""What the pod of a question asks for and is expected to use."""
+"""The requests and the expected usage of the pod in a request."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.load.demand import EstimateSource, expected_usage
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
+from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
@@ -17,9 +18,8 @@ from equipoise.scorer.state.arrays import Array, Demand
 
 
 def pod_demand(pod: Pod) -> PodDemand:
-    """All that the scorer keeps of a Pod. Raises ValueError for a quantity that is none."""
-    requests = pod_requests(pod)
-    qos = qos_of(pod.status.qos_class)
+    """The parts of a Pod that the scorer uses. Raises ValueError for an invalid quantity."""
+    requests, qos = pod_requests(pod), qos_of(pod.status.qos_class)
     return PodDemand(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -33,15 +33,30 @@ def pod_demand(pod: Pod) -> PodDemand:
     )
 
 
+def demand_of_placed(pod: PlacedPod) -> PodDemand:
+    """The same of a pod that already has a node, as if it were pending."""
+    return PodDemand(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        workload=pod.workload,
+        qos=pod.qos,
+        priority=pod.priority,
+        priority_class=pod.priority_class,
+        requests=pod.requests,
+        limits=pod.limits,
+    )
+
+
 def expected_demand(
     pod: PodDemand,
     workload: WorkloadUtilization | None,
     *,
     windows: Sequence[str],
     chain: tuple[EstimateSource, ...],
-    day: Array | None = None,
+    daily: Array | None = None,
 ) -> Demand:
-    """The pod's expected usage over each window; `workload` and `day` are its workload's, as far as it is fresh."""
+    """The pod's expected usage in each window. `workload` (fresh windows only) and `daily` are its workload's."""
     expected = [
         expected_usage(requests=pod.requests, limits=pod.limits, workload=workload, window=window, chain=chain)
         for window in windows
@@ -52,7 +67,7 @@ def expected_demand(
         sources=expected[0][1],
         requests=requests,
         limits=np.fmax(requests, np.nan_to_num(amounts(pod.limits))),
-        day=day,
+        daily=daily,
         production=pod.priority_class == "prod",
         daemon=pod.workload is not None and pod.workload.kind == "DaemonSet",
     )

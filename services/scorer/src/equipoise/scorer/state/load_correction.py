@@ -1,15 +1,14 @@
-"""A node's load with the pods in it that its windows do not show yet, and without those that have left.
+"""A node's load with the pods that its windows do not show yet, and without those that have left.
 
-The corrected load hangs on the samples' own times, not on the time of the question: it is computed once per message.
+The corrected load depends on the times of the samples, not on the time of a request: it is computed once per message.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import (
     RESOURCES,
     PodLifetime,
@@ -21,39 +20,32 @@ from equipoise.contracts.load.correction import (
     plus,
     share_measured,
 )
-from equipoise.contracts.load.demand import EstimateSource, pod_usage
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.scorer.state.arrays import Array, Statistic
-
-Workloads = Mapping[Workload, WorkloadUtilization]
-
 
 MEAN_ONLY: tuple[Statistic, ...] = ()
 
 INNER_STEP = 60.0
-"""Seconds over which a sample of a window's highest value is averaged: so soon it holds all of a new pod."""
+"""Seconds over which a sample of a window's maximum is averaged: after that time it includes all of a new pod."""
 
 
-def compensated_load(
+def corrected_load(
     utilization: NodeUtilization,
     placement: NodePlacement,
-    workloads: Workloads,
+    usage_of: UsageOf,
     *,
     load: LoadSettings,
-    chain: tuple[EstimateSource, ...],
-    now: float,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
 ) -> Array:
-    """The mean, then each statistic: all windows × resources, as share (0..1) of the node's base.
+    """(mean, then each statistic) × windows × resources, as a share (0..1) of the node's base.
 
-    NaN for windows that are absent and for what nobody measures. A standard deviation is as measured: what a pod adds
-    to it cannot be known.
+    NaN for windows that are missing and for what is not measured. A standard deviation is not corrected: the effect of
+    a pod on it is not known.
     """
-    usage_of = pod_usage(workloads, load=load, chain=chain, now=now)
-    stays = tuple(stay for _, stay in partial_lifetimes(utilization, placement, usage_of, load=load))
-    present = tuple(stay for stay in stays if stay.gone_at is None)
+    lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
+    present = tuple(lifetime for lifetime in lifetimes if lifetime.gone_at is None)
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
     rows = np.full((1 + len(statistics), len(load.windows), len(RESOURCES)), np.nan)
     for index, window in enumerate(load.windows):
@@ -61,12 +53,12 @@ def compensated_load(
         if value is None:
             continue
 
-        def shown(usage: Resources, stays: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
-            if stays:
-                usage = corrected(usage, stays, sampled_at=sampled_at, length=length, load=load)
+        def shown(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
+            if pods:
+                usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load)
             return amounts(usage)
 
-        rows[0, index] = shown(value.mean, stays, window.length, value.sampled_at)
+        rows[0, index] = shown(value.mean, lifetimes, window.length, value.sampled_at)
         for position, statistic in enumerate(statistics, 1):
             match statistic:
                 case "p95":
@@ -89,8 +81,8 @@ def base_of(utilization: NodeUtilization) -> Array:
     return np.array([value or math.nan for value in amounts(utilization.base)])
 
 
-def requested_and_limited(placement: NodePlacement) -> Array:
-    """Requests, then limits of the node's pods: each per resource. A limit is at least its pod's request."""
+def requests_and_limits(placement: NodePlacement) -> Array:
+    """The sum of the pods' requests, then of their limits: per resource. A limit is at least its pod's request."""
     # Plain numbers: for two resources of thirty pods they are ten times as fast as arrays.
     cpu = memory = cpu_limit = memory_limit = 0.0
     for pod in placement.pods:
@@ -110,14 +102,13 @@ def measured_part(
     load: LoadSettings,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
 ) -> Array:
-    """What the measured values hold of one pod that is there, as `compensated_load` tells a node.
+    """The part of the measured values that comes from one present pod, shaped as `corrected_load`.
 
-    Of a quantile and of the highest value, as much as it would lack of a pod that came so late. Nothing of a deviation,
-    and of what is no measurement of the node as a whole.
+    Estimated for p95 and maximum; 0 for statistics that are no measurement of the node as a whole.
     """
     usage = usage_of(pod, utilization.pods.get(pod.uid, Resources()))
     amount = np.nan_to_num(amounts(Resources(cpu=known(usage.cpu), memory=known(usage.memory))))
-    stay = PodLifetime(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
+    lifetime = PodLifetime(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
     rows = np.zeros((1 + len(statistics), len(load.windows), len(RESOURCES)))
     for index, window in enumerate(load.windows):
         value = utilization.windows.get(window.name)
@@ -125,14 +116,14 @@ def measured_part(
             continue
         for position, statistic in enumerate((None, *statistics)):
             if length := _ramp(statistic, window.length):
-                share = share_measured(stay, value.sampled_at, length, pod_start_timeout=load.pod_start_timeout)
+                share = share_measured(lifetime, value.sampled_at, length, pod_start_timeout=load.pod_start_timeout)
                 rows[position, index] = share * amount
     shares: Array = rows / base_of(utilization)
     return shares
 
 
 def _ramp(statistic: Statistic | None, length: float) -> float:
-    """Seconds in which a new pod comes to be in a statistic (None: the mean) of a window; 0: it cannot be said."""
+    """Seconds until a statistic (None: the mean) of a window includes a new pod completely; 0: not known."""
     match statistic:
         case None:
             return length
@@ -145,7 +136,7 @@ def _ramp(statistic: Statistic | None, length: float) -> float:
 
 
 def _production(utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf) -> Resources:
-    """What the node's production pods use together."""
+    """The usage of the node's production pods together."""
     total = Resources(cpu=0.0, memory=0.0)
     for pod in placement.pods:
         if not pod.terminating and pod.priority_class == "prod":

@@ -1,45 +1,50 @@
-"""The whole picture: the last word of every node, its placement and its workloads, kept as arrays.
+"""All nodes as arrays, one row per node, computed from the latest message of each subject.
 
-State is the last message of each subject; anything lost or late is healed by the next one. What a message changes is
-worked out when it comes, so that a question costs array operations only.
+A message that was lost or late is repaired by the next one. Rows are computed when a message arrives, so that a
+request costs array operations only.
 """
 
-import copy
 import math
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, repeat
 
 import msgspec
 import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, amounts
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.scorer.state.arrays import Array, Flags, FleetLoads, NodeLoads, Rows, Statistic, shortest_known
-from equipoise.scorer.state.daily_usage import FleetDays
+from equipoise.scorer.state.arrays import Array, CandidateNodes, ClusterLoad, Flags, Rows, Statistic, shortest_known
+from equipoise.scorer.state.daily_usage import DailyUsage
 from equipoise.scorer.state.load_correction import (
     base_of,
-    compensated_load,
+    corrected_load,
     measured_part,
-    requested_and_limited,
+    requests_and_limits,
 )
-from equipoise.scorer.state.recent_placements import Arrivals
-from equipoise.scorer.state.room import fits, room_of
-from equipoise.scorer.state.table import Table
+from equipoise.scorer.state.recent_placements import RecentPlacements
+from equipoise.scorer.state.reservations import NegativeReservation
 
-_SNAPSHOT_LIFE = 1.0
+_INITIAL_ROWS = 64
+
+_CLUSTER_LOAD_LIFETIME = 1.0
 """Seconds."""
 
-_UNMOVED: tuple[Statistic, ...] = ("deviation", "system")
-"""Statistics that a pod on its way does not change."""
+_ROUNDING = 1e-9
+"""Share of the allocatable by which sums of requests may be inexact."""
+
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+UNCHANGED_BY_PODS: tuple[Statistic, ...] = ("deviation", "system")
+"""Statistics that a pod does not change, or not in a known way."""
 
 
-class Fleet:
-    """All nodes this scorer has heard of. One row per node; rows of removed nodes are used again."""
+class NodeTable:
+    """All known nodes. Rows of removed nodes are reused."""
 
     def __init__(
         self,
@@ -47,35 +52,32 @@ class Fleet:
         chain: tuple[EstimateSource, ...],
         *,
         statistics: tuple[Statistic, ...] = (),
-        counted_within: tuple[float, ...] = (),
-        also_counted_within: tuple[float, ...] = (),
-        days: bool = False,
+        placement_spans: tuple[float, ...] = (),
+        daily_loads: bool = False,
     ) -> None:
-        """`statistics`, `counted_within` and `days` are the policy's: what nobody looks at is not kept.
-
-        `also_counted_within`: more spans that `placed` is asked for.
-        """
+        """`chain` is the policy's; the other arguments are what any policy needs: nothing else is kept."""
         self._settings = load
         self._chain = chain
         self._statistics = statistics
-        self._moved = [0, *(row for row, name in enumerate(statistics, 1) if name not in _UNMOVED)]
-        self._counted_within = counted_within
-        self._arrivals = Arrivals(counted_within, also_counted_within)
-        self._days = FleetDays() if days else None
-        self._windows = tuple(window.name for window in load.windows)
-        self._lives = [(window, load.lifetime(window)) for window in load.windows]
+        self._placements_within = RecentPlacements(placement_spans)
+        self._daily = DailyUsage() if daily_loads else None
+        self.windows = tuple(window.name for window in load.windows)
+        self._lifetimes = tuple((window, load.lifetime(window)) for window in load.windows)
+        # Row 0 of a load is the mean.
+        changed = [True, *(statistic not in UNCHANGED_BY_PODS for statistic in statistics)]
+        self._changed_by_pods = np.flatnonzero(changed)
         self._utilizations: dict[str, NodeUtilization] = {}
         self._placements: dict[str, NodePlacement] = {}
         self._removed_at: dict[str, float] = {}
         self._workloads: dict[Workload, WorkloadUtilization] = {}
         self._rows: dict[str, int] = {}
-        self._sized: dict[str, NodePlacement] = {}
-        """By node, the placement that its row's requests, limits and room come from."""
+        self._computed_for: dict[str, NodePlacement] = {}
+        """By node, the placement that the row's requests, limits and headroom were computed from."""
 
         self._free: list[int] = []
-        self._table = Table(windows=len(self._windows), statistics=len(statistics))
-        self._snapshot = FleetLoads(self._table.load[:, 0])
-        self._snapshot_at = -np.inf
+        self._table = RowArrays(windows=len(self.windows), statistics=len(statistics))
+        self._cluster_load = ClusterLoad(self._table.load[:, 0])
+        self._cluster_load_at = -np.inf
         self._changes = 0
 
     def __len__(self) -> int:
@@ -86,60 +88,53 @@ class Fleet:
         """Rows of the arrays."""
         return len(self._table)
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        return self._windows
+    # messages
 
-    # what is heard
+    def on_utilization(self, message: NodeUtilization, now: float) -> bool:
+        """Use a node's usage; False for an outdated message.
 
-    def utilization(self, message: NodeUtilization, now: float) -> bool:
-        """Take a node's usage; False when it is older than what is held.
-
-        A new UID is a new machine under an old name. After a life without news any message is taken: a node that
-        went over to a collector which began earlier must not stay unknown.
+        A new UID is a new machine with the same name.
         """
         placement = self._placements.get(message.node)
         if placement is not None and placement.removed and placement.uid == message.uid:
             return False
-        held = self._utilizations.get(message.node)
-        same = held if held is None or held.uid == message.uid else None
-        if not supersedes_measurement(message, same):
+        known = self._utilizations.get(message.node)
+        if known is not None and known.uid == message.uid and not supersedes_measurement(message, known):
             return False
         self._utilizations[message.node] = message
-        self._refresh(message.node, now)
+        self._update_row(message.node, now)
         return True
 
-    def placement(self, message: NodePlacement, now: float) -> list[PlacedPod] | None:
-        """Take a node's placement; the pods it newly holds, or None when it is older than what is held."""
-        held = self._placements.get(message.node)
-        if held is not None and held.uid == message.uid and not supersedes(message, held):
+    def on_placement(self, message: NodePlacement, now: float) -> list[PlacedPod] | None:
+        """Use a node's placement. Returns the pods that are new on it, or None for an outdated message."""
+        known = self._placements.get(message.node)
+        if known is not None and known.uid == message.uid and not supersedes(message, known):
             return None
-        # A removed node's message stays for a while, so that a late one cannot bring the node back.
+        # The message of a removed node is kept for a while, so that a late one does not bring the node back.
         self._placements[message.node] = message
         self._removed_at.pop(message.node, None)
         if message.removed:
             self._removed_at[message.node] = now
             self._utilizations.pop(message.node, None)
         row = self._rows.get(message.node)
-        self._refresh(message.node, now)
-        before = frozenset(pod.uid for pod in held.pods) if held is not None else frozenset()
-        arrived = [pod for pod in message.pods if pod.uid not in before]
+        self._update_row(message.node, now)
+        before = frozenset(pod.uid for pod in known.pods) if known is not None else frozenset()
+        placed = [pod for pod in message.pods if pod.uid not in before]
         if row is not None and row == self._rows.get(message.node):
-            self._count(row, arrived, now)
-        return arrived
+            self._count_placements(row, placed, now)
+        return placed
 
-    def workload(self, message: WorkloadUtilization) -> bool:
-        """Take a workload's usage; nodes use it from their next message on."""
-        held = self._workloads.get(message.workload)
-        if not supersedes_measurement(message, held):
+    def on_workload(self, message: WorkloadUtilization) -> bool:
+        """Use a workload's usage; it affects a node from the node's next message on. False for an outdated message."""
+        if not supersedes_measurement(message, self._workloads.get(message.workload)):
             return False
         self._workloads[message.workload] = message
-        if self._days is not None:
-            self._days.learn(message)
+        if self._daily is not None:
+            self._daily.on_workload(message)
         return True
 
-    def forget(self, now: float) -> None:
-        """Workloads and nodes come and go for ever: drop what can have no usable value any more."""
+    def prune(self, now: float) -> None:
+        """Remove workloads and nodes that cannot have a usable value any more."""
         for node, removed_at in list(self._removed_at.items()):
             if now - removed_at > self._settings.freshness.score:
                 del self._removed_at[node], self._placements[node]
@@ -147,99 +142,157 @@ class Fleet:
         for workload, message in list(self._workloads.items()):
             if fresh_windows(message, self._settings, now) is None and now > message.queried_at:
                 del self._workloads[workload]
-                if self._days is not None:
-                    self._days.forget(workload)
+                if self._daily is not None:
+                    self._daily.remove_workload(workload)
 
-    # what is asked
-
-    def usage_of(self, workload: Workload | None, now: float) -> WorkloadUtilization | None:
-        """What a workload's replicas use, as far as it is fresh."""
-        return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
+    # nodes of a request
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """Each node's row; −1 for one that was never heard of."""
+        """Each node's row; −1 for an unknown node."""
         return np.fromiter(map(self._rows.get, names, repeat(-1)), dtype=np.intp, count=len(names))
 
-    def loads(self, names: Sequence[str], rows: Rows, now: float, booked: Array | None = None) -> NodeLoads:
-        """The loads of these nodes, with what is booked on them (rows × windows × resources), and of the fleet."""
+    def candidates(
+        self,
+        names: Sequence[str],
+        rows: Rows,
+        now: float,
+        reserved: Array | None = None,
+        *,
+        spans: tuple[float, ...] = (),
+        without: NegativeReservation | None = None,
+    ) -> CandidateNodes:
+        """These nodes and the cluster, with what is reserved on them (rows × windows × resources) and without a pod.
+
+        `spans` are those of the policy.
+        """
         taken = self._table.take(rows)
         load = taken["load"]
-        if booked is not None and len(booked):
-            on_its_way = np.maximum(booked.take(rows, axis=0), 0.0).transpose(1, 2, 0)
-            load[self._moved] += on_its_way / taken["base"]  # of an unheard node whatever it is: its load is unknown
+        if reserved is not None and len(reserved):
+            amount = np.maximum(reserved.take(rows, axis=0), 0.0).transpose(1, 2, 0)
+            load[self._changed_by_pods] += amount / taken["base"]  # NaN for unknown nodes
+        if without is not None:
+            own = rows == without.row
+            load[..., own] += without.load[..., np.newaxis]
+            taken["requests"][:, own] += without.requests[:, np.newaxis]
+            taken["limits"][:, own] += without.limits[:, np.newaxis]
         unusable = (taken["since"] > now) | (taken["until"] < now)
         if unusable.any():
             load[:, unusable[:, np.newaxis].repeat(len(RESOURCES), axis=1)] = np.nan
         by_node = load.transpose(0, 3, 1, 2)
-        return NodeLoads(
+        return CandidateNodes(
             names=names,
-            windows=self._windows,
+            windows=self.windows,
             load=by_node[0],
             base=taken["base"].T,
-            fleet=self.snapshot(now),
+            cluster=self._cluster_load_without(without, now),
             statistics=dict(zip(self._statistics, by_node[1:], strict=True)),
-            requested=taken["requested"].T,
-            limited=taken["limited"].T,
-            placed=self.placed(rows, self._counted_within, now),
-            days=None if self._days is None else self._days.of(rows, booked, now),
+            requests=taken["requests"].T,
+            limits=taken["limits"].T,
+            recent_placements=self.recent_placements(rows, spans, now, without),
+            daily=None if self._daily is None else self._daily.loads(rows, reserved, now, without),
         )
 
-    def snapshot(self, now: float) -> FleetLoads:
-        """All nodes' loads of a moment ago: as of now for a small fleet, else at most a second old, and until a
-        fiftieth of its nodes have changed. What is booked is not in it: a level hardly moves by one pod.
-        """
-        if not (self._changes <= len(self) // 50 and 0.0 <= now - self._snapshot_at < _SNAPSHOT_LIFE):
-            self._snapshot = FleetLoads(np.where(self._usable(now)[:, :, np.newaxis], self._table.load[:, 0], np.nan))
-            self._snapshot_at, self._changes = now, 0
-        return self._snapshot
+    def without(self, node: str, pod: PlacedPod, now: float) -> NegativeReservation | None:
+        """What changes in a node's row if a placed pod is not counted; None for a node of unknown load."""
+        utilization, placement = self._utilizations.get(node), self._placements.get(node)
+        row = self._rows.get(node)
+        if row is None or utilization is None or placement is None:
+            return None
+        rest = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
+        usage_of, table = self.pod_usage(now), self._table
+        load = corrected_load(utilization, rest, usage_of, load=self._settings, statistics=self._statistics)
+        load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
+        requests, limits = requests_and_limits(rest)
+        daily = self._daily
+        return NegativeReservation(
+            row=row,
+            load=np.maximum(load, 0.0) - table.load[row],
+            requests=requests - table.requests[row],
+            limits=limits - table.limits[row],
+            daily_load=None
+            if daily is None
+            else daily.change_without(row, utilization, rest, usage_of, table.base[row]),
+            placed_at=pod.placed_at,
+        )
 
-    def unmeasured(self) -> list[Statistic]:
-        """What a policy looks at and no node has, though nodes are known."""
+    def recent_placements(
+        self, rows: Rows, spans: tuple[float, ...], now: float, without: NegativeReservation | None = None
+    ) -> Array:
+        """rows × spans: pods placed on each node within each span of seconds; 0 for an unknown node."""
+        counts = self._placements_within.counts(self.capacity, spans, now)
+        if without is not None:
+            counts[without.row] -= [without.placed_at > now - span for span in spans]
+        return (
+            np.where((rows >= 0)[:, np.newaxis], counts[rows], 0.0)
+            if len(counts)
+            else np.zeros((len(rows), len(spans)))
+        )
+
+    def with_headroom(self, requests: Array, chosen: str) -> tuple[list[str], Rows]:
+        """The nodes that can take one more pod with these requests, as far as placements show, and the `chosen` one.
+
+        The chosen node is left out if it is unknown or empty.
+        """
+        fitting = fits(self._table.headroom, requests)
+        if (row := self._rows.get(chosen)) is not None:
+            fitting[row] = True
+        found = [(name, row) for name, row in self._rows.items() if fitting[row]]
+        return [name for name, _ in found], np.array([row for _, row in found], np.intp)
+
+    # the cluster
+
+    def cluster_load(self, now: float) -> ClusterLoad:
+        """The loads of all nodes without reservations: one pod hardly changes the level of a cluster.
+
+        Cached in large clusters: for a second, and until a fiftieth of the nodes have changed.
+        """
+        if not (self._changes <= len(self) // 50 and 0.0 <= now - self._cluster_load_at < _CLUSTER_LOAD_LIFETIME):
+            usable = self._usable(now)[:, :, np.newaxis]
+            self._cluster_load = ClusterLoad(np.where(usable, self._table.load[:, 0], np.nan))
+            self._cluster_load_at, self._changes = now, 0
+        return self._cluster_load
+
+    def _cluster_load_without(self, without: NegativeReservation | None, now: float) -> ClusterLoad:
+        if without is None:
+            return self.cluster_load(now)
+        usable, load = self._usable(now)[:, :, np.newaxis], self._table.load[:, 0]
+        load = np.where(usable, load, np.nan)
+        load[without.row] += without.load[0]
+        return ClusterLoad(load)
+
+    def current_load(self, now: float) -> tuple[list[str], Array]:
+        """Every node's name, and nodes × resources: its load in the shortest window that is known."""
+        names = list(self._rows)
+        return names, shortest_known(self.candidates(names, self.rows(names), now).load)
+
+    def fresh_count(self, now: float) -> int:
+        """Number of nodes with a fresh load."""
+        return self.cluster_load(now).fresh_count
+
+    def unmeasured_statistics(self) -> list[Statistic]:
+        """Statistics that a policy uses and no node has, though some nodes have a mean."""
         if not self._rows:
             return []
         load = self._table.load[list(self._rows.values())]
         known: Flags = np.logical_not(np.isnan(load).all(axis=(0, 2, 3)))
         return [name for name, there in zip(self._statistics, known[1:], strict=True) if known[0] and not there]
 
-    def day_of(self, workload: Workload | None) -> Array | None:
-        """resources × slots of one replica; None when it has no day, or no policy looks at days."""
-        return None if self._days is None else self._days.of_workload(workload)
+    # pods and workloads
 
-    def placed(self, rows: Rows, within: tuple[float, ...], now: float) -> Array:
-        """rows × spans: how many pods each node was given within so many seconds; 0 for one never heard of."""
-        counts = self._arrivals.counts(self.capacity, now, within)
-        return np.where((rows >= 0)[:, np.newaxis], counts[rows], 0.0) if len(counts) else np.zeros((len(rows), 0))
+    def workload_usage(self, workload: Workload | None, now: float) -> WorkloadUtilization | None:
+        """The usage of a workload's replicas, fresh windows only."""
+        return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
 
-    def candidates(self, requests: Array, chosen: str) -> tuple[list[str], Rows]:
-        """Nodes that could hold one pod more that requests this, as far as placements tell; and the chosen one.
+    def daily_profile(self, workload: Workload | None) -> Array | None:
+        """resources × slots of one replica; None without a profile, or if no policy uses daily loads."""
+        return None if self._daily is None else self._daily.profile_of(workload)
 
-        The chosen one is left out when it is not known, or none is chosen (empty).
-        """
-        fitting = fits(self._table.room, requests)
-        if (row := self._rows.get(chosen)) is not None:
-            fitting[row] = True
-        found = [(name, row) for name, row in self._rows.items() if fitting[row]]
-        return [name for name, _ in found], np.array([row for _, row in found], np.intp)
+    def pod_usage(self, now: float) -> UsageOf:
+        """A function that returns the usage of a pod: as measured, else as expected."""
+        return pod_usage(self._workloads, load=self._settings, chain=self._chain, now=now)
 
-    def current_load(self, now: float) -> tuple[list[str], Array]:
-        """Every node's name, and nodes × resources: its load in the shortest window that it has measured."""
-        names = list(self._rows)
-        return names, shortest_known(self.loads(names, self.rows(names), now).load)
-
-    def fresh_count(self, now: float) -> int:
-        """Nodes with a load that may be used."""
-        return self.snapshot(now).fresh
-
-    def last_words(self, node: str) -> tuple[NodeUtilization | None, NodePlacement | None]:
-        """What was last heard of a node; None for what never was, or not of the machine that bears its name now."""
-        utilization, placement = self._utilizations.get(node), self._placements.get(node)
-        if placement is not None and placement.removed:
-            return None, None
-        same = utilization is None or placement is None or utilization.uid == placement.uid
-        return utilization if same else None, placement
-
-    def find(self, namespace: str, name: str) -> tuple[str, PlacedPod] | None:
-        """The pod of this name and its node; of several the one that stays, then the youngest."""
+    def find_pod(self, namespace: str, name: str) -> tuple[str, PlacedPod] | None:
+        """The pod with this name and its node; of several the one that is not terminating, then the latest."""
         found = [
             (node, pod)
             for node, placement in self._placements.items()
@@ -248,41 +301,23 @@ class Fleet:
         ]
         return max(found, key=lambda each: (not each[1].terminating, each[1].placed_at), default=None)
 
-    def pod_usage(self, now: float) -> UsageOf:
-        """A function that tells what a pod uses: as measured, else as expected."""
-        return pod_usage(self._workloads, load=self._settings, chain=self._chain, now=now)
-
-    def without(self, node: str, pod: PlacedPod, now: float) -> "Fleet":
-        """The fleet as it would be without this pod on this node, to ask as if the pod had no node yet.
-
-        A copy for one question; what is heard goes to this fleet.
-        """
+    def latest_messages(self, node: str) -> tuple[NodeUtilization | None, NodePlacement | None]:
+        """The latest messages of a node; None where there is none, or it is of an earlier machine with this name."""
         utilization, placement = self._utilizations.get(node), self._placements.get(node)
-        row = self._rows.get(node)
-        if row is None or utilization is None or placement is None:
-            return self
-        other = copy.copy(self)
-        other._table = self._table.own_copy()
-        if self._days is not None:
-            other._days = self._days.own_copy()
-        other._arrivals = self._arrivals.without(row, pod.placed_at)
-        rest = [each for each in placement.pods if each.uid != pod.uid]
-        other._placements = self._placements | {node: msgspec.structs.replace(placement, pods=rest)}
-        other._refresh(node, now)
-        other._snapshot_at = -np.inf
-        part = measured_part(pod, utilization, self.pod_usage(now), load=self._settings, statistics=self._statistics)
-        other._table.load[row] = np.maximum(other._table.load[row] - part, 0.0)
-        return other
+        if placement is not None and placement.removed:
+            return None, None
+        same = utilization is None or placement is None or utilization.uid == placement.uid
+        return utilization if same else None, placement
 
     def why_unknown(self, node: str, now: float) -> str:
-        """Why this node's load is not known; empty when it is."""
+        """Why this node's load is unknown; empty when it is known."""
         utilization, placement = self._utilizations.get(node), self._placements.get(node)
         if utilization is None:
-            return "no utilization was heard of it"
+            return "no utilization was received for it"
         if placement is None or placement.removed:
-            return "no placement was heard of it"
+            return "no placement was received for it"
         if placement.uid != utilization.uid:
-            return "its utilization is that of another machine of this name"
+            return "its utilization is of an earlier machine with the same name"
         if not utilization.windows:
             return "samples cover none of its windows"
         if not self._usable(now)[self._rows[node]].any():
@@ -290,73 +325,155 @@ class Fleet:
         return ""
 
     def _usable(self, now: float) -> Flags:
+        """rows × windows."""
         usable: Flags = (self._table.since <= now) & (now <= self._table.until)
         return usable
 
     # rows
 
-    def _refresh(self, node: str, now: float) -> None:
-        """Work out a node's row from its last messages. A node of which one half is missing is unknown."""
+    def _update_row(self, node: str, now: float) -> None:
+        """Compute a node's row from its latest messages. A node without one of the two is unknown."""
         self._changes += 1
         utilization, placement = self._utilizations.get(node), self._placements.get(node)
         if utilization is None or placement is None or placement.removed or placement.uid != utilization.uid:
-            self._clear(node)
+            self._remove_row(node)
             return
         if node not in self._rows:
-            self._count(self._row(node), placement.pods, now)
-        row = self._rows[node]
-        rows = compensated_load(
-            utilization,
-            placement,
-            self._workloads,
-            load=self._settings,
-            chain=self._chain,
-            now=now,
-            statistics=self._statistics,
-        )
-        table = self._table
-        table.load[row], table.base[row] = rows, base_of(utilization)
-        if self._sized.get(node) is not placement:
-            table.requested[row], table.limited[row] = requested_and_limited(placement)
-            table.room[row] = room_of(placement, table.requested[row])
-            self._sized[node] = placement
-        if self._days is not None:
-            usage_of = pod_usage(self._workloads, load=self._settings, chain=self._chain, now=now)
-            self._days.take(row, utilization, placement, usage_of, table.base[row])
-        means, newest = rows[0].tolist(), utilization.sampled_at + self._settings.freshness.score
-        for index, (window, life) in enumerate(self._lives):
+            self._count_placements(self._add_row(node), placement.pods, now)
+        row, table, usage_of = self._rows[node], self._table, self.pod_usage(now)
+        load = corrected_load(utilization, placement, usage_of, load=self._settings, statistics=self._statistics)
+        table.load[row], table.base[row] = load, base_of(utilization)
+        if self._computed_for.get(node) is not placement:
+            table.requests[row], table.limits[row] = requests_and_limits(placement)
+            table.headroom[row] = headroom(placement, table.requests[row])
+            self._computed_for[node] = placement
+        if self._daily is not None:
+            self._daily.update(row, utilization, placement, usage_of, table.base[row])
+        means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
+        for index, (window, lifetime) in enumerate(self._lifetimes):
             value = utilization.windows.get(window.name)
             if value is None or all(map(math.isnan, means[index])):
                 table.since[row, index], table.until[row, index] = math.inf, -math.inf
                 continue
             table.since[row, index] = max(value.sampled_at, utilization.sampled_at) - FUTURE_TOLERANCE
-            table.until[row, index] = min(value.sampled_at + life, newest)
+            table.until[row, index] = min(value.sampled_at + lifetime, newest)
 
-    def _count(self, row: int, pods: Sequence[PlacedPod], now: float) -> None:
+    def _count_placements(self, row: int, pods: Sequence[PlacedPod], now: float) -> None:
         for pod in pods:
-            self._arrivals.add(row, pod.placed_at, now)
+            self._placements_within.add(row, pod.placed_at, now)
 
-    def _row(self, node: str) -> int:
+    def _add_row(self, node: str) -> int:
         if not self._free:
             self._grow()
         row = self._rows[node] = self._free.pop()
         return row
 
-    def _clear(self, node: str) -> None:
+    def _remove_row(self, node: str) -> None:
         row = self._rows.pop(node, None)
-        self._sized.pop(node, None)
+        self._computed_for.pop(node, None)
         if row is not None:
             self._table.clear(row)
-            self._arrivals.drop(row)
-            if self._days is not None:
-                self._days.drop(row)
+            self._placements_within.clear(row)
+            if self._daily is not None:
+                self._daily.clear(row)
             self._free.append(row)
 
     def _grow(self) -> None:
         added = self._table.grow()
-        # Copies of the names, one after the other in memory: a look-up compares with the name that is held, and those
-        # of the messages lie scattered among all pods. It halves the time of 500 look-ups in 5,000 nodes.
+        # Copies of the names, next to each other in memory: a lookup compares with the stored name, and the names in
+        # the messages are scattered among all pods. This halves the time of 500 lookups in 5,000 nodes.
         self._rows = {name[:1] + name[1:]: row for name, row in self._rows.items()}
-        if self._days is not None:
-            self._days.grow(len(self._table))
+        if self._daily is not None:
+            self._daily.grow(len(self._table))
         self._free.extend(reversed(added))
+
+
+class RowArrays:
+    """One array whose rows hold all numbers of a node: the rows of a request are taken in one operation."""
+
+    def __init__(self, *, windows: int, statistics: int) -> None:
+        parts: Mapping[str, tuple[tuple[int, ...], float]] = {
+            "load": ((1 + statistics, windows, len(RESOURCES)), np.nan),
+            "base": ((len(RESOURCES),), np.nan),
+            "since": ((windows,), np.inf),
+            "until": ((windows,), -np.inf),
+            "requests": ((len(RESOURCES),), 0.0),
+            "limits": ((len(RESOURCES),), 0.0),
+            "headroom": ((len(RESOURCES) + 1,), -np.inf),
+        }
+        self._empty = np.concatenate([np.full(math.prod(shape), fill) for shape, fill in parts.values()])
+        ends = accumulate(math.prod(shape) for shape, _ in parts.values())
+        self._columns = {
+            name: (slice(end - math.prod(shape), end), shape)
+            for (name, (shape, _)), end in zip(parts.items(), ends, strict=True)
+        }
+        """The columns of each part, and its shape."""
+
+        self._values: Array = np.zeros((0, len(self._empty)))
+        self._create_views()
+
+    def _create_views(self) -> None:
+        """rows × the shape of each part; they share memory with the table."""
+        parts = {
+            name: self._values[:, columns].reshape(len(self), *shape)
+            for name, (columns, shape) in self._columns.items()
+        }
+        self.load = parts["load"]
+        """rows × (mean, then each statistic) × windows × resources: share (0..1) of the base."""
+
+        self.base, self.requests, self.limits = parts["base"], parts["requests"], parts["limits"]
+        """rows × resources: cores and bytes."""
+
+        self.headroom = parts["headroom"]
+        """rows × (resources, pods): see `headroom`."""
+
+        self.since, self.until = parts["since"], parts["until"]
+        """rows × windows: Unix seconds between which a value may be used."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def take(self, rows: Rows) -> dict[str, Array]:
+        """A copy of each part of these rows, with nodes as the last, contiguous axis. Row −1 is an unknown node."""
+        if len(self._values):
+            taken = self._values.take(rows, axis=0)
+            if (unknown := rows < 0).any():
+                taken[unknown] = self._empty
+        else:
+            taken = np.tile(self._empty, (len(rows), 1))
+        by_column = np.ascontiguousarray(taken.T)
+        return {name: by_column[columns].reshape(*shape, len(rows)) for name, (columns, shape) in self._columns.items()}
+
+    def clear(self, row: int) -> None:
+        self._values[row] = self._empty
+
+    def grow(self) -> range:
+        """Double the table. Returns the new rows."""
+        before = len(self._values)
+        more = max(_INITIAL_ROWS, before)
+        self._values = np.concatenate([self._values, np.tile(self._empty, (more, 1))])
+        self._create_views()
+        return range(before, before + more)
+
+
+def headroom(placement: NodePlacement, requests: Array) -> Array:
+    """Cores, bytes and pods that a node can take in addition to its pods' requests (per resource).
+
+    NaN is unknown. −∞ if the node is not ready, cordoned or tainted: the scorer does not know the tolerations of pods.
+    """
+    tainted = any(taint.effect in _BLOCKING_EFFECTS for taint in placement.taints)
+    if not placement.ready or placement.cordoned or tainted:
+        return np.full(len(requests) + 1, -np.inf)
+    allocatable = np.array(amounts(placement.allocatable))
+    return np.append(allocatable * (1.0 + _ROUNDING) - requests, placement.pod_capacity - len(placement.pods))
+
+
+def fits(headrooms: Array, requests: Array) -> Flags:
+    """For each row of `headrooms` (nodes × (resources + 1)): can it take one more pod with these requests?
+
+    A pod without a request for a resource needs none of it; an unknown headroom is none.
+    """
+    needed = np.append(requests, 1.0)
+    with np.errstate(invalid="ignore"):
+        enough: Flags = ((headrooms >= needed) | ((needed == 0.0) & (headrooms > -np.inf))).all(axis=1)
+    return enough

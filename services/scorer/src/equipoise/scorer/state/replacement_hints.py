@@ -1,11 +1,12 @@
-"""Keeps a replacement from going home: three forces pull it there, and these hints answer them.
+"""Keeps the replacement of an evicted pod from returning to the evicted node.
 
-An eviction frees the node's requests and takes load off it, and nothing filters it: to any scorer it looks better than
-before. So for a while the source scores 0 for pods of that workload, the target the descheduler had in mind is
-preferred for the first replacement, and the moved load counts there until the replacement is placed.
+An eviction frees the node's requests and lowers its load, and no filter keeps the replacement away: to any scorer the
+node is more attractive than before. Therefore, for a limited time, the evicted node scores 0 for pods of the workload,
+the descheduler's intended target is preferred for the first replacement, and the moved load counts on that target until
+the replacement is placed.
 
-A replacement asks before the outcome of the eviction is told, so all this begins with the intent and ends with it,
-unless the pod is really evicted. Intents, outcomes and placements are heard in any order.
+A replacement may be scored before the outcome of the eviction arrives. So hints begin with the intent, and end with an
+outcome other than `evicted`. Intents, outcomes and placements may arrive in any order.
 """
 
 from collections.abc import Container, Iterable
@@ -18,170 +19,172 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 _CLOCK_STEP = 1.0
-"""Kubernetes writes times in whole seconds: what was placed right after an eviction may bear an earlier time."""
+"""Kubernetes rounds times to seconds: a pod placed just after an eviction may carry an earlier time."""
 
 
-class Eviction(msgspec.Struct, kw_only=True):
-    """One eviction that is intended, or whose after-effects last."""
+class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
+    """What the recent evictions of a workload mean for one of its pods."""
+
+    avoided: frozenset[str] = frozenset()
+    """Nodes that score 0."""
+
+    preferred: str = ""
+    """The preferred node; empty: none."""
+
+
+class _RecentEviction(msgspec.Struct, kw_only=True):
+    """An intended eviction, or one that was carried out a short time ago."""
 
     intent_id: str
     pod_uid: str
     workload: Workload
     source: str
     target: str
-    relief: Resources
+    expected_reduction: Resources
     decided_at: float
     ends_at: float
     evicted: bool = False
-    """The outcome has said so."""
+    """An outcome has confirmed it."""
 
-    asked_by: str = ""
-    """UID of the pod that was taken for its replacement when it asked."""
+    replacement: str = ""
+    """UID of the pod that was taken for the replacement when it was scored."""
 
     replaced: bool = False
+    """The replacement is placed."""
+
+    def is_replaced_by(self, pod: PlacedPod) -> bool:
+        return (
+            pod.workload == self.workload and pod.uid != self.pod_uid and pod.placed_at + _CLOCK_STEP > self.decided_at
+        )
 
 
-class Hint(msgspec.Struct, frozen=True, kw_only=True):
-    """What the evictions of a workload mean for a pod of it that asks now."""
+class ReplacementHints:
+    """The evictions of the last minutes. Times are arguments."""
 
-    avoided: frozenset[str] = frozenset()
-    """Nodes that score 0."""
-
-    preferred: str = ""
-    """The node to prefer; empty: none."""
-
-
-class AfterEviction:
-    """The evictions of the last minutes. Times are handed in."""
-
-    def __init__(self, life: float) -> None:
-        self._life = life
-        self._evictions: dict[str, Eviction] = {}
-        self._arrivals: dict[str, PlacedPod] = {}
+    def __init__(self, duration: float) -> None:
+        """`duration` of the hints in seconds."""
+        self._duration = duration
+        self._evictions: dict[str, _RecentEviction] = {}
+        self._unmatched: dict[str, PlacedPod] = {}
+        """Placed pods that may be the replacement of an eviction whose messages have not arrived yet."""
 
     def on_intent(self, intent: EvictionIntent, now: float) -> None:
-        """Take in that a pod may be evicted at any moment; only pods that have a workload matter.
+        """A pod may be evicted at any time; pods without a workload have no replacement.
 
-        A second intent for the same pod is one that the work queue refused: the first one is still there.
+        A second intent for the same pod was refused by the work queue: the first one still counts.
         """
-        held = self._evictions.get(intent.pod_uid)
-        if intent.workload is not None and intent.expires_at > now and (held is None or held.ends_at <= now):
-            self._open(intent, intent.id, intent.workload, intent.expires_at, evicted=False)
+        known = self._evictions.get(intent.pod_uid)
+        if intent.workload is not None and intent.expires_at > now and (known is None or known.ends_at <= now):
+            self._add(intent, intent.id, intent.workload, intent.expires_at, evicted=False)
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
-        """Take in what became of an intent: it lasts when the pod was really evicted, and ends otherwise."""
-        held = self._evictions.get(outcome.pod_uid)
-        ends_at = outcome.settled_at + self._life
+        """Extend the hint of a pod that was evicted; end it for every other outcome of the same intent."""
+        known = self._evictions.get(outcome.pod_uid)
+        ends_at = outcome.settled_at + self._duration
         if outcome.outcome is not Outcome.EVICTED:
-            if held is not None and held.intent_id == outcome.intent_id:
+            if known is not None and known.intent_id == outcome.intent_id:
                 del self._evictions[outcome.pod_uid]
-        elif held is not None:
-            if not held.evicted:
-                held.evicted, held.ends_at = True, ends_at
+        elif known is not None:
+            if not known.evicted:
+                known.evicted, known.ends_at = True, ends_at
         elif outcome.workload is not None and ends_at > now:
-            self._open(outcome, outcome.intent_id, outcome.workload, ends_at, evicted=True)
+            self._add(outcome, outcome.intent_id, outcome.workload, ends_at, evicted=True)
 
-    def _open(
+    def _add(
         self,
-        told: EvictionIntent | EvictionOutcome,
+        message: EvictionIntent | EvictionOutcome,
         intent_id: str,
         workload: Workload,
         ends_at: float,
         *,
         evicted: bool,
     ) -> None:
-        eviction = Eviction(
+        eviction = _RecentEviction(
             intent_id=intent_id,
-            pod_uid=told.pod_uid,
+            pod_uid=message.pod_uid,
             workload=workload,
-            source=told.node,
-            target=told.target,
-            relief=told.expected_reduction,
-            decided_at=told.decided_at,
+            source=message.node,
+            target=message.target,
+            expected_reduction=message.expected_reduction,
+            decided_at=message.decided_at,
             ends_at=ends_at,
             evicted=evicted,
         )
-        self._evictions[told.pod_uid] = eviction
-        for pod in self._arrivals.values():
-            if _replaces(pod, eviction):
+        self._evictions[message.pod_uid] = eviction
+        for pod in self._unmatched.values():
+            if eviction.is_replaced_by(pod):
                 eviction.replaced = True
-                del self._arrivals[pod.uid]
+                del self._unmatched[pod.uid]
                 break
 
     def on_placed(self, pods: Iterable[PlacedPod], now: float) -> None:
-        """Take in pods that were newly seen on a node: each may be the replacement of one eviction."""
+        """Pods that were newly placed: each may be the replacement of one eviction."""
         for pod in pods:
-            if pod.workload is None or pod.placed_at + self._life + _CLOCK_STEP <= now:
+            if pod.workload is None or pod.placed_at + self._duration + _CLOCK_STEP <= now:
                 continue
-            open_ones = [each for each in self._evictions.values() if not each.replaced and _replaces(pod, each)]
-            if open_ones:
-                # Who asked is the replacement; else the eldest eviction has it.
-                min(open_ones, key=lambda each: (each.asked_by != pod.uid, each.decided_at)).replaced = True
+            waiting = [each for each in self._evictions.values() if not each.replaced and each.is_replaced_by(pod)]
+            if waiting:
+                # The eviction whose replacement was scored with this UID, else the oldest one.
+                min(waiting, key=lambda each: (each.replacement != pod.uid, each.decided_at)).replaced = True
             else:
-                self._arrivals[pod.uid] = pod
+                self._unmatched[pod.uid] = pod
 
-    def forget(self, now: float) -> None:
-        """Drop what has ended."""
+    def prune(self, now: float) -> None:
+        """Remove what has ended."""
         self._evictions = {uid: each for uid, each in self._evictions.items() if each.ends_at > now}
-        oldest = now - self._life - _CLOCK_STEP
-        self._arrivals = {uid: pod for uid, pod in self._arrivals.items() if pod.placed_at > oldest}
+        oldest = now - self._duration - _CLOCK_STEP
+        self._unmatched = {uid: pod for uid, pod in self._unmatched.items() if pod.placed_at > oldest}
 
-    def booked(self, now: float, *, asking: str = "", answered: Container[str] = ()) -> list[tuple[str, Resources]]:
-        """Node and usage of every replacement on its way, but for the one that asks now and those with an answer.
+    def reserved(
+        self, now: float, *, without: str = "", reservations: Container[str] = ()
+    ) -> list[tuple[str, Resources]]:
+        """Node and usage of every replacement that is not placed yet.
 
-        `asking` is a UID, `answered` are the UIDs of pods whose answers count as load by themselves. Until the outcome
-        is known nothing is on its way, unless a replacement has asked.
+        Neither the pod with UID `without` counts, nor pods that have a reservation of their own (`reservations`: UIDs).
+        Before the outcome is known, only replacements that were already scored count.
         """
 
-        def on_its_way(each: Eviction) -> bool:
-            if each.asked_by:
-                return each.asked_by != asking and each.asked_by not in answered
+        def counts(each: _RecentEviction) -> bool:
+            if each.replacement:
+                return each.replacement != without and each.replacement not in reservations
             return each.evicted
 
         return [
-            (each.target, each.relief)
+            (each.target, each.expected_reduction)
             for each in self._evictions.values()
-            if each.target and each.ends_at > now and not each.replaced and on_its_way(each)
+            if each.target and each.ends_at > now and not each.replaced and counts(each)
         ]
 
-    def ask(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> Hint:
-        """What a pod that may go to `nodes` should know. The first to ask is taken for the replacement."""
-        hint, mine = self._look(uid, workload, nodes, now)
-        if mine is not None:
-            mine.asked_by = uid
+    def assign(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> ReplacementHint:
+        """The hint for a pod with these candidates. The first pod with a target becomes the replacement."""
+        hint, eviction = self._match(uid, workload, nodes, now)
+        if eviction is not None:
+            eviction.replacement = uid
         return hint
 
-    def hint(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> Hint:
-        """What `ask` would say; who only wants to know is not taken for a replacement."""
-        return self._look(uid, workload, nodes, now)[0]
+    def hint(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> ReplacementHint:
+        """The hint that `assign` would return; changes nothing."""
+        return self._match(uid, workload, nodes, now)[0]
 
-    def _look(
+    def _match(
         self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float
-    ) -> tuple[Hint, Eviction | None]:
+    ) -> tuple[ReplacementHint, _RecentEviction | None]:
         """The hint, and the eviction whose replacement the pod would be."""
         if workload is None or not self._evictions:
-            return Hint(), None
+            return ReplacementHint(), None
         candidates = frozenset(nodes)
-        lasting = [each for each in self._evictions.values() if each.workload == workload and each.ends_at > now]
-        avoided = frozenset(each.source for each in lasting)
+        current = [each for each in self._evictions.values() if each.workload == workload and each.ends_at > now]
+        avoided = frozenset(each.source for each in current)
         waiting = [
             each
-            for each in lasting
+            for each in current
             if not each.replaced
-            and each.asked_by in ("", uid)
+            and each.replacement in ("", uid)
             and each.pod_uid != uid
             and each.target in candidates
             and each.target not in avoided
         ]
         if not uid or not waiting:
-            return Hint(avoided=avoided), None
-        mine = min(waiting, key=lambda each: (each.asked_by != uid, each.decided_at))
-        return Hint(avoided=avoided, preferred=mine.target), mine
-
-
-def _replaces(pod: PlacedPod, eviction: Eviction) -> bool:
-    return (
-        pod.workload == eviction.workload
-        and pod.uid != eviction.pod_uid
-        and pod.placed_at + _CLOCK_STEP > eviction.decided_at
-    )
+            return ReplacementHint(avoided=avoided), None
+        eviction = min(waiting, key=lambda each: (each.replacement != uid, each.decided_at))
+        return ReplacementHint(avoided=avoided, preferred=eviction.target), eviction

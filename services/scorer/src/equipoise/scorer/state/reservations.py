@@ -1,6 +1,7 @@
-"""What was promised and is not placed yet: between an answer and its placement, a pod is on its best nodes in part.
+"""Reservations: until a scored pod is placed, its expected usage counts on the best nodes of its response.
 
-Without it a burst of pods would all be told the same best node, as placements need a moment to be heard.
+Without them, every pod of a burst would get the same best node, because placements arrive with a delay. A negative
+reservation takes a placed pod off its node, so that a request can score the pod as if it were pending.
 """
 
 import msgspec
@@ -9,84 +10,105 @@ import numpy as np
 from equipoise.scorer.state.arrays import Array, Rows
 
 
-class Booking(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer: the pod's usage, divided evenly over the nodes of its top level."""
+class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
+    """The expected usage of one scored pod, divided evenly among the best nodes of its response."""
 
     rows: Rows
-    """Rows of the fleet, each once."""
+    """Rows of the node table, each once."""
 
     usage: Array
-    """windows × resources, cores and bytes booked on each of these rows."""
+    """windows × resources: cores and bytes on each of these rows."""
 
     best: frozenset[str]
-    """Names of the nodes of the top level."""
+    """Names of the best nodes."""
 
     chance: float
-    """Probability (0..1) that a blind choice among the candidates meets the top level."""
+    """Probability (0..1) that a random choice among the candidates is one of the best nodes."""
 
     expires_at: float
 
 
-class Reservations:
-    """All bookings that live. Times are handed in; every booking lives equally long, so the oldest ends first."""
+class NegativeReservation(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes in a node's row if one placed pod is not counted. To be added: amounts are usually negative."""
 
-    def __init__(self, life: float) -> None:
-        self._life = life
-        self._bookings: dict[str, Booking] = {}
-        self._booked: Array = np.zeros((0, 0, 0))
+    row: int
+    load: Array
+    """(mean, then each statistic) × windows × resources: share of the base."""
+
+    requests: Array
+    """Per resource: cores and bytes; `limits` alike."""
+
+    limits: Array
+
+    daily_load: Array | None
+    """resources × slots: share of the base; None where daily loads are not kept."""
+
+    placed_at: float
+    """The pod is not counted among recent placements either."""
+
+
+class Reservations:
+    """All reservations that have not expired. All have the same lifetime, so the oldest expires first."""
+
+    def __init__(self, lifetime: float) -> None:
+        """`lifetime` in seconds."""
+        self._lifetime = lifetime
+        self._reservations: dict[str, PodReservation] = {}
+        self._sum: Array = np.zeros((0, 0, 0))
 
     def __len__(self) -> int:
-        return len(self._bookings)
+        return len(self._reservations)
 
     def __contains__(self, uid: object) -> bool:
-        return uid in self._bookings
+        return uid in self._reservations
 
-    def book(self, uid: str, *, rows: Rows, usage: Array, best: frozenset[str], chance: float, now: float) -> None:
-        """Book `usage` in equal parts on `rows`. A pod that asks again replaces its own booking."""
+    def reserve(self, uid: str, *, rows: Rows, usage: Array, best: frozenset[str], chance: float, now: float) -> None:
+        """Reserve `usage` (windows × resources) in equal parts on `rows`. Replaces the pod's earlier reservation."""
         self.release(uid)
         if not len(rows):
             return
-        booking = Booking(rows=rows, usage=usage / len(rows), best=best, chance=chance, expires_at=now + self._life)
-        self._bookings[uid] = booking
-        self._fit(int(rows.max()) + 1, usage)
-        self._booked[rows] += booking.usage
+        share = usage / len(rows)
+        self._reservations[uid] = PodReservation(
+            rows=rows, usage=share, best=best, chance=chance, expires_at=now + self._lifetime
+        )
+        self._resize(int(rows.max()) + 1, usage)
+        self._sum[rows] += share
 
-    def release(self, uid: str) -> Booking | None:
-        """The pod was placed, or asks again: its booking ends. Returns it."""
-        booking = self._bookings.pop(uid, None)
-        if booking is None:
+    def release(self, uid: str) -> PodReservation | None:
+        """End the reservation of a pod, which was placed or is scored again, and return it."""
+        reservation = self._reservations.pop(uid, None)
+        if reservation is None:
             return None
-        self._booked[booking.rows] -= booking.usage
-        if not self._bookings:
-            self._booked[:] = 0.0  # sums and differences leave crumbs
-        return booking
+        self._sum[reservation.rows] -= reservation.usage
+        if not self._reservations:
+            self._sum[:] = 0.0  # sums and differences leave rounding errors
+        return reservation
 
-    def booked(self, capacity: int, now: float, *, asking: str = "") -> Array | None:
-        """rows × windows × resources: what lies on each row now, but for crumbs of rounding; None when nothing does.
-        It is the array that is kept: not to be written to.
+    def total(self, capacity: int, now: float, *, without: str = "") -> Array | None:
+        """rows × windows × resources: all that is reserved, except for rounding errors; None when nothing is.
 
-        Without the booking of the pod that asks (a UID): it is not in its own way.
+        `without`: UID of a pod whose reservation does not count. The array is the internal one: do not change it.
         """
-        while self._bookings:
-            uid, booking = next(iter(self._bookings.items()))
-            if booking.expires_at > now:
+        while self._reservations:
+            uid, reservation = next(iter(self._reservations.items()))
+            if reservation.expires_at > now:
                 break
             self.release(uid)
-        if not self._bookings:
+        if not self._reservations:
             return None
-        self._fit(capacity, self._booked[0])
-        booked = self._booked[:capacity]
-        if (own := self._bookings.get(asking)) is not None:
-            booked = booked.copy()
-            booked[own.rows] -= own.usage
-        return booked
+        self._resize(capacity, self._sum[0])
+        total = self._sum[:capacity]
+        if (own := self._reservations.get(without)) is not None:
+            total = total.copy()
+            total[own.rows] -= own.usage
+        return total
 
-    def count(self, row: int, *, asking: str = "") -> int:
-        """How many bookings lie on a row, but for that of the pod that asks."""
-        return sum(uid != asking and row in booking.rows for uid, booking in self._bookings.items())
+    def count(self, row: int, *, without: str = "") -> int:
+        """Number of reservations on a row; `without` as above."""
+        return sum(uid != without and row in each.rows for uid, each in self._reservations.items())
 
-    def _fit(self, rows: int, cell: Array) -> None:
-        if self._booked.shape[1:] != cell.shape:
-            self._booked = np.zeros((0, *cell.shape))
-        if len(self._booked) < rows:
-            self._booked = np.concatenate([self._booked, np.zeros((rows - len(self._booked), *cell.shape))])
+    def _resize(self, rows: int, cell: Array) -> None:
+        if self._sum.shape[1:] != cell.shape:
+            self._sum = np.zeros((0, *cell.shape))
+        if len(self._sum) < rows:
+            self._sum = np.concatenate([self._sum, np.zeros((rows - len(self._sum), *cell.shape))])

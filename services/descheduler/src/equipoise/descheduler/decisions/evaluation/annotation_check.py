@@ -1,29 +1,29 @@
-"""Opt-out annotations whose value somebody may have meant otherwise: they protect all the same."""
+"""Opt-out annotations with an unexpected value. They protect, but their author may have meant the opposite."""
 
 from collections.abc import Iterable, Iterator
 
 from equipoise.contracts.eviction.protection import OPT_OUT, has_invalid_opt_out
 from equipoise.contracts.kubernetes.objects import Object
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Watched
+from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 
-TOLD = 5
-"""Objects that are named."""
+MAX_NAMED = 5
 
 
-def misread_annotations(watched: Watched) -> str:
-    """ "" when every opt-out says "false", else which do not."""
+def unexpected_annotations(watched: WatchedObjects) -> str:
+    """Which objects have an opt-out annotation with another value than "false"; "" when none has."""
     found = [
         f'{kind} {metadata.namespace}/{metadata.name} ("{metadata.annotations[OPT_OUT]}")'.replace(" /", " ")
-        for kind, value in _bearers(watched)
+        for kind, value in _annotated(watched)
         if has_invalid_opt_out(metadata := value.metadata)
     ]
     if not found:
         return ""
-    more = f" and {len(found) - TOLD} more" if len(found) > TOLD else ""
-    return f'annotation {OPT_OUT} protects whatever its value, only "false" is known: {", ".join(found[:TOLD])}{more}'
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    named = ", ".join(found[:MAX_NAMED])
+    return f'annotation {OPT_OUT} protects whatever its value, only "false" is expected: {named}{more}'
 
 
-def _bearers(watched: Watched) -> Iterator[tuple[str, Object]]:
+def _annotated(watched: WatchedObjects) -> Iterator[tuple[str, Object]]:
     groups: tuple[tuple[str, Iterable[Object]], ...] = (
         ("namespace", watched.namespaces.values()),
         ("workload", watched.workloads.values()),

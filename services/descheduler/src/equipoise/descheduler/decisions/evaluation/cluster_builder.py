@@ -1,175 +1,162 @@
-"""From what is watched and heard to the fleet that strategies judge."""
+"""Builds the cluster that strategies plan with from a snapshot."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Protocol
 
 import msgspec
 
-from equipoise.contracts.eviction.protection import Candidate, Rules, of_daemon_set, protection, static
+from equipoise.contracts.eviction.protection import of_daemon_set, protection, static
 from equipoise.contracts.fit import FitNode, FitPod, fit_node, fit_pod
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import (
-    Namespace,
-    Node,
-    NodeSelector,
-    OwnerReference,
-    Pod,
-    PodDisruptionBudget,
-    WorkloadObject,
-)
-from equipoise.contracts.kubernetes.owners import controller_of, workload_of
+from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodDisruptionBudget
 from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import known, plus, skew_of
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.decisions.evaluation.node_conditions import source_refusal, target_refusal
-from equipoise.descheduler.decisions.evaluation.node_usage import Measures
-from equipoise.descheduler.decisions.evaluation.obstacles import obstacle
-from equipoise.descheduler.state.cluster import FleetNode, MovablePod
-from equipoise.descheduler.state.cool_downs import CoolDowns, resting, resting_node
-from equipoise.descheduler.state.lazy import Later
-from equipoise.descheduler.state.pending_moves import Arrival, Flight, Flights
-from equipoise.descheduler.state.pod_lifetimes import takes_room
+from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
+from equipoise.descheduler.decisions.evaluation.forecast import WorkloadProfiles, pods_after_moves
+from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
+from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
+from equipoise.descheduler.state.daily_usage import DailyUsage, RunningPod
+from equipoise.descheduler.state.lazy import LazySequence
+from equipoise.descheduler.state.pending_moves import (
+    PendingMoves,
+    TrackedMove,
+    busy_workloads,
+    dry_runs,
+    planned,
+    real_moves,
+    without_outcome,
+)
+from equipoise.descheduler.state.pod_lifetimes import occupies_node
 from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of
 
-
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server tells."""
-
-    nodes: Sequence[Node]
-    pods: Sequence[Pod]
-    namespaces: Mapping[str, Namespace]
-    budgets: Sequence[PodDisruptionBudget] = ()
-    workloads: Mapping[Workload, WorkloadObject] = {}
-    """Of every watched kind, ReplicaSets of Deployments too."""
-
-    volume_nodes: Mapping[tuple[str, str], NodeSelector | None] = {}
-    """By namespace and claim: where the claim's volume can be reached; None anywhere. Unbound claims are absent."""
-
-    fits: Mapping[str, FitPod] = {}
-    """By UID, of pods that were read before: reading one takes longer than anything else about it."""
-
-    def owner_of(self, workload: Workload) -> OwnerReference | None:
-        """Who controls a ReplicaSet. Raises KeyError for one that is not watched (yet)."""
-        return self.workloads[workload].metadata.controller
-
-    def workload_of(self, pod: Pod) -> Workload | None:
-        """The pod's workload; None when it has none or it is not known."""
-        try:
-            return workload_of(pod, self.owner_of)
-        except KeyError:
-            return None
-
-    def candidate(self, pod: Pod, workload: Workload | None) -> Candidate:
-        """The pod with what is around it, `workload` being its own."""
-        owners: tuple[WorkloadObject, ...] = ()
-        if workload is not None and workload in self.workloads:
-            owners = (self.workloads[workload],)
-            controller = controller_of(pod)
-            if controller is not None and controller != workload:
-                owners = (self.workloads[controller], *owners)
-        namespace = self.namespaces.get(pod.metadata.namespace)
-        return Candidate(pod=pod, namespace=namespace, workload=workload, owners=owners)
+NONE = Resources(cpu=0.0, memory=0.0)
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What the descheduler itself knows of its doing."""
+class ClusterBuilder:
+    """Nodes and pods are converted once, whatever is planned afterwards.
 
-    flights: Flights = {}
-    cool_downs: CoolDowns = {}
+    Pods moved in a dry run are listed on their target, with their usage, requests and profile.
+    """
 
-
-class _Moving:
-    """The moves under way by what they touch."""
-
-    def __init__(self, flights: Flights) -> None:
-        self.flights = flights
-        self.by_uid = {flight.pod_uid: flight for flight in flights.values()}
-        self.off: dict[str, list[Flight]] = {}
-        self.to: dict[str, list[Flight]] = {}
-        for flight in flights.values():
-            self.off.setdefault(flight.node, []).append(flight)
-            self.to.setdefault(flight.target, []).append(flight)
-
-
-class Picture:
-    """One moment, put together node by node."""
-
-    def __init__(
-        self, watched: Watched, measures: Measures, remembered: Remembered, rules: Rules, *, now: float
-    ) -> None:
-        self._watched = watched
-        self._measures = measures
-        self._cool_downs = remembered.cool_downs
-        self._moving = _Moving(remembered.flights)
-        self._rules = rules
-        self._now = now
+    def __init__(self, snapshot: Snapshot, settings: EvaluationSettings) -> None:
+        self._snapshot = snapshot
+        self._settings = settings
+        self._watched = watched = snapshot.watched
+        self._now = snapshot.now
+        self._usage = NodeUsageReader(
+            nodes=snapshot.nodes,
+            workloads=snapshot.workloads,
+            lifetimes=snapshot.lifetimes,
+            settings=settings.load,
+            skew=skew_of(snapshot.cycles),
+        )
         self._fits = dict(watched.fits)
-        self._made: dict[str, FleetNode] = {}
+        self._objects = {node.metadata.name: node for node in watched.nodes}
+        self._measured: dict[str, MeasuredNode] = {}
+        self._nodes: dict[str, ClusterNode] = {}
         self._workloads: dict[tuple[str, int], Workload | None] = {}
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
         self._pods: dict[str, list[Pod]] = {}
-        self._taking_room: dict[str, list[FitPod]] = {}
-        """By node: its pods, and those that are nominated to it."""
+        self._requesting: dict[str, list[FitPod]] = {}
+        """By node: its pods, and those nominated to it."""
 
         self._changing: dict[str, list[Pod]] = {}
-        """By node: its pods that are recent or leaving."""
+        """By node: its recent and its terminating pods."""
 
-        recent = measures.recent(now)
-        # The pods of a big cluster lie far apart in memory: what is asked of all of them is asked in one go.
+        self._moved_off: dict[str, list[Pod]] = {}
+        """By node: the pods that a dry run moved to another node."""
+
+        self._moved_to: dict[str, list[Pod]] = {}
+        self._dry_runs = dry_runs(snapshot.pending)
+        recent = self._usage.recent(self._now)
+        # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
         for pod in watched.pods:
             uid, node = pod.metadata.uid, ""
             if pod.spec.volumes or uid not in self._fits:
                 self._fits[uid] = self._fit(pod)
-            if takes_room(pod):
+            if occupies_node(pod):
                 node = pod.spec.node_name
-                self._pods.setdefault(node, []).append(pod)
                 if uid in recent or pod.metadata.deletion_timestamp is not None:
                     self._changing.setdefault(node, []).append(pod)
+                if uid in self._dry_runs:
+                    node = self._simulated_node(pod)
+                self._pods.setdefault(node, []).append(pod)
             else:
                 node = pod.status.nominated_node_name
             if node:
-                self._taking_room.setdefault(node, []).append(self._fits[uid])
+                self._requesting.setdefault(node, []).append(self._fits[uid])
+        self._set_pending(snapshot.pending)
+        self._days = DailyUsage(WorkloadProfiles(snapshot.workloads), self._pods_of)
 
-    @property
-    def flights(self) -> Flights:
-        """The moves that are under way in it."""
-        return self._moving.flights
+    def _set_pending(self, pending: PendingMoves) -> None:
+        self._pending = pending
+        self._moving = {move.pod_uid: move for move in real_moves(pending).values()}
+        self._off: dict[str, list[TrackedMove]] = {}
+        self._to: dict[str, list[TrackedMove]] = {}
+        for move in self._moving.values():
+            self._off.setdefault(move.node, []).append(move)
+            self._to.setdefault(move.target, []).append(move)
+        self._pods_of = pods_after_moves(
+            pending, self._staying, nodes=self._snapshot.nodes, workloads=self._snapshot.workloads
+        )
 
-    def nodes(self, *, settling: float) -> list[FleetNode]:
-        """Every node with its pods, in the order of names. `settling`: seconds that a node needs to be trusted."""
-        for node in self._watched.nodes:
-            name = node.metadata.name
-            if name not in self._made:
-                self._made[name] = self._node(node, settling)
-        return [self._made[name] for name in sorted(self._made)]
-
-    def after(self, flights: Flights) -> tuple["Picture", set[str]]:
-        """The same moment with these moves under way, and the nodes that are not as they were."""
-        changed = touched(self.flights, flights)
+    def with_planned(self, moves: Sequence[PodMove]) -> "ClusterBuilder":
+        """The same snapshot with these moves pending. Nodes that they do not touch are not built again."""
+        added = {move.id: move for move in map(planned, moves)}
+        changed = {name for move in added.values() for name in (move.node, move.target)}
         other = copy(self)
-        other._moving = _Moving(flights)
-        other._made = {name: node for name, node in self._made.items() if name not in changed}
-        return other, changed
+        other._set_pending({**self._pending, **added})
+        other._nodes = {name: node for name, node in self._nodes.items() if name not in changed}
+        other._days = self._days.changed(changed, other._pods_of)
+        return other
 
-    def staying(self, node: str) -> Iterator[tuple[str, Workload | None]]:
-        """UIDs and workloads of the pods on a node that are not terminating."""
+    def cluster(self) -> ClusterView:
+        """Nodes in the order of their names."""
+        settings = self._settings
+        for name, node in self._objects.items():
+            if name not in self._nodes:
+                self._nodes[name] = self._node(node)
+        return ClusterView(
+            now=self._now,
+            nodes=[self._nodes[name] for name in sorted(self._nodes)],
+            thresholds=settings.thresholds,
+            windows=[window.name for window in settings.load.windows],
+            limits=settings.limits,
+            days=self._days,
+            busy_workloads=busy_workloads(self._pending),
+            in_flight=without_outcome(self._pending),
+        )
+
+    def _simulated_node(self, pod: Pod) -> str:
+        """The node on which a pod counts that was moved in a dry run: its own if that move is outdated."""
+        name, move = pod.spec.node_name, self._dry_runs[pod.metadata.uid]
+        terminating = pod.metadata.deletion_timestamp is not None
+        if name != move.node or terminating or not {name, move.target} <= self._objects.keys():
+            return name
+        self._moved_off.setdefault(name, []).append(pod)
+        self._moved_to.setdefault(move.target, []).append(pod)
+        return move.target
+
+    def _staying(self, node: str) -> Iterator[RunningPod]:
+        """The pods that count on a node and are not terminating."""
         for pod in self._pods.get(node, ()):
             if pod.metadata.deletion_timestamp is None:
                 yield pod.metadata.uid, self._workload_of(pod)
 
     def _fit(self, pod: Pod) -> FitPod:
-        known = self._watched.fits.get(pod.metadata.uid) or fit_pod(pod)
-        if not pod.spec.volumes:
-            return known
-        volume_nodes = self._volume_nodes(pod)
-        return msgspec.structs.replace(known, volume_nodes=volume_nodes) if volume_nodes else known
+        fit = self._watched.fits.get(pod.metadata.uid) or fit_pod(pod)
+        volume_nodes = self._volume_nodes(pod) if pod.spec.volumes else None
+        return msgspec.structs.replace(fit, volume_nodes=volume_nodes) if volume_nodes else fit
 
     def _workload_of(self, pod: Pod) -> Workload | None:
-        """Finding it takes longer than anything else about a pod. Those of one controller share the list of owners."""
+        """Cached, as it is slow. Pods of one controller share the list of owners."""
         key = pod.metadata.namespace, id(pod.metadata.owner_references)
         try:
             return self._workloads[key]
@@ -180,112 +167,145 @@ class Picture:
     def _requests_of(self, pod: Pod) -> Amounts:
         return self._fits[pod.metadata.uid].requests
 
-    def _node(self, node: Node, settling: float) -> FleetNode:
-        name = node.metadata.name
-        pods = self._pods.get(name, [])
-        seen = self._measures.of_node(
-            node, self._changing.get(name, ()), self._workload_of, self._requests_of, self._now
+    def _measured_node(self, name: str) -> MeasuredNode:
+        if name not in self._measured:
+            changing = self._changing.get(name, ())
+            self._measured[name] = self._usage.of_node(
+                self._objects[name], changing, self._workload_of, self._requests_of, self._now
+            )
+        return self._measured[name]
+
+    def _usage_of(self, pod: Pod) -> Resources:
+        """As measured on the node on which it runs; for an unmeasured pod of a dry run, as when it was proposed."""
+        usage = self._measured_node(pod.spec.node_name).pods.get(pod.metadata.uid, Resources())
+        move = self._dry_runs.get(pod.metadata.uid)
+        if move is None:
+            return usage
+        cpu, memory = known(usage.cpu), known(usage.memory)
+        return Resources(
+            cpu=known(move.expected_reduction.cpu) if cpu is None else cpu,
+            memory=known(move.expected_reduction.memory) if memory is None else memory,
         )
+
+    def _node(self, node: Node) -> ClusterNode:
+        name, now = node.metadata.name, self._now
+        pods, measured = self._pods.get(name, []), self._measured_node(name)
+        settling = self._settings.load.coverage.node_settling_period
         going = self._going(name, pods)
-        return FleetNode(
+        usage = measured.usage
+        if name in self._moved_off or name in self._moved_to:
+            usage = {window: self._with_dry_runs(name, mean) for window, mean in measured.usage.items()}
+        return ClusterNode(
             name=name,
-            base=seen.base,
-            usage=seen.usage,
-            sampled_at=seen.sampled_at,
+            base=measured.base,
+            usage=usage,
+            sampled_at=measured.sampled_at,
             coming=self._coming(name, going),
-            source_refusal=source_refusal(node, now=self._now, settling=settling)
-            or resting_node(self._cool_downs, name, self._now),
-            target_refusal=target_refusal(node, now=self._now, settling=settling),
-            unknown=seen.unknown,
-            pods=Later(lambda: [self._movable(pod, seen.pods.get(pod.metadata.uid, Resources())) for pod in pods]),
-            production=Later(lambda: self._production(name, pods, seen.pods)),
-            leaving=len(self._moving.off.get(name, ())),
+            source_refusal=source_refusal(node, now=now, settling=settling)
+            or node_cooldown(self._snapshot.cooldowns, name, now),
+            target_refusal=target_refusal(node, now=now, settling=settling),
+            unknown=measured.unknown,
+            pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
+            production=LazySequence(lambda: self._production(name, pods)),
+            leaving=len(self._off.get(name, ())),
             going=len(going),
             fit=self._fit_node(node),
         )
 
-    def _production(self, node: str, pods: Sequence[Pod], usages: Mapping[str, Resources]) -> list[Resources]:
-        """What production pods use that stay, and what is on its way here, whatever its class."""
+    def _with_dry_runs(self, name: str, usage: Resources) -> Resources:
+        """A window's mean with the pods that dry runs moved, as if they had always been on their targets."""
+        for pod in self._moved_off.get(name, ()):
+            usage = plus(usage, self._usage_of(pod), -1.0)
+        for pod in self._moved_to.get(name, ()):
+            usage = plus(usage, self._usage_of(pod))
+        return usage
+
+    def _production(self, node: str, pods: Sequence[Pod]) -> list[Resources]:
+        """Usage of the production pods that stay, and of every pod that a pending move brings."""
         staying = [
-            usages.get(pod.metadata.uid, Resources())
+            self._usage_of(pod)
             for pod in pods
             if pod.metadata.deletion_timestamp is None
-            and pod.metadata.uid not in self._moving.by_uid
+            and pod.metadata.uid not in self._moving
             and priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
         ]
-        return staying + [flight.relief for flight in self._moving.to.get(node, ())]
+        return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
-    def _going(self, node: str, pods: Sequence[Pod]) -> list[Flight]:
-        """The moves from a node of which nothing is to be seen yet.
+    def _going(self, node: str, pods: Sequence[Pod]) -> list[TrackedMove]:
+        """The pending moves away from a node whose pod is still running.
 
-        A pod that is already terminating or gone is taken off its source by the correction of the window's mean.
+        The correction of the window's mean already subtracts a pod that is terminating or gone.
         """
-        off = self._moving.off.get(node, ())
-        there = {pod.metadata.uid for pod in pods if pod.metadata.deletion_timestamp is None} if off else ()
-        return [flight for flight in off if flight.pod_uid in there]
+        off = self._off.get(node, ())
+        running = {pod.metadata.uid for pod in pods if pod.metadata.deletion_timestamp is None} if off else ()
+        return [move for move in off if move.pod_uid in running]
 
-    def _coming(self, node: str, going: Sequence[Flight]) -> Resources:
-        """What moves under way bring to the node, less what they take from it."""
-        coming = Resources(cpu=0.0, memory=0.0)
-        for flight in self._moving.to.get(node, ()):
-            coming = _sum(coming, flight.relief, 1.0)
-        for flight in going:
-            coming = _sum(coming, flight.relief, -1.0)
+    def _coming(self, node: str, going: Sequence[TrackedMove]) -> Resources:
+        """What pending moves add to the node, minus what they remove."""
+        coming = NONE
+        for move in self._to.get(node, ()):
+            coming = _sum(coming, move.expected_reduction, 1.0)
+        for move in going:
+            coming = _sum(coming, move.expected_reduction, -1.0)
         return coming
 
     def _fit_node(self, node: Node) -> FitNode:
+        """The node with its pods, and the expected replacements of pending moves."""
         name = node.metadata.name
-        expected = [_replacement(flight) for flight in self._moving.to.get(name, ()) if flight.fit]
-        return fit_node(node, [*self._taking_room.get(name, ()), *expected])
+        expected = [
+            msgspec.structs.replace(move.fit, uid=f"{move.pod_uid}/replacement", terminating=False)
+            for move in self._to.get(name, ())
+            if move.fit is not None
+        ]
+        return fit_node(node, [*self._requesting.get(name, ()), *expected])
 
-    def _movable(self, pod: Pod, usage: Resources) -> MovablePod:
+    def _movable(self, pod: Pod, node: str) -> MovablePod:
         meta = pod.metadata
         workload = self._workload_of(pod)
+        candidate = self._watched.candidate(pod, workload)
+        rules, now = self._settings.rules, self._now
         return MovablePod(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
-            node=pod.spec.node_name,
+            node=node,
             workload=workload,
-            usage=usage,
+            usage=self._usage_of(pod),
             priority=pod.spec.priority,
             qos=qos_of(pod.status.qos_class),
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-            protection=self._protection(pod, workload),
-            belongs_to_node=self._belongs_to_node(pod, workload),
+            protection=self._protection(pod, workload, node),
+            belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
             fit=self._fits[meta.uid],
         )
 
-    def _belongs_to_node(self, pod: Pod, workload: Workload | None) -> bool:
-        candidate = self._watched.candidate(pod, workload)
-        return bool(static(candidate, self._rules, self._now) or of_daemon_set(candidate, self._rules, self._now))
-
-    def _protection(self, pod: Pod, workload: Workload | None) -> str:
+    def _protection(self, pod: Pod, workload: Workload | None, node: str) -> str:
         meta = pod.metadata
-        if meta.uid in self._moving.by_uid:
-            return "its move is under way"
+        if meta.uid in self._moving:
+            return "it has a pending move"
+        if pod.spec.node_name != node:
+            return f"moved in a dry run, from {pod.spec.node_name}"
         candidate = self._watched.candidate(pod, workload)
         budgets = [
             budget for budget in self._budgets.get(meta.namespace, ()) if selects(budget.spec.selector, meta.labels)
         ]
-        rest = resting(
-            self._cool_downs,
-            uid=meta.uid,
-            namespace=meta.namespace,
-            workload=workload,
-            node=pod.spec.node_name,
-            now=self._now,
-        )
         return (
-            protection(candidate, self._rules, self._now)
-            or obstacle(candidate, budgets, volumes_known=self._volume_nodes(pod) is not None)
-            or rest
+            protection(candidate, self._settings.rules, self._now)
+            or eviction_obstacle(candidate, budgets, volumes_known=self._volume_nodes(pod) is not None)
+            or pod_cooldown(
+                self._snapshot.cooldowns,
+                uid=meta.uid,
+                namespace=meta.namespace,
+                workload=workload,
+                node=node,
+                now=self._now,
+            )
         )
 
     def _volume_nodes(self, pod: Pod) -> list[NodeSelector] | None:
-        """Where the pod's claims can be reached; None when that is not known."""
+        """Which nodes can reach the pod's volumes; None when that is not known."""
         selectors = []
         for volume in pod.spec.volumes:
             claim = f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
@@ -302,58 +322,8 @@ class Picture:
         return selectors
 
 
-def _replacement(flight: Flight) -> FitPod:
-    """The pod that is expected at the flight's target: like the one that leaves, but another."""
-    assert flight.fit is not None
-    return msgspec.structs.replace(flight.fit, uid=f"{flight.pod_uid}/replacement", terminating=False)
-
-
 def _sum(left: Resources, right: Resources, sign: float) -> Resources:
-    """Unlike `plus` it may go below 0: it is a difference."""
+    """Unlike `plus` it may be negative: it is a difference."""
     return Resources(
         cpu=(left.cpu or 0.0) + sign * (right.cpu or 0.0), memory=(left.memory or 0.0) + sign * (right.memory or 0.0)
     )
-
-
-class Way(Protocol):
-    """From a node to another."""
-
-    @property
-    def node(self) -> str: ...
-
-    @property
-    def target(self) -> str: ...
-
-
-def touched(before: Mapping[str, Way], after: Mapping[str, Way]) -> set[str]:
-    """The nodes at the ends of the ways that are in one of these only, or are another there."""
-    differing = [key for key in {**before, **after} if before.get(key) is not after.get(key)]
-    ways = (way for key in differing for way in (before.get(key), after.get(key)) if way is not None)
-    return {name for way in ways for name in (way.node, way.target)}
-
-
-def pods_of(watched: Watched, workloads: Iterable[Workload]) -> dict[Workload, list[Pod]]:
-    """The pods of some workloads, wherever they are."""
-    wanted = set(workloads)
-    found: dict[Workload, list[Pod]] = {workload: [] for workload in wanted}
-    if wanted:
-        for pod in watched.pods:
-            workload = watched.workload_of(pod)
-            if workload in wanted and workload is not None:
-                found[workload].append(pod)
-    return found
-
-
-def arrivals_of(watched: Watched, workloads: Iterable[Workload]) -> list[Arrival]:
-    """The pods of some workloads as far as they may be replacements."""
-    return [
-        Arrival(
-            uid=pod.metadata.uid,
-            workload=workload,
-            node=pod.spec.node_name,
-            created_at=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
-            name=pod.metadata.name,
-        )
-        for workload, pods in pods_of(watched, workloads).items()
-        for pod in pods
-    ]

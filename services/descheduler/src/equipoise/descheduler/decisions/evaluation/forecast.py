@@ -1,6 +1,6 @@
-"""What profiles foretell of every node: of pods that stay, that are on their way, or assumed to be there."""
+"""The 24-hour profiles of workloads, and the pods that will count on each node once the pending moves are done."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -9,16 +9,15 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import HourlyUsage, workload_profile
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.descheduler.decisions.evaluation.cluster_builder import Picture
-from equipoise.descheduler.state.daily_usage import NodeParts, Part, Working
-from equipoise.descheduler.state.dry_run_moves import Assumptions
+from equipoise.descheduler.state.daily_usage import NodePods, PodsOfNodes, RunningPod
+from equipoise.descheduler.state.pending_moves import PendingMoves, dry_runs, real_moves
 
 
-class ProfileDays(Mapping[Workload, HourlyUsage]):
-    """Worked out when somebody asks: a cluster has thousands of workloads, and most strategies ask for none."""
+class WorkloadProfiles(Mapping[Workload, HourlyUsage]):
+    """Usage of one replica by hour. Converted on first use: a cluster has thousands of workloads."""
 
-    def __init__(self, said: Mapping[Workload, WorkloadUtilization]) -> None:
-        self._said = said
+    def __init__(self, utilization: Mapping[Workload, WorkloadUtilization]) -> None:
+        self._utilization = utilization
         self._days: dict[Workload | None, HourlyUsage | None] = {}
 
     def __getitem__(self, workload: Workload) -> HourlyUsage:
@@ -28,56 +27,58 @@ class ProfileDays(Mapping[Workload, HourlyUsage]):
         return day
 
     def get(self, workload: Workload | None, default: Any = None) -> Any:
-        """Asked of every pod, and what a mapping brings along asks twice and raises between."""
+        """Called for every pod. The method of Mapping looks up twice and raises an exception in between."""
         try:
             day = self._days[workload]
         except KeyError:
-            day = self._days[workload] = workload_profile(self._said.get(workload)) if workload is not None else None
+            day = workload_profile(self._utilization.get(workload)) if workload is not None else None
+            self._days[workload] = day
         return default if day is None else day
 
     def __iter__(self) -> Iterator[Workload]:
-        return (workload for workload in self._said if workload in self)
+        return (workload for workload in self._utilization if workload in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def working(
-    picture: Picture,
+def pods_after_moves(
+    pending: PendingMoves,
+    staying: Callable[[str], Iterable[RunningPod]],
     *,
     nodes: Mapping[str, NodeUtilization],
     workloads: Mapping[Workload, WorkloadUtilization],
-    assumptions: Assumptions,
-) -> NodeParts:
-    """`nodes`, `workloads`: what was heard of them."""
-    flights = {flight.pod_uid: flight for flight in picture.flights.values()}
-    leaving = flights.keys() | assumptions.keys()
-    coming: dict[str, list[Part]] = {}
-    for flight in flights.values():
-        coming.setdefault(flight.target, []).append((flight.pod_uid, flight.workload))
-    for uid, each in assumptions.items():
-        coming.setdefault(each.target, []).append((uid, each.workload))
+) -> PodsOfNodes:
+    """The pods on each node once the pending moves are done, with their usage.
+
+    `staying`: pods of a node that are not terminating, those moved there in a dry run included.
+    """
+    moving = {move.pod_uid: move for move in real_moves(pending).values()}
+    simulated = dry_runs(pending)
+    coming: dict[str, list[RunningPod]] = {}
+    for move in moving.values():
+        coming.setdefault(move.target, []).append((move.pod_uid, move.workload))
 
     def usage_of(node: str, uid: str, workload: Workload | None) -> Resources:
-        """As told of a move under way; else as measured on its node, else as a replica of its workload is."""
-        if uid in flights:
-            return flights[uid].relief
-        assumed = assumptions.get(uid)
-        heard = nodes.get(assumed.node if assumed is not None else node)
-        measured = heard.pods.get(uid) if heard is not None else None
+        """As measured when its move was proposed, else as measured now, else that of a replica of its workload."""
+        if uid in moving:
+            return moving[uid].expected_reduction
+        dry_run = simulated.get(uid)
+        utilization = nodes.get(node if dry_run is None else dry_run.node)
+        measured = utilization.pods.get(uid) if utilization is not None else None
         if measured is not None:
             return measured
         replica = workloads.get(workload) if workload is not None else None
-        otherwise = assumed.relief if assumed is not None else Resources()
+        otherwise = Resources() if dry_run is None else dry_run.expected_reduction
         return next((value.mean for value in replica.windows.values()), otherwise) if replica is not None else otherwise
 
-    def on_nodes(names: Sequence[str]) -> list[Working | None]:
-        found: list[Working | None] = []
+    def on_nodes(names: Sequence[str]) -> list[NodePods | None]:
+        found: list[NodePods | None] = []
         for name in names:
-            heard = nodes.get(name)
-            staying = (part for part in picture.staying(name) if part[0] not in leaving)
-            parts = chain(staying, coming.get(name, ()))
-            found.append(None if heard is None else Working(heard, parts, partial(usage_of, name)))
+            utilization = nodes.get(name)
+            remaining = (pod for pod in staying(name) if pod[0] not in moving)
+            pods = chain(remaining, coming.get(name, ()))
+            found.append(None if utilization is None else NodePods(utilization, pods, partial(usage_of, name)))
         return found
 
     return on_nodes

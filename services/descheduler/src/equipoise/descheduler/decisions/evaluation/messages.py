@@ -1,44 +1,76 @@
-"""What is said of a plan: an intent per move, and the decision as a whole."""
+"""The messages of an evaluation: intents, the decision of each strategy, and the response to a plan request."""
 
 from collections.abc import Sequence
 
 import msgspec
 
+from equipoise.contracts.load.correction import load_of, plus
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     DryRunMove,
     LoadReduction,
-    NodeClassification,
     NodeCooldown,
     ProposedMove,
     ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.descheduler.state.abnormal_counts import Counts
-from equipoise.descheduler.state.cluster import Move, Plan
+from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
+from equipoise.descheduler.state.cluster import ClusterNode, PodMove
+from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
+from equipoise.descheduler.state.load_reductions import HotNodes
+from equipoise.descheduler.state.pending_moves import TrackedMove, proposed, reported_dry_runs, reported_pending
 
-REPORTED_NODES = 500
-"""Nodes that a decision tells of, the most loaded first: a message of the bus holds 1 MiB."""
+MAX_ENTRIES = 500
+"""Of each list: a message of the bus holds 1 MiB."""
 
-REPORTED_ASSUMPTIONS = 50
-"""Assumed moves that a decision tells of, the newest first."""
-
-
-class Followed(msgspec.Struct, frozen=True, kw_only=True):
-    """What has become of earlier moves."""
-
-    landings: Sequence[ReplacementPlaced] = ()
-    reliefs: Sequence[LoadReduction] = ()
-    resting: Sequence[NodeCooldown] = ()
-    assumed: Sequence[DryRunMove] = ()
+MAX_DRY_RUN_MOVES = 50
+"""Of a decision, the newest first."""
 
 
-NOTHING_FOLLOWED = Followed()
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent, and the pending move that it becomes."""
+
+    intent: EvictionIntent
+    move: TrackedMove
 
 
-def intent_of(move: Move, *, strategy: str, now: float, life: float, epoch: LeaseEpoch) -> EvictionIntent:
-    """The intent of a move. Its id is made from the pod and the moment: no pod is proposed twice at one."""
+class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of earlier moves."""
+
+    replacements: Sequence[ReplacementPlaced] = ()
+    load_reductions: Sequence[LoadReduction] = ()
+    cooldowns: Sequence[NodeCooldown] = ()
+    dry_run_moves: Sequence[DryRunMove] = ()
+
+
+def proposals(
+    result: StrategyResult, snapshot: Snapshot, settings: EvaluationSettings, epoch: LeaseEpoch
+) -> list[Proposal]:
+    """An intent per planned move."""
+    hot = HotNodes.of(result.cluster, result.classifications)
+    siblings = snapshot.watched.pods_of(move.pod.workload for move in result.plan.moves)
+    found = []
+    for move in result.plan.moves:
+        intent = _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch)
+        tracked = proposed(
+            intent,
+            siblings=[pod.metadata.uid for pod in siblings[move.pod.workload]] if move.pod.workload else (),
+            fit=move.pod.fit,
+            lifetime=settings.intent_lifetime,
+            before=hot.usage.get(intent.node, Resources()),
+            over=hot.over.get(intent.node, ()),
+        )
+        found.append(Proposal(intent=intent, move=tracked))
+    return found
+
+
+def _intent(move: PodMove, strategy: str, now: float, lifetime: float, epoch: LeaseEpoch) -> EvictionIntent:
+    """The id consists of the pod and the time: no pod is proposed twice at the same time."""
     return EvictionIntent(
         id=f"{move.pod.uid}.{round(now * 1000)}",
         pod_uid=move.pod.uid,
@@ -50,7 +82,7 @@ def intent_of(move: Move, *, strategy: str, now: float, life: float, epoch: Leas
         reason=move.reason,
         sampled_at=move.sampled_at,
         decided_at=now,
-        expires_at=now + life,
+        expires_at=now + lifetime,
         expected_reduction=move.pod.usage,
         target=move.target,
         epoch=epoch,
@@ -58,38 +90,34 @@ def intent_of(move: Move, *, strategy: str, now: float, life: float, epoch: Leas
 
 
 def decision_of(
-    strategy: str,
+    result: StrategyResult,
     *,
-    verdicts: Sequence[NodeClassification],
-    counts: Counts,
-    plan: Plan,
+    counts: AbnormalCounts,
     published: Sequence[EvictionIntent],
-    followed: Followed = NOTHING_FOLLOWED,
+    follow_up: FollowUp,
     now: float,
 ) -> DescheduleDecision:
-    """What one evaluation saw, proposed and left alone. `published`: the intents that the bus took."""
-    reported = sorted(verdicts, key=lambda entry: (-max(entry.load.cpu or 0.0, entry.load.memory or 0.0), entry.node))
+    """What a strategy classified, proposed and refused. `published`: the intents that the bus accepted."""
+    most_loaded = sorted(result.classifications, key=lambda each: (-_highest(each.load), each.node))
     return DescheduleDecision(
-        strategy=strategy,
+        strategy=result.strategy,
         evaluated_at=now,
         nodes=[
-            msgspec.structs.replace(entry, abnormal_evaluations=counts[entry.node].abnormal)
-            if entry.node in counts
-            else entry
-            for entry in reported[:REPORTED_NODES]
+            msgspec.structs.replace(each, abnormal_evaluations=_count(counts, each.node))
+            for each in most_loaded[:MAX_ENTRIES]
         ],
         intents=[intent.id for intent in published],
-        refused=list(plan.refused),
-        why="" if published else plan.why or "the bus did not take the intents",
-        moves=[_kept(intent) for intent in published],
-        dry_run_moves=list(followed.assumed[:REPORTED_ASSUMPTIONS]),
-        replacements=list(followed.landings),
-        load_reductions=list(followed.reliefs),
-        cooldowns=list(followed.resting[:REPORTED_NODES]),
+        refused=list(result.plan.refused),
+        why="" if published else result.plan.why or "the bus did not accept the intents",
+        moves=[_proposed(intent) for intent in published],
+        dry_run_moves=list(follow_up.dry_run_moves[:MAX_DRY_RUN_MOVES]),
+        replacements=list(follow_up.replacements),
+        load_reductions=list(follow_up.load_reductions),
+        cooldowns=list(follow_up.cooldowns[:MAX_ENTRIES]),
     )
 
 
-def _kept(intent: EvictionIntent) -> ProposedMove:
+def _proposed(intent: EvictionIntent) -> ProposedMove:
     return ProposedMove(
         intent_id=intent.id,
         namespace=intent.namespace,
@@ -103,3 +131,95 @@ def _kept(intent: EvictionIntent) -> ProposedMove:
         sampled_at=intent.sampled_at,
         expires_at=intent.expires_at,
     )
+
+
+def plan_response(
+    evaluation: Evaluation, snapshot: Snapshot, settings: EvaluationSettings, *, evictions: str, leader: LeaseEpoch
+) -> PlanResponse:
+    """`evaluation`: one in which every abnormal node counts at once. `evictions`: what binders do with intents."""
+    moves: list[PlannedMove] = []
+    nodes: list[PlannedNode] = []
+    why: dict[str, str] = {}
+    for result in evaluation.results:
+        wanted = [*result.plan.moves, *result.plan.later]
+        moves += [_planned(result.strategy, move, later=move in result.plan.later) for move in wanted]
+        nodes += _planned_nodes(result, wanted, snapshot, settings)
+        if not wanted:
+            hot = any(each.abnormal for each in result.classifications)
+            why[result.strategy] = result.plan.why if hot or evaluation.problem else "no node is above its threshold"
+    return PlanResponse(
+        moves=moves[:MAX_ENTRIES],
+        nodes=nodes[:MAX_ENTRIES],
+        refused=[each for result in evaluation.results for each in result.plan.refused][:MAX_ENTRIES],
+        why=why,
+        pending=reported_pending(snapshot.pending)[:MAX_ENTRIES],
+        dry_run_moves=reported_dry_runs(snapshot.pending)[:MAX_ENTRIES],
+        cooldowns=nodes_in_cooldown(snapshot.cooldowns, snapshot.now)[:MAX_ENTRIES],
+        evictions=evictions,
+        considered=len(evaluation.cluster.nodes),
+        interval=float(settings.interval),
+        leader=leader,
+        planned_at=snapshot.now,
+    )
+
+
+def _planned(strategy: str, move: PodMove, *, later: bool) -> PlannedMove:
+    return PlannedMove(
+        strategy=strategy,
+        namespace=move.pod.namespace,
+        pod=move.pod.name,
+        workload=move.pod.workload,
+        node=move.pod.node,
+        target=move.target,
+        reason=move.reason,
+        expected_reduction=move.pod.usage,
+        sampled_at=move.sampled_at,
+        later=later,
+    )
+
+
+def _planned_nodes(
+    result: StrategyResult, moves: Sequence[PodMove], snapshot: Snapshot, settings: EvaluationSettings
+) -> list[PlannedNode]:
+    """Every node that is abnormal, or source or target of a move; the latter first, then the most loaded."""
+    touched = {move.pod.node for move in moves} | {move.target for move in moves}
+    by_name = {node.name: node for node in result.cluster.nodes}
+    counts = snapshot.counts.get(result.strategy, {})
+    found = []
+    for each in result.classifications:
+        node = by_name[each.node]
+        if not each.abnormal and each.node not in touched:
+            continue
+        count = _count(counts, each.node)
+        found.append(
+            PlannedNode(
+                strategy=result.strategy,
+                node=each.node,
+                state=each.state,
+                before=each.load,
+                after=_load_after(node, result.window, moves),
+                abnormal_evaluations=count,
+                missing_evaluations=max(0, settings.consecutive_abnormalities - count) if each.abnormal else 0,
+                why=(each.abnormal and node.source_refusal) or each.why,
+            )
+        )
+    return sorted(found, key=lambda each: (each.node not in touched, -_highest(each.before), each.node))
+
+
+def _load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Resources:
+    """Load once the pending moves and these are done."""
+    usage = node.projected(window)
+    for move in moves:
+        if move.pod.node == node.name:
+            usage = plus(usage, move.pod.usage, -1.0)
+        if move.target == node.name:
+            usage = plus(usage, move.pod.usage)
+    return load_of(usage, node.base)
+
+
+def _highest(load: Resources) -> float:
+    return max(load.cpu or 0.0, load.memory or 0.0)
+
+
+def _count(counts: AbnormalCounts, node: str) -> int:
+    return counts[node].abnormal if node in counts else 0

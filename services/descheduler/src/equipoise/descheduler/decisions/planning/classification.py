@@ -1,11 +1,12 @@
-"""Is a node hot, idle, between, or of unknown load?"""
+"""Is a node hot, idle, between the thresholds, or of unknown load?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
+from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
@@ -16,16 +17,20 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     production_amounts,
     row,
 )
-from equipoise.descheduler.decisions.planning.thresholds import Levels
-from equipoise.descheduler.state.cluster import FleetNode, Resource
+from equipoise.descheduler.decisions.planning.pools import PoolMembers
+from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, KnownLoads, deviating, fixed
+from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
 State = Literal["hot", "idle", "between", "unknown"]
 Scope = Literal["node", "prod"]
-"""Whose usage is over a mark: everything on the node, or its production pods."""
+"""Which usage is above a threshold: that of everything on the node, or that of its production pods."""
+
+SCOPES: tuple[Scope, ...] = ("node", "prod")
+"""In the order in which nodes are relieved. A node that is hot as a whole is not classified by its production."""
 
 
-class Present(msgspec.Struct, frozen=True, kw_only=True):
-    """What nodes use now, over every window that decides. Arrays of nodes × resources, load (0..1), NaN unknown."""
+class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
+    """Current loads over the windows of a strategy. Arrays of nodes × resources, load (0..1), NaN is unknown."""
 
     least: Array
     most: Array
@@ -33,113 +38,164 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     """Over the first window."""
 
     production: Array
-    production_whole: Flags
+    production_complete: Flags
     """Per node: the usage of all its production pods is known."""
 
     base: Array
 
 
-def present(nodes: Sequence[FleetNode], windows: Sequence[str], *, production: bool) -> Present:
-    """`production`: whether marks of production are looked at; if not, its loads are left unknown."""
+def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, production: bool) -> CurrentLoads:
+    """`production`: whether the usage of production pods is needed; otherwise it stays unknown."""
     base = bases(nodes)
     loads = np.stack([amounts(nodes, window, projected=False) / base for window in windows])
-    used, whole = production_amounts(nodes) if production else (np.full(base.shape, np.nan), np.zeros(len(nodes), bool))
-    return Present(
+    used, complete = np.full(base.shape, np.nan), np.zeros(len(nodes), bool)
+    if production:
+        used, complete = production_amounts(nodes)
+    return CurrentLoads(
         least=loads.min(axis=0),
         most=loads.max(axis=0),
         first=loads[0],
         production=used / base,
-        production_whole=whole,
+        production_complete=complete,
         base=base,
     )
 
 
-class Classes(msgspec.Struct, frozen=True, kw_only=True):
-    """What each node of a pool is."""
+class NodeClasses(msgspec.Struct, frozen=True, kw_only=True):
+    """The class of each node of a pool."""
 
     hot: Flags
-    """Nodes × resources: over the mark."""
+    """Nodes × resources: above the threshold."""
 
     prod_hot: Flags
-    """Nodes × resources: production is over its mark, on nodes that are not hot as a whole."""
+    """Nodes × resources: production is above its threshold, on nodes that are not hot as a whole."""
 
     idle: Flags
     missing: Flags
-    """Nodes × resources: looked at, and not known over some window."""
+    """Nodes × resources: there is a threshold, and the load is not known over some window."""
 
 
-def classified(present: Present, levels: Levels, production: Levels | None) -> Classes:
-    """Hot: over the hot mark in any resource, over every window. Idle: not over the idle mark in any, over any window.
+def classes_of(loads: CurrentLoads, applied: AppliedThresholds, production: AppliedThresholds | None) -> NodeClasses:
+    """Hot: above the high threshold in any resource, over every window. Idle: at most at the low threshold in every
+    resource, over every window.
 
-    A node whose memory is not known may be hot in CPU: each resource speaks for itself.
+    A node of unknown memory may be hot in CPU: resources are independent.
     """
-    hot: Flags = present.least > row(levels.hot)
-    looked_at = np.array([resource in levels.looked_at for resource in MEASURED])
-    missing = looked_at & np.isnan(present.most)
-    idle = within(present.most, levels.idle)
+    hot: Flags = loads.least > row(applied.hot)
+    limited = np.array([resource in applied.limited for resource in MEASURED])
+    missing = limited & np.isnan(loads.most)
+    idle = within(loads.most, applied.idle)
     idle[missing.any(axis=1) | hot.any(axis=1)] = False
     prod_hot = np.zeros_like(hot)
     if production is not None:
-        prod_hot = (present.production > row(production.hot)) & ~hot.any(axis=1, keepdims=True)
-    return Classes(hot=hot, prod_hot=prod_hot, idle=idle, missing=missing)
+        prod_hot = (loads.production > row(production.hot)) & ~hot.any(axis=1, keepdims=True)
+    return NodeClasses(hot=hot, prod_hot=prod_hot, idle=idle, missing=missing)
 
 
-def within(load: Array, marks: Mapping[Resource, float]) -> Flags:
-    """Per node: at or below the mark in every resource that has one. Unknown is not."""
-    looked_at = [resource in marks for resource in MEASURED]
-    return np.asarray((load <= row(marks))[:, looked_at].all(axis=1), dtype=np.bool_)
+def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
+    """Per node: at or below the threshold in every resource that has one. Unknown is not."""
+    limited = [resource in thresholds for resource in MEASURED]
+    return np.asarray((load <= row(thresholds))[:, limited].all(axis=1), dtype=np.bool_)
 
 
-def verdict(
-    node: FleetNode, place: int, seen: Present, classes: Classes, windows: Sequence[str], texts: "Texts"
-) -> NodeClassification:
-    """What is said of one node. `load` is that of the first window; `why` tells what made it hot, or is unknown."""
-    over: list[Resource] = []
-    state: State = "idle" if classes.idle[place] else "between"
-    why = ""
-    if node.unknown:
-        state, why = "unknown", node.unknown
-    elif classes.hot[place].any():
-        state, over, why = "hot", _names(classes.hot[place]), texts.of("node", place)
-    elif classes.prod_hot[place].any():
-        state, over, why = "hot", _names(classes.prod_hot[place]), texts.of("prod", place)
-    elif classes.missing[place].any():
-        state = "unknown"
-        why = f"no {' and '.join(sorted(_names(classes.missing[place])))} usage over {', '.join(windows)}"
-    return NodeClassification(
-        node=node.name,
-        state=state,
-        load=node.load(windows[0]),
-        why=why,
-        over=list(over),
-        sampled_at=node.oldest_sample(windows),
-    )
+class PoolClassification:
+    """The nodes of a pool: their loads, the thresholds that apply, and their classes. Computed once per plan."""
+
+    def __init__(self, members: PoolMembers, windows: Sequence[str], *, margin: float) -> None:
+        """`margin`: load (0..1) below its threshold to which a hot node should be brought."""
+        self.members = members
+        self.windows = windows
+        marks, deviation = members.thresholds, members.deviation
+        with_production = _any(marks.prod_high, marks.prod_low)
+        with_production |= deviation is not None and _any(deviation.prod_high, deviation.prod_low)
+        self.loads = loads = current_loads(members.nodes, windows, production=with_production)
+        applied, production = fixed(marks.high, marks.low, margin), fixed(marks.prod_high, marks.prod_low, margin)
+        if deviation is not None:
+            floor, complete = deviation.floor / 100, loads.production_complete[:, np.newaxis]
+            used = np.where(complete, loads.production, np.nan)
+            applied = deviating(self._known(loads.first), deviation.high, deviation.low, floor, applied)
+            production = deviating(self._known(used), deviation.prod_high, deviation.prod_low, floor, production)
+        self.applied: AppliedThresholds = applied
+        self.production: AppliedThresholds | None = production if with_production else None
+        self.classes = classes_of(loads, applied, self.production)
+
+    def classify(self) -> list[NodeClassification]:
+        """Every node, in its order."""
+        return [self._classification(node, place) for place, node in enumerate(self.members.nodes)]
+
+    def sources(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
+        """The hot nodes among `abnormal`, with their places; never one of unknown load."""
+        nodes = self.members.nodes
+        found = [(place, nodes[place]) for place in np.flatnonzero(self._hot(scope).any(axis=1)).tolist()]
+        return [(place, node) for place, node in found if node.name in abnormal and not node.unknown]
+
+    def hot(self, scope: Scope, place: int) -> list[Resource]:
+        """The resources in which a node is above its threshold."""
+        return _names(self._hot(scope)[place])
+
+    def reason(self, scope: Scope, place: int) -> str:
+        """Why a node is hot."""
+        applied = self.applied if scope == "node" else self.production
+        assert applied is not None
+        loads = (self.loads.first if scope == "node" else self.loads.production)[place]
+        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), applied.hot, scope)
+
+    def weights(self) -> Mapping[Resource, float]:
+        """The number of pods counts only where it has a threshold."""
+        weights = dict(self.members.weights.shares())
+        if "pods" not in self.applied.limited:
+            weights["pods"] = 0.0
+        return weights
+
+    def _hot(self, scope: Scope) -> Flags:
+        return self.classes.hot if scope == "node" else self.classes.prod_hot
+
+    def _classification(self, node: ClusterNode, place: int) -> NodeClassification:
+        """`load` is that over the first window; `why` is why the node is hot or unknown."""
+        classes, over = self.classes, list[Resource]()
+        state: State = "idle" if classes.idle[place] else "between"
+        why = ""
+        scope: Scope | None = next((scope for scope in SCOPES if self._hot(scope)[place].any()), None)
+        if node.unknown:
+            state, why = "unknown", node.unknown
+        elif scope is not None:
+            state, over, why = "hot", self.hot(scope, place), self.reason(scope, place)
+        elif classes.missing[place].any():
+            resources = " and ".join(sorted(_names(classes.missing[place])))
+            state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
+        return NodeClassification(
+            node=node.name,
+            state=state,
+            load=node.load(self.windows[0]),
+            why=why,
+            over=list(over),
+            sampled_at=node.oldest_sample(self.windows),
+        )
+
+    def _known(self, load: Array) -> KnownLoads:
+        nodes = self.members.nodes
+        return KnownLoads(
+            load=load,
+            base=self.loads.base,
+            source=np.array([not node.source_refusal for node in nodes], dtype=np.bool_),
+            target=np.array([not node.target_refusal for node in nodes], dtype=np.bool_),
+        )
 
 
-class Texts(msgspec.Struct, frozen=True, kw_only=True):
-    """Says why nodes are hot."""
-
-    seen: Present
-    levels: Levels
-    production: Levels | None
-
-    def of(self, scope: Scope, place: int) -> str:
-        levels = self.levels if scope == "node" else self.production
-        assert levels is not None
-        loads = (self.seen.first if scope == "node" else self.seen.production)[place]
-        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), levels.hot, scope)
-
-
-def excess_text(load: Mapping[Resource, float], marks: Mapping[Resource, float], scope: Scope = "node") -> str:
+def excess_text(load: Mapping[Resource, float], thresholds: Mapping[Resource, float], scope: Scope = "node") -> str:
     """`node is overutilized, cpu usage(68.53%)>threshold(50.00%)`, with the threshold as applied."""
     whose = "prod " if scope == "prod" else ""
     parts = [
-        f"{whose}{resource} usage({100 * load[resource]:.2f}%)>threshold({100 * mark:.2f}%)"
-        for resource, mark in sorted(marks.items())
-        if resource in load and load[resource] > mark
+        f"{whose}{resource} usage({100 * load[resource]:.2f}%)>threshold({100 * threshold:.2f}%)"
+        for resource, threshold in sorted(thresholds.items())
+        if resource in load and load[resource] > threshold
     ]
     return "node is overutilized, " + ", ".join(parts)
 
 
 def _names(flags: Flags) -> list[Resource]:
     return [resource for resource, flag in zip(MEASURED, flags, strict=True) if flag]
+
+
+def _any(*thresholds: ResourceThresholds) -> bool:
+    return any(getattr(each, resource) is not None for each in thresholds for resource in MEASURED)

@@ -1,9 +1,9 @@
-"""What every pod in question would change on every node, as one table that is kept up to date while a plan is made.
+"""The gain of moving each pod to each node, as one table that is updated while a plan is made.
 
-How unlevel a fleet is: the sum over its nodes of the squared distance of their load from the fleet's, as weighted mean
-over the hours of the coming day and the present, cpu and memory by their weights. A pod of day p that comes to a node
-of base b which is d away from the fleet changes that by Σ 2·d·p/b + (p/b)²; one that leaves by Σ −2·d·p/b + (p/b)². So
-a table for all pods and nodes is a product of matrices.
+How uneven a cluster is: the sum over its nodes of the squared distance between their load and the cluster's, as the
+weighted mean over the hours of the forecast day and the current load, CPU and memory by their weights. A pod of usage p
+that arrives on a node of base b at distance d changes the sum by Σ 2·d·p/b + (p/b)²; one that leaves by
+Σ −2·d·p/b + (p/b)². So the table for all pods and nodes is a product of matrices.
 """
 
 import math
@@ -20,39 +20,39 @@ from equipoise.descheduler.state.cluster import MovablePod
 Places = npt.NDArray[np.int64]
 
 _BLOCK = 64
-"""Pods that are looked at together: what is worked out for all nodes then stays in the processor's cache."""
+"""Pods computed together, so that intermediate results stay in the processor's cache."""
 
 _ROUNDING = 1e-12
-"""Squared shares by which sums may be off."""
+"""Rounding error of sums, in squared shares."""
 
 
-class Single(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that needs no other."""
+class SingleMove(msgspec.Struct, frozen=True, kw_only=True):
+    """A single move."""
 
     pod: int
     target: int
     gain: float
 
 
-class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    """`first` leaves `target` for `elsewhere`; then `second`, for which there was no room, comes to `target`."""
+class MovePair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two moves: `first` leaves `target` for `elsewhere`; then `second`, which did not fit before, goes to `target`."""
 
     first: int
     elsewhere: int
     second: int
     target: int
     gain: float
-    """Of both moves together."""
+    """Of both moves."""
 
 
-class DayTable:
-    """Pods are known by their row, nodes by their place in the fleet. Gains are in squared shares."""
+class DayGainTable:
+    """Pods are rows, nodes are columns in the order of the cluster. Gains are in squared shares."""
 
     def __init__(self, used: Array, base: Array, room: Array, *, slots: Array, resources: Array) -> None:
-        """`used`: nodes × resources × slots, cores and bytes, NaN for a node of unknown day, which is left alone;
-        `base`: nodes × resources; `room`: nodes × (cores, bytes, pods) nobody has asked for.
+        """`used`: nodes × resources × slots, cores and bytes, NaN for a node without a forecast, which is ignored;
+        `base`: nodes × resources; `room`: nodes × (cores, bytes, pods) that are not requested.
 
-        `slots`, `resources`: how much each counts; those of the slots add up to 1.
+        `slots`, `resources`: their weights; those of the slots sum to 1.
         """
         self.known: Flags = ~np.isnan(
             np.concatenate([used.reshape(len(used), math.prod(used.shape[1:])), base], axis=1)
@@ -61,53 +61,54 @@ class DayTable:
         self.used = np.where(self.known[:, np.newaxis, np.newaxis], used, 0.0)
         self._room = room.copy()
         self._slots, self._resources = slots, resources
-        whole = self.base[self.known].sum(axis=0)
-        self.mean: Array = self.used[self.known].sum(axis=0) / np.where(whole > 0, whole, 1.0)[:, np.newaxis]
-        """resources × slots: where every node would be in a level fleet."""
+        total = self.base[self.known].sum(axis=0)
+        self.mean: Array = self.used[self.known].sum(axis=0) / np.where(total > 0, total, 1.0)[:, np.newaxis]
+        """resources × slots: the load of every node in an even cluster."""
 
         self.pods: list[MovablePod] = []
         nodes = len(base)
-        self.home: Places = np.zeros(0, dtype=np.int64)
-        """Per pod: its node."""
+        self.location: Places = np.zeros(0, dtype=np.int64)
+        """Per pod: the node on which it is."""
 
         self._workload: Places = np.zeros(0, dtype=np.int64)
         self._workloads: dict[Workload | None, int] = {}
         self.day = np.zeros((0, *used.shape[1:]))
         """Pods × resources × slots: cores and bytes."""
 
-        self._asks = np.zeros((0, room.shape[1]))
+        self._requests = np.zeros((0, room.shape[1]))
         self._squares = np.zeros((0, base.shape[1]))
         self._gain = np.zeros((0, nodes))
-        """Pods × nodes: what the move would level."""
+        """Pods × nodes: by how much the move would reduce the sum."""
 
-        self._shut = np.zeros((0, nodes), dtype=np.bool_)
-        """Pods × nodes: for reasons that moves do not change."""
+        self._excluded = np.zeros((0, nodes), dtype=np.bool_)
+        """Pods × nodes: excluded for the rest of the plan."""
 
         self._best: Places = np.zeros(0, dtype=np.int64)
         self._best_gain = np.zeros(0)
 
     @property
     def distance(self) -> Array:
-        """Nodes × resources × slots: how far each is above (below: negative) the fleet; 0 for an unknown one."""
+        """Nodes × resources × slots: load above the cluster's, negative below; 0 for a node without a forecast."""
         shares = self.used / self.base[:, :, np.newaxis]
         distance: Array = np.where(self.known[:, np.newaxis, np.newaxis], shares - self.mean, 0.0)
         return distance
 
-    def add(self, pods: Sequence[MovablePod], homes: Sequence[int], days: Array, open_nodes: Flags) -> None:
-        """Rows for pods, with their days (pods × resources × slots); `open_nodes`: per node, whether it takes pods."""
+    def add(self, pods: Sequence[MovablePod], locations: Sequence[int], days: Array, allowed: Flags) -> None:
+        """Adds pods with their usage (pods × resources × slots). `allowed`: per node, whether it may be a target."""
         if not pods:
             return
-        asks = [(ask.get("cpu", 0.0), ask.get("memory", 0.0), 1.0) for ask in (pod.fit.requests for pod in pods)]
+        amounts = [pod.fit.requests for pod in pods]
+        requests = [(each.get("cpu", 0.0), each.get("memory", 0.0), 1.0) for each in amounts]
         self.pods += pods
-        self.home = np.concatenate([self.home, np.array(homes, dtype=np.int64)])
+        self.location = np.concatenate([self.location, np.array(locations, dtype=np.int64)])
         numbers = [self._workloads.setdefault(pod.workload, len(self._workloads)) for pod in pods]
         self._workload = np.concatenate([self._workload, np.array(numbers, dtype=np.int64)])
         self.day = np.concatenate([self.day, days])
-        self._asks = np.concatenate([self._asks, np.array(asks)])
+        self._requests = np.concatenate([self._requests, np.array(requests)])
         self._squares = np.concatenate([self._squares, (days * days) @ self._slots])
-        shut = np.repeat(~(open_nodes & self.known)[np.newaxis], len(pods), axis=0)
-        shut[np.arange(len(pods)), homes] = True
-        self._shut = np.concatenate([self._shut, shut])
+        excluded = np.repeat(~(allowed & self.known)[np.newaxis], len(pods), axis=0)
+        excluded[np.arange(len(pods)), locations] = True
+        self._excluded = np.concatenate([self._excluded, excluded])
         new = np.arange(len(self.pods) - len(pods), len(self.pods))
         everywhere = np.arange(len(self.base))
         self._gain = np.concatenate([self._gain, self._gains(new, everywhere)])
@@ -115,70 +116,70 @@ class DayTable:
         self._best_gain = np.concatenate([self._best_gain, np.zeros(len(pods))])
         self._find_best(new)
 
-    def wanted(self, rows: Places) -> Array:
-        """Per node: the most that one of these pods would level by coming, room or not; −∞ where none may."""
+    def best_gains(self, rows: Places) -> Array:
+        """Per node: the largest gain of one of these pods, whether it fits or not; −∞ where all are excluded."""
         if not len(rows):
             return np.full(len(self.base), -np.inf)
-        gains: Array = np.where(self._shut[rows], -np.inf, self._gain[rows]).max(axis=0)
+        gains: Array = np.where(self._excluded[rows], -np.inf, self._gain[rows]).max(axis=0)
         return gains
 
-    def shut(self, pod: int, nodes: Flags | int) -> None:
-        """These nodes do not take the pod, whatever moves."""
-        self._shut[pod, nodes] = True
+    def exclude(self, pod: int, nodes: Flags | int) -> None:
+        """The pod cannot move to these nodes for the rest of the plan."""
+        self._excluded[pod, nodes] = True
         self._find_best(np.array([pod]))
 
-    def holds(self, chain: Chain) -> bool:
-        """Is the way of a chain still open, after nodes were shut?"""
+    def valid(self, pair: MovePair) -> bool:
+        """Whether both moves of a pair are still possible after nodes were excluded."""
         return (
-            bool(self._best[chain.first] == chain.elsewhere and np.isfinite(self._best_gain[chain.first]))
-            and not (self._shut[chain.second, chain.target])
+            bool(self._best[pair.first] == pair.elsewhere and np.isfinite(self._best_gain[pair.first]))
+            and not (self._excluded[pair.second, pair.target])
         )
 
-    def retire(self, pod: int) -> None:
-        """The pod stays where it is for the rest of the plan."""
-        self._shut[pod] = True
+    def keep(self, pod: int) -> None:
+        """The pod does not move for the rest of the plan."""
+        self._excluded[pod] = True
         self._find_best(np.array([pod]))
 
-    def best_single(self, rows: Places) -> Single | None:
-        """Of these pods the move that levels most among those that have room."""
+    def best_single(self, rows: Places) -> SingleMove | None:
+        """The move of one of these pods with the largest gain, among those whose requests fit."""
         if not len(rows):
             return None
         row = int(rows[self._best_gain[rows].argmax()])
         gain = float(self._best_gain[row])
-        return Single(pod=row, target=int(self._best[row]), gain=gain) if gain > 0 else None
+        return SingleMove(pod=row, target=int(self._best[row]), gain=gain) if gain > 0 else None
 
-    def hopeful(self, rows: Places) -> Places:
-        """Of these pods those that would level somewhere if there were room, the most hopeful first."""
-        hoped = np.where(self._shut[rows], -np.inf, self._gain[rows]).max(axis=1, initial=-np.inf)
-        ordered: Places = rows[np.argsort(-hoped, kind="stable")]
-        return ordered[: int((hoped > 0).sum())]
+    def promising(self, rows: Places) -> Places:
+        """Those of these pods with a positive gain on some node, whether they fit or not; the largest gain first."""
+        gains = np.where(self._excluded[rows], -np.inf, self._gain[rows]).max(axis=1, initial=-np.inf)
+        ordered: Places = rows[np.argsort(-gains, kind="stable")]
+        return ordered[: int((gains > 0).sum())]
 
-    def best_chains(self, seconds: Places, *, most: int, least: float) -> list[Chain]:
-        """Pairs of moves, best first: one of these pods, and one that makes room for it at its target.
+    def best_pairs(self, seconds: Places, *, most: int, min_gain: float) -> list[MovePair]:
+        """At most `most` pairs of moves with a gain above `min_gain`, best first.
 
-        Only pairs that gain more than `least` are told, at most so many.
+        In each, one of these pods is moved, and another makes room for it on its target.
         """
-        seconds, firsts = self._likely_pairs(seconds, least)
+        seconds, firsts = self._likely_pairs(seconds, min_gain)
         if not len(seconds):
             return []
-        there = self.home[firsts]
+        there = self.location[firsts]
         at = np.ix_(seconds, there)
-        alone = np.where(self._shut[at], -np.inf, self._gain[at])
-        gains = alone + self._best_gain[firsts]
-        gains[self._pointless(seconds, there, self._asks[firsts], alone)] = -np.inf
+        single_gain = np.where(self._excluded[at], -np.inf, self._gain[at])
+        gains = single_gain + self._best_gain[firsts]
+        gains[self._pointless(seconds, there, self._requests[firsts], single_gain)] = -np.inf
         gains[self._workload[seconds][:, np.newaxis] == self._workload[firsts]] = -np.inf
-        # What both use in the same hours counts once more where one takes the other's place.
-        back = np.nonzero(np.isfinite(gains) & (self._best[firsts] == self.home[seconds][:, np.newaxis]))
+        # Usage of both in the same hours adds to the gain where one takes the place of the other.
+        back = np.nonzero(np.isfinite(gains) & (self._best[firsts] == self.location[seconds][:, np.newaxis]))
         for resource, weight in enumerate(self._resources):
             common = (self.day[seconds, resource] * self._slots) @ self.day[firsts, resource].T
             gains += common * (2.0 * weight / self.base[there, resource] ** 2)
-            gains[back] += common[back] * (2.0 * weight / self.base[self.home[seconds[back[0]]], resource] ** 2)
+            gains[back] += common[back] * (2.0 * weight / self.base[self.location[seconds[back[0]]], resource] ** 2)
         flat = gains.ravel()
-        places = np.flatnonzero(flat > least)
+        places = np.flatnonzero(flat > min_gain)
         if len(places) > most:
             places = places[np.argpartition(-flat[places], most)[:most]]
         return [
-            Chain(
+            MovePair(
                 first=int(firsts[first]),
                 elsewhere=int(self._best[firsts[first]]),
                 second=int(seconds[second]),
@@ -189,69 +190,69 @@ class DayTable:
             for second, first in (divmod(int(place), len(firsts)),)
         ]
 
-    def _likely_pairs(self, seconds: Places, least: float) -> tuple[Places, Places]:
-        """Of these pods those that may gain more than `least` in a pair with another, and the others it may be with.
+    def _likely_pairs(self, seconds: Places, min_gain: float) -> tuple[Places, Places]:
+        """Those of these pods that may gain more than `min_gain` in a pair, and the other pods of such pairs.
 
-        Asked of nodes instead of pods, of which each has many. By Cauchy and Schwarz what two pods use in the same
-        hours is at most the root of the product of their squares.
+        Computed with bounds per node, which are far fewer than pods. By Cauchy and Schwarz the common usage of two pods
+        in the same hours is at most the root of the product of their squares.
         """
         firsts = np.flatnonzero(np.isfinite(self._best_gain))
-        targets, place = np.unique(self.home[firsts], return_inverse=True)
+        targets, place = np.unique(self.location[firsts], return_inverse=True)
         if not len(seconds) or not len(firsts):
             return seconds[:0], firsts[:0]
         most = np.full(len(targets), -np.inf)
         np.maximum.at(most, place, self._best_gain[firsts])
         sizes = np.zeros((len(targets), len(self._resources)))
         np.maximum.at(sizes, place, np.sqrt(self._squares[firsts]))
-        asked = np.zeros((len(targets), self._asks.shape[1]))
-        np.maximum.at(asked, place, self._asks[firsts])
+        requested = np.zeros((len(targets), self._requests.shape[1]))
+        np.maximum.at(requested, place, self._requests[firsts])
         back = np.zeros((len(self.base), len(targets)), dtype=np.bool_)
         back[self._best[firsts], place] = True
-        at, homes = np.ix_(seconds, targets), self.home[seconds]
-        alone = np.where(self._shut[at], -np.inf, self._gain[at])
-        bound = alone + most
+        at, locations = np.ix_(seconds, targets), self.location[seconds]
+        single_gain = np.where(self._excluded[at], -np.inf, self._gain[at])
+        bound = single_gain + most
         for resource, weight in enumerate(self._resources):
             common = 2.0 * weight * np.outer(np.sqrt(self._squares[seconds, resource]), sizes[:, resource])
             bound += common / self.base[targets, resource] ** 2
-            bound += np.where(back[homes], common / self.base[homes, resource, np.newaxis] ** 2, 0.0)
-        likely = (bound > least - _ROUNDING) & ~self._pointless(seconds, targets, asked, alone)
+            bound += np.where(back[locations], common / self.base[locations, resource, np.newaxis] ** 2, 0.0)
+        likely = (bound > min_gain - _ROUNDING) & ~self._pointless(seconds, targets, requested, single_gain)
         return seconds[likely.any(axis=1)], firsts[likely.any(axis=0)[place]]
 
-    def _pointless(self, seconds: Places, nodes: Places, freed: Array, alone: Array) -> Flags:
-        """seconds × nodes: what is `freed` there (nodes × resources) is too little for the pod, or nobody has to leave.
+    def _pointless(self, seconds: Places, nodes: Places, freed: Array, single_gain: Array) -> Flags:
+        """seconds × nodes: the requests `freed` there (nodes × resources) are too small for the pod, or not needed.
 
-        `alone`: what the pod gains by coming; who has room already and levels by that needs no other to go.
+        `single_gain`: the gain of the pod's move. A pod that fits and has a positive gain needs no other to leave.
         """
-        short, needless = np.zeros(alone.shape, dtype=np.bool_), alone > 0
-        for column, asked in enumerate(self._asks[seconds].T):
+        short, needless = np.zeros(single_gain.shape, dtype=np.bool_), single_gain > 0
+        for column, requested in enumerate(self._requests[seconds].T):
             room = self._room[nodes, column] + REQUEST_TOLERANCE[column]
-            short |= asked[:, np.newaxis] > room + freed[:, column]
-            needless &= asked[:, np.newaxis] <= room
+            short |= requested[:, np.newaxis] > room + freed[:, column]
+            needless &= requested[:, np.newaxis] <= room
         pointless: Flags = short | needless
         return pointless
 
     def move(self, pod: int, target: int) -> None:
-        """The pod goes there, and stays there for the rest of the plan."""
-        source = int(self.home[pod])
+        """Moves the pod, which does not move again in this plan."""
+        source = int(self.location[pod])
         for node, sign in ((source, -1.0), (target, 1.0)):
             self.used[node] += sign * self.day[pod]
-            self._room[node] -= sign * self._asks[pod]
-        self.home[pod] = target
-        self._shut[pod] = True
+            self._room[node] -= sign * self._requests[pod]
+        self.location[pod] = target
+        self._excluded[pod] = True
         changed = np.array([source, target])
         everyone = np.arange(len(self.pods))
-        on_them = np.flatnonzero(np.isin(self.home, changed))
+        on_them = np.flatnonzero(np.isin(self.location, changed))
         self._gain[:, changed] = self._gains(everyone, changed)
         self._gain[on_them] = self._gains(on_them, np.arange(len(self.base)))
         self._find_best_after(source, target)
 
     def _gains(self, pods: Places, nodes: Places) -> Array:
-        """pods × nodes, as one product of matrices: what depends on both, on the node, and on the pod."""
-        base, home = self.base, self.home[pods]
+        """pods × nodes, as one product of matrices: terms of both, of the node, and of the pod."""
+        base, location = self.base, self.location[pods]
         along = self.distance / base[:, :, np.newaxis]
         days = self.day[pods] * (self._slots * self._resources[:, np.newaxis])
         squares = self._squares[pods] * self._resources
-        leaving = (squares / base[home] ** 2).sum(axis=1) - 2.0 * np.einsum("prs,prs->p", days, along[home])
+        leaving = (squares / base[location] ** 2).sum(axis=1) - 2.0 * np.einsum("prs,prs->p", days, along[location])
         flat = math.prod(days.shape[1:])
         left = np.concatenate([2.0 * days.reshape(len(pods), flat), squares, leaving[:, np.newaxis]], axis=1)
         ones = np.ones((len(nodes), 1))
@@ -260,31 +261,33 @@ class DayTable:
         return gains
 
     def _find_best_after(self, *changed: int) -> None:
-        """As `_find_best` for every pod, after a move between these nodes: elsewhere all is as it was."""
-        lost = np.isin(self._best, changed) | np.isin(self.home, changed)
+        """As `_find_best` for every pod, after a move between these nodes: the other columns did not change."""
+        lost = np.isin(self._best, changed) | np.isin(self.location, changed)
         self._find_best(np.flatnonzero(lost))
         others = np.flatnonzero(~lost)
         for node in changed:
-            fits = ~self._shut[others, node] & (self._asks[others] <= self._room[node] + REQUEST_TOLERANCE).all(axis=1)
+            fits = ~self._excluded[others, node] & (self._requests[others] <= self._room[node] + REQUEST_TOLERANCE).all(
+                axis=1
+            )
             gains = np.where(fits, self._gain[others, node], -np.inf)
-            # Of nodes that are as good the first one is the best.
+            # Of nodes with the same gain the first one is the best.
             best = self._best_gain[others]
-            better = (gains > best) | ((gains == best) & (node < self._best[others]))
-            self._best[others[better]] = node
-            self._best_gain[others[better]] = gains[better]
+            reduced = (gains > best) | ((gains == best) & (node < self._best[others]))
+            self._best[others[reduced]] = node
+            self._best_gain[others[reduced]] = gains[reduced]
 
     def _find_best(self, pods: Places) -> None:
-        """Per pod: the node with room at which it levels most."""
+        """Per pod: the node with the largest gain on which its requests fit."""
         for begin in range(0, len(pods), _BLOCK):
             some = pods[begin : begin + _BLOCK]
-            gains = np.where(self._shut[some], -np.inf, self._gain[some])
+            gains = np.where(self._excluded[some], -np.inf, self._gain[some])
             best = gains.argmax(axis=1)
-            # Mostly there is room at the best of all; only for the others all nodes are asked.
-            crowded = np.flatnonzero(~(self._asks[some] <= self._room[best] + REQUEST_TOLERANCE).all(axis=1))
+            # The pod usually fits on the best node. All nodes are checked only for the others.
+            crowded = np.flatnonzero(~(self._requests[some] <= self._room[best] + REQUEST_TOLERANCE).all(axis=1))
             for column in range(self._room.shape[1]) if len(crowded) else ():
                 room = self._room[np.newaxis, :, column] + REQUEST_TOLERANCE[column]
                 gains[crowded] = np.where(
-                    self._asks[some[crowded], column, np.newaxis] <= room, gains[crowded], -np.inf
+                    self._requests[some[crowded], column, np.newaxis] <= room, gains[crowded], -np.inf
                 )
             best[crowded] = gains[crowded].argmax(axis=1)
             self._best[some] = best

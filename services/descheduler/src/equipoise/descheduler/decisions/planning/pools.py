@@ -1,4 +1,4 @@
-"""Groups of nodes with marks of their own: pods stay in their group, and every node is in one at most."""
+"""Pools: groups of nodes with thresholds of their own. Pods stay in their pool, a node is in at most one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -7,17 +7,48 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Section, Thresholds
-from equipoise.descheduler.decisions.planning.selection import Selector
+from equipoise.contracts.kubernetes.labels import satisfies
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
-from equipoise.descheduler.state.cluster import FleetNode, Resource
+from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
 Weight = Annotated[float, Meta(ge=0)]
 
 IdleNodes = Annotated[int, Meta(ge=-1)]
 
 
-class Weights(Section, frozen=True, kw_only=True):
-    """How much each resource counts where several are compared; the number of pods only where it has a mark."""
+class Requirement(Section, frozen=True, kw_only=True):
+    """One expression over a label."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.operator in ("In", "NotIn")) != bool(self.values):
+            raise ValueError(f"{self.operator} of {self.key} must {'' if not self.values else 'not '}name values")
+
+
+class Selector(Section, frozen=True, kw_only=True):
+    """Selects what has all of these labels and satisfies all of these expressions; an empty one selects everything."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in self.match_expressions
+        )
+
+
+class PodSelector(Section, frozen=True, kw_only=True):
+    """A group of pods that may be moved."""
+
+    name: str = ""
+    selector: Selector
+
+
+class ResourceWeights(Section, frozen=True, kw_only=True):
+    """How much each resource counts in a comparison; the number of pods only where it has a threshold."""
 
     cpu: Weight = 1.0
     memory: Weight = 1.0
@@ -28,11 +59,11 @@ class Weights(Section, frozen=True, kw_only=True):
 
 
 class NodePool(Section, frozen=True, kw_only=True):
-    """Nodes with settings of their own; what is null is that of the strategy and of the shared thresholds."""
+    """Nodes with settings of their own. A null setting is that of the strategy or of the shared thresholds."""
 
     name: str
     node_selector: Selector
-    """A node belongs to the first pool that takes it; one that none takes is kept by the strategy's own settings."""
+    """A node belongs to the first pool that selects it. The strategy's own settings apply to the nodes of no pool."""
 
     high: ResourceThresholds | None = None
     low: ResourceThresholds | None = None
@@ -40,13 +71,13 @@ class NodePool(Section, frozen=True, kw_only=True):
     prod_low: ResourceThresholds | None = None
 
     deviation: Deviation | Literal["off"] | None = None
-    """off: these nodes are kept by fixed marks though the strategy has a deviation."""
+    """off: fixed thresholds, though the strategy has a deviation."""
 
-    weights: Weights | None = None
+    weights: ResourceWeights | None = None
     number_of_nodes: IdleNodes | None = None
 
     def thresholds(self, shared: Thresholds) -> Thresholds:
-        """The pool's marks. Raises ValueError for marks that contradict the shared ones: refused when it is read."""
+        """The pool's thresholds. Raises ValueError when they contradict the shared ones."""
         own = {name: value for name in _THRESHOLDS if (value := getattr(self, name)) is not None}
         merged: Thresholds = msgspec.structs.replace(shared, **own)
         return merged
@@ -55,25 +86,25 @@ class NodePool(Section, frozen=True, kw_only=True):
 _THRESHOLDS = ("high", "low", "prod_high", "prod_low")
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of a pool, and what applies to them."""
+class PoolMembers(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a pool, and the settings that apply to them."""
 
     pool: str
-    """Its name; empty for the nodes that no pool takes."""
+    """Empty for the nodes of no pool."""
 
-    nodes: Sequence[FleetNode]
+    nodes: Sequence[ClusterNode]
     thresholds: Thresholds
     deviation: Deviation | None
-    weights: Weights
+    weights: ResourceWeights
     number_of_nodes: int
 
 
-def split(nodes: Sequence[FleetNode], selector: Selector, pools: Sequence[NodePool]) -> list[list[FleetNode]]:
-    """The nodes of each pool, in their order, and last those of none. Nodes beside `selector` are nowhere."""
-    groups: list[list[FleetNode]] = [[] for _ in range(len(pools) + 1)]
+def split(nodes: Sequence[ClusterNode], selector: Selector, pools: Sequence[NodePool]) -> list[list[ClusterNode]]:
+    """The nodes of each pool, in their order, and last those of no pool. Nodes outside `selector` are in none."""
+    groups: list[list[ClusterNode]] = [[] for _ in range(len(pools) + 1)]
     for node in nodes:
         labels = node.fit.labels
-        if selector.takes(labels):
-            place = next((i for i, pool in enumerate(pools) if pool.node_selector.takes(labels)), len(pools))
+        if selector.matches(labels):
+            place = next((i for i, pool in enumerate(pools) if pool.node_selector.matches(labels)), len(pools))
             groups[place].append(node)
     return groups

@@ -1,4 +1,4 @@
-"""How the fleet would look once the moves planned so far, and those under way, are done."""
+"""The cluster once the pending moves and the moves planned so far are done."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     bases,
     production_amounts,
 )
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Resource
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
 
 
-class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """A projection at one moment."""
+class SavedProjection(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy to restore."""
 
     amounts: Array
     production: Array
@@ -28,66 +28,59 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projection:
-    """The working copy of one plan. Requests move with the pods: what left sets room free, what came takes it."""
+    """The working copy of a plan. Requests move with the pods: they are freed at the source and taken at the target."""
 
-    def __init__(self, fleet: Fleet, window: str, *, production: bool = False) -> None:
-        """`production`: whether what production pods use is followed too."""
-        self.positions = {node.name: place for place, node in enumerate(fleet.nodes)}
+    def __init__(self, cluster: ClusterView, window: str, *, production: bool = False) -> None:
+        """`production`: whether to project the usage of production pods."""
+        self.positions = {node.name: place for place, node in enumerate(cluster.nodes)}
         """By name, the row of each node."""
 
-        self.base = bases(fleet.nodes)
-        self.amounts = amounts(fleet.nodes, window, projected=True)
+        self.base = bases(cluster.nodes)
+        self.amounts = amounts(cluster.nodes, window, projected=True)
         """Nodes × resources: cores, bytes and pods; NaN where unknown."""
 
         if production:
-            self.production, self.production_whole = production_amounts(fleet.nodes)
+            self.production, self.production_complete = production_amounts(cluster.nodes)
         else:
             self.production = np.full(self.base.shape, np.nan)
-            self.production_whole = np.zeros(len(fleet.nodes), dtype=np.bool_)
-        self.fits = [node.fit for node in fleet.nodes]
+            self.production_complete = np.zeros(len(cluster.nodes), dtype=np.bool_)
+        self.fits = [node.fit for node in cluster.nodes]
         self._census: PodIndex | None = None
         self._room: Array | None = None
 
-    def load(self, node: FleetNode) -> dict[Resource, float]:
-        """Expected load (0..1) of the resources that are known."""
-        return known_loads(self._loads(node))
-
-    def load_with(self, node: FleetNode, pod: MovablePod) -> dict[Resource, float]:
-        """Expected load with one more pod."""
+    def load(self, node: ClusterNode) -> dict[Resource, float]:
+        """Projected load (0..1) of the resources that are known."""
         place = self.positions[node.name]
-        return known_loads((self.amounts[place] + amount_of(pod)) / self.base[place])
+        return known_loads(self.amounts[place] / self.base[place])
 
-    def production_load(self, node: FleetNode) -> dict[Resource, float]:
-        """Expected load (0..1) of production, as far as it is known."""
+    def production_load(self, node: ClusterNode) -> dict[Resource, float]:
+        """Projected load (0..1) of production, as far as it is known."""
         place = self.positions[node.name]
         return known_loads(self.production[place] / self.base[place])
 
-    def _loads(self, node: FleetNode) -> Array:
-        place = self.positions[node.name]
-        loads: Array = self.amounts[place] / self.base[place]
-        return loads
-
     @property
     def room(self) -> Array:
-        """Nodes × (cores, bytes, pods) that nobody has asked for yet."""
+        """Nodes × (cores, bytes, pods) that are not requested."""
         if self._room is None:
             self._room = np.array([_room(fit) for fit in self.fits]).reshape(-1, len(MEASURED))
         return self._room
 
     @property
     def requested(self) -> Array:
-        """Nodes × (cpu, memory): share (0..1) of what the node offers that its pods ask for."""
+        """Nodes × (cpu, memory): share (0..1) of the allocatable amount that is requested; 1 of nothing."""
         offered = np.array([_offered(fit) for fit in self.fits]).reshape(-1, 2)
-        return requested_share(offered, self.room[:, :2])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares: Array = np.where(offered > 0, 1.0 - self.room[:, :2] / offered, 1.0)
+        return shares
 
     def around(self, pod: MovablePod) -> Neighbours:
-        """What the other pods mean to this one: gathered once, asked for every target."""
+        """The constraints between this pod and the others: computed once, used for every target."""
         if self._census is None:
             self._census = PodIndex(self.fits)
         return neighbours(pod.fit, self.fits, self._census)
 
-    def refusal(self, pod: MovablePod, target: FleetNode, around: Neighbours) -> str:
-        """ "" when kube-scheduler's filters would let the replacement in, else why not."""
+    def refusal(self, pod: MovablePod, target: ClusterNode, around: Neighbours) -> str:
+        """Why kube-scheduler's filters would reject the replacement; "" when they would not."""
         fit = self.fits[self.positions[target.name]]
         return node_refusal(pod.fit, fit) or neighbour_refusal(fit, around)
 
@@ -101,17 +94,17 @@ class Projection:
         if self._census is not None:
             self._census.move(pod.fit, pod.node, target)
 
-    def saved(self) -> "Saved":
-        """To come back to, when moves were only tried."""
-        return Saved(
+    def saved(self) -> SavedProjection:
+        """To be restored after moves that were only tried."""
+        return SavedProjection(
             amounts=self.amounts.copy(),
             production=self.production.copy(),
             fits=list(self.fits),
             room=None if self._room is None else self._room.copy(),
         )
 
-    def restore(self, saved: "Saved", tried: Sequence[tuple[MovablePod, str]]) -> None:
-        """As it was when `saved`; `tried`: the moves since then, and where each went."""
+    def restore(self, saved: SavedProjection, tried: Sequence[tuple[MovablePod, str]]) -> None:
+        """`tried`: the moves since `saved`, with their targets."""
         self.amounts, self.production, self.fits, self._room = (
             saved.amounts,
             saved.production,
@@ -129,16 +122,9 @@ class Projection:
 
 
 def known_loads(loads: Array) -> dict[Resource, float]:
-    """One row by the names of its columns, without what is unknown."""
-    told: Mapping[Resource, float] = dict(zip(MEASURED, loads.tolist(), strict=True))
-    return {resource: load for resource, load in told.items() if not math.isnan(load)}
-
-
-def requested_share(offered: Array, room: Array) -> Array:
-    """What is asked for of what is offered; all of it where nothing is offered."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares: Array = np.where(offered > 0, 1.0 - room / offered, 1.0)
-    return shares
+    """One row by resource, without what is unknown."""
+    by_resource: Mapping[Resource, float] = dict(zip(MEASURED, loads.tolist(), strict=True))
+    return {resource: load for resource, load in by_resource.items() if not math.isnan(load)}
 
 
 def _offered(node: FitNode) -> tuple[float, float]:

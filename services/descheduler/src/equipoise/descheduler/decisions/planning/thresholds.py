@@ -1,4 +1,4 @@
-"""Where a node counts as hot and where as idle: fixed marks, or distances from the mean of its pool."""
+"""Above which load a node is hot and below which it is idle: fixed, or as distances from the mean of its pool."""
 
 from collections.abc import Mapping
 
@@ -11,103 +11,103 @@ from equipoise.descheduler.state.cluster import Resource
 
 
 class Deviation(Section, frozen=True, kw_only=True):
-    """Marks as distances from the pool's mean, in points of percent, so that every level can be kept even.
+    """Thresholds as distances from the pool's mean, in percentage points, so that nodes are kept even at every level.
 
-    A mark without a distance stays where the thresholds have it.
+    A threshold without a distance is that of the shared thresholds.
     """
 
     high: ResourceThresholds = ResourceThresholds(cpu=8)
-    """So far above the mean a node is too hot."""
+    """A node is hot when its load is so far above the mean."""
 
     low: ResourceThresholds = ResourceThresholds(cpu=8)
-    """So far below the mean a node is idle."""
+    """A node is idle when its load is so far below the mean."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
-    """As `high`, for what production pods use, around the mean of that."""
+    """As `high`, for the usage of production pods and its mean."""
 
     prod_low: ResourceThresholds = ResourceThresholds()
 
     floor: Percent = 10.0
-    """No node below this load is too hot, however idle the others are."""
+    """A node below this load is never hot, however idle the others are."""
 
     def __post_init__(self) -> None:
-        fault = too_close(_below(self.low), self.high, low_name="−low", high_name="high") or too_close(
-            _below(self.prod_low), self.prod_high, low_name="−prodLow", high_name="prodHigh"
+        fault = too_close(_negative(self.low), self.high, low_name="−low", high_name="high") or too_close(
+            _negative(self.prod_low), self.prod_high, low_name="−prodLow", high_name="prodHigh"
         )
         if fault:
             raise ValueError(fault)
 
 
-def _below(distances: ResourceThresholds) -> ResourceThresholds:
-    """Distances below the mean as marks beside those above it: only to be compared."""
+def _negative(distances: ResourceThresholds) -> ResourceThresholds:
+    """Distances below the mean, to be compared with those above it."""
     return msgspec.structs.replace(
         distances, **{name: None if (value := getattr(distances, name)) is None else -value for name in MEASURED}
     )
 
 
-class Levels(msgspec.Struct, frozen=True, kw_only=True):
-    """Marks as applied, as load (0..1). A resource that is absent from one of them is not looked at there."""
+class AppliedThresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """Thresholds as load (0..1). A resource that is absent from one of them is not limited by it."""
 
     hot: Mapping[Resource, float]
     """Above it in any resource a node is hot."""
 
     ceiling: Mapping[Resource, float]
-    """A target must not come above it in any resource."""
+    """A move must not bring its target above it in any resource."""
 
     idle: Mapping[Resource, float]
     """At or below it in every resource a node is idle."""
 
     aim: Mapping[Resource, float]
-    """Where a hot node should come to: pods are chosen by what is missing to there."""
+    """The load to which a hot node should be brought: pods are chosen by the distance to it."""
 
     @property
-    def looked_at(self) -> set[Resource]:
+    def limited(self) -> set[Resource]:
         return {*self.hot, *self.idle}
 
 
 class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
-    """Load (0..1) that no move may bring a node above."""
+    """Load (0..1) above which no move may bring a node."""
 
     node: Mapping[Resource, float]
     production: Mapping[Resource, float] = {}
-    """Of what its production pods use."""
+    """Of the usage of its production pods."""
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The loads of a pool, as far as they are known, and what they refer to."""
+class KnownLoads(msgspec.Struct, frozen=True, kw_only=True):
+    """The loads of the nodes of a pool."""
 
     load: Array
     """Nodes × resources, 0..1; NaN is unknown."""
 
     base: Array
     source: Flags
-    """Pods may leave the node."""
+    """Pods may be moved away from the node."""
 
     target: Flags
-    """Pods may come to it."""
+    """Pods may be moved to it."""
 
 
-def shares_of(marks: ResourceThresholds) -> dict[Resource, float]:
-    """Percent as shares (0..1), of the resources that have a mark."""
-    return {name: value / 100 for name in MEASURED if (value := getattr(marks, name)) is not None}
+def shares_of(thresholds: ResourceThresholds) -> dict[Resource, float]:
+    """Percentages as shares (0..1), of the resources that have a threshold."""
+    return {name: value / 100 for name in MEASURED if (value := getattr(thresholds, name)) is not None}
 
 
-def fixed(high: ResourceThresholds, low: ResourceThresholds, margin: float) -> Levels:
-    """The marks as they are; hot nodes should come `margin` (0..1) below theirs."""
+def fixed(high: ResourceThresholds, low: ResourceThresholds, margin: float) -> AppliedThresholds:
+    """The thresholds as configured; hot nodes should be brought `margin` (0..1) below theirs."""
     hot = shares_of(high)
-    return Levels(
+    return AppliedThresholds(
         hot=hot,
         ceiling=hot,
         idle=shares_of(low),
-        aim={resource: max(0.0, mark - margin) for resource, mark in hot.items()},
+        aim={resource: max(0.0, threshold - margin) for resource, threshold in hot.items()},
     )
 
 
 def capping_level(load: Array, base: Array, missing: float) -> float:
-    """The load at which capping every one of these nodes sets free `missing` (amount of the resource).
+    """The load at which capping every one of these nodes frees `missing` (amount of the resource).
 
-    Nodes sorted downwards, the level that takes `missing` from the first k of them is
-    (Σ load·base − missing) / Σ base; the right k is the first whose level the next node does not exceed.
+    With the nodes in descending order, the level that takes `missing` from the first k of them is
+    (Σ load·base − missing) / Σ base; the right k is the first whose level is not below the load of the next node.
     """
     if not len(load):
         return 0.0
@@ -118,22 +118,23 @@ def capping_level(load: Array, base: Array, missing: float) -> float:
 
 
 def deviating(
-    known: Known, above: ResourceThresholds, below: ResourceThresholds, floor: float, levels: Levels
-) -> Levels:
-    """`levels`, with marks around the mean of the known loads where there is a distance. `floor`: 0..1.
+    known: KnownLoads, above: ResourceThresholds, below: ResourceThresholds, floor: float, configured: AppliedThresholds
+) -> AppliedThresholds:
+    """`configured`, with thresholds around the mean of the known loads where there is a distance. `floor`: 0..1.
 
-    The idle nodes can only be filled with what the others give. Where the nodes over mean + high do not have enough,
-    the hot mark is lowered, at most to the mean, to the level at which they do. Without that a few empty nodes stay
-    empty beside many that are just below the mark.
+    Idle nodes can only be filled by what other nodes give away. If the nodes above mean + high do not have enough, the
+    hot threshold is lowered, at most to the mean, to the level at which they do. Otherwise a few empty nodes would stay
+    empty next to many that are just below the threshold.
     """
-    hot, ceiling, idle, aim = dict(levels.hot), dict(levels.ceiling), dict(levels.idle), dict(levels.aim)
+    hot, ceiling = dict(configured.hot), dict(configured.ceiling)
+    idle, aim = dict(configured.idle), dict(configured.aim)
     up, down = shares_of(above), shares_of(below)
     for column, resource in enumerate(MEASURED):
         load, base = known.load[:, column], known.base[:, column]
-        there = ~np.isnan(load)
-        if not there.any() or resource not in up.keys() | down.keys():
+        measured = ~np.isnan(load)
+        if not measured.any() or resource not in up.keys() | down.keys():
             continue
-        mean = float(load[there].mean())
+        mean = float(load[measured].mean())
         if resource in down:
             idle[resource] = max(0.0, mean - down[resource])
         if resource not in up:
@@ -142,9 +143,9 @@ def deviating(
         hot[resource], ceiling[resource], aim[resource] = high, high, mean
         if resource not in down:
             continue
-        targets, sources = there & known.target, there & known.source
+        targets, sources = measured & known.target, measured & known.source
         missing = float((np.maximum(0.0, idle[resource] - load[targets]) * base[targets]).sum())
         if missing:
             lowered = max(mean, capping_level(load[sources], base[sources], missing), floor)
             hot[resource] = min(high, lowered)
-    return Levels(hot=hot, ceiling=ceiling, idle=idle, aim=aim)
+    return AppliedThresholds(hot=hot, ceiling=ceiling, idle=idle, aim=aim)

@@ -1,56 +1,42 @@
-"""Reasons to move a pod: one file per strategy, one line in the table."""
+"""Reasons to move a pod. A strategy is one file in this folder and one entry of `AnyStrategy`."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, get_args
 
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.abnormal_counts import Reading
-from equipoise.descheduler.state.cluster import Fleet, Plan
+from equipoise.descheduler.state.cluster import ClusterView, MovePlan
+
+AnyStrategy = LowNodeLoad | LevelDay | BinPack
+"""The table: what `descheduler.strategies` may list, distinguished by the tag `name`."""
 
 
 class Strategy(Protocol):
-    """Judges nodes and plans moves. Pure: the same fleet gives the same answers. Its fields are its settings.
+    """Classifies nodes and plans moves. Pure: the same cluster gives the same result. Its fields are its settings.
 
-    Laws, held by tests for every entry of the table: no protected pod moves, no pod moves twice, no target comes above
-    its mark, a node of unknown load is neither source nor target.
+    Laws, tested for every entry of the table: no protected pod moves, no pod moves twice, no target comes above its
+    threshold, a node of unknown load is neither source nor target.
     """
 
-    def windows_of(self, fleet: Fleet) -> Sequence[str]:
-        """Names of the windows that decide; the first one predicts."""
+    def windows_of(self, cluster: ClusterView) -> Sequence[str]:
+        """Names of the windows that it uses; the first is the one that it predicts."""
         ...
 
-    def verdicts(self, fleet: Fleet) -> list[NodeClassification]:
-        """What each node is; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
+    def classify(self, cluster: ClusterView) -> list[NodeClassification]:
+        """The state of every node; `hot` or `sparse` at enough evaluations in a row makes a node abnormal."""
         ...
 
-    def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
-        """Moves away from abnormal nodes. Every move has a target that it fits on."""
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
+        """Moves away from abnormal nodes, each to a target on which the pod fits."""
         ...
 
 
-AnyStrategy = LowNodeLoad | LevelDay | BinPack
-"""What `descheduler.strategies` may list, told apart by `name`."""
-
-STRATEGIES: Mapping[str, type[Strategy]] = {"low_node_load": LowNodeLoad, "level_day": LevelDay, "bin_pack": BinPack}
+STRATEGIES: Mapping[str, type[Strategy]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyStrategy)}
+"""By the name used in the configuration, subjects and intents."""
 
 
 def name_of(strategy: Strategy) -> str:
-    """The name that configuration, subjects and intents call it by."""
+    """Its name in the configuration."""
     return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))
-
-
-def readings(strategy: Strategy, fleet: Fleet, verdicts: Sequence[NodeClassification]) -> list[Reading]:
-    """The verdicts as they count."""
-    windows = strategy.windows_of(fleet)
-    samples = {node.name: node.oldest_sample(windows) for node in fleet.nodes}
-    return [
-        Reading(
-            node=verdict.node,
-            abnormal=None if verdict.state == "unknown" else verdict.abnormal,
-            sampled_at=samples[verdict.node],
-        )
-        for verdict in verdicts
-    ]

@@ -1,12 +1,12 @@
-"""Levels the coming day: moves pods so that every node's day, cpu and memory, comes to lie on the fleet's.
+"""Evens out the forecast day: moves pods so that the 24-hour load of every node, CPU and memory, is the cluster's.
 
-Where `low_node_load` cools nodes that are hot now, this one looks at what the daily profiles of the workloads say of
-all hours to come, and at the present as far as profiles cannot be trusted. A move counts by what it takes off the sum
-of the nodes' squared distances from the fleet. Where memory is nearly full single moves get stuck: then two are
-planned, one pod makes room for the other. The first is proposed at once, the second once the first has left.
+`low_node_load` relieves nodes that are hot now. This strategy uses the daily profiles of workloads, and the current
+load as far as profiles are not trusted. The gain of a move is by how much it reduces the sum of the squared distances
+between the nodes and the cluster. Where memory is almost fully requested, single moves find no target. Then two moves
+are planned, one of which makes room for the other: the first is proposed at once, the second once the first is done.
 
-Planned on a trace of 100 nodes (Alibaba 2018, memory requested to 82 %) with 10 % of the pods moved: single moves
-leave 60 points of spread, chains of two 25 to 30.
+Planned on a trace of 100 nodes (Alibaba 2018, 82 % of the memory requested) with 10 % of the pods moved: single moves
+leave a spread of 60 percentage points, pairs of moves 25 to 30.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,27 +22,25 @@ from equipoise.contracts.fit import capacity_refusal, constraint_refusal, neighb
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.descheduler.decisions.planning.day_gain_table import Chain, DayTable, Single
-from equipoise.descheduler.decisions.planning.draft import Draft, name_of_pod
+from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
+from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
+from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.projection import Projection
-from equipoise.descheduler.decisions.planning.selection import Selector
-from equipoise.descheduler.state.cluster import Fleet, FleetNode, MovablePod, Plan
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
 
-_CELLS = 4_000_000
-"""Pods times nodes that a plan looks at: in a big fleet the worst nodes are levelled first."""
+_MAX_CELLS = 4_000_000
+"""Pods times nodes that a plan considers: in a larger cluster the most uneven nodes come first."""
 
-_SECONDS = 200
-"""Pods for which room is sought at a time, and ways that are tried for them."""
+_BATCH = 200
+"""Pods for which pairs are searched at a time, and pairs that are tried for them."""
 
-_FULL = 0.95
-"""Load (0..1) to which no levelling brings a node beyond its high mark."""
-
-Weight = Annotated[float, Meta(ge=0)]
+_MAX_LOAD = 0.95
+"""Load (0..1) up to which a node may be filled beyond its high threshold."""
 
 
-class Weights(Section, frozen=True, kw_only=True):
-    """How much a squared point of each counts."""
+class DayWeights(Section, frozen=True, kw_only=True):
+    """How much a squared percentage point of each counts."""
 
     cpu: Weight = 1.0
     memory: Weight = 0.1
@@ -56,184 +54,184 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     """Its fields are its settings."""
 
     windows: tuple[str, ...] = ()
-    """What counts as the present; the first one predicts. Default: the shortest."""
+    """Windows of the current load; the first predicts. Default: the shortest."""
 
     node_selector: Selector = Selector()
-    """The pool that is levelled: other nodes neither give nor take, and do not count."""
+    """The nodes that are evened out. Others are neither source nor target, and do not count for the mean."""
 
-    tolerance: Percent = 3.0
-    """A node is hot when its day lies so many points above the fleet's: root mean square over hours and resources."""
+    threshold: Percent = 3.0
+    """A node is hot when its day is so many points above the cluster's: root mean square over hours and resources."""
 
-    present: Share = 0.0
-    """How much the present counts beside the day that profiles foretell. Where days do not resemble one another it
-    should count half or more; where they do it follows the load up and down the day, with three times the moves.
+    current_load_weight: Share = 0.0
+    """Weight of the current load; the forecast day has the rest. Where days differ from each other it should be 0.5 or
+    more. Where they are alike, moves then follow the load of every hour, three times as many of them.
     """
 
-    least_gain: Annotated[float, Meta(ge=0)] = 15.0
-    """What a move must at least take off the sum of squared distances, in squared points of percent: 11 is what a node
-    loses that comes from 6 to 5 points above the fleet.
+    min_gain: Annotated[float, Meta(ge=0)] = 15.0
+    """Least reduction of the sum of squared distances by a move, in squared points: 11 is the reduction of a node that
+    comes from 6 to 5 points above the cluster.
     """
 
-    reach: Percent = 15.0
-    """Points above the fleet to which a node may be filled in some hour where that is above its high mark: a busy fleet
-    is levelled too. Never above 95 %, and always as high as the node that is relieved.
+    max_above_mean: Percent = 15.0
+    """Points above the cluster's load of an hour up to which a node may be filled, where that is more than its high
+    threshold: a busy cluster is evened out too. Never above 95 %, and always as high as the source.
     """
 
-    make_room: bool = True
-    """May one pod be moved so that another has room?"""
+    paired_moves: bool = True
+    """Whether a pod may be moved so that another fits in its place."""
 
-    weights: Weights = Weights()
+    weights: DayWeights = DayWeights()
 
-    def windows_of(self, fleet: Fleet) -> Sequence[str]:
-        """The windows that decide."""
-        return self.windows or (fleet.windows[0],)
+    def windows_of(self, cluster: ClusterView) -> Sequence[str]:
+        """The windows that it uses."""
+        return self.windows or (cluster.windows[0],)
 
-    def verdicts(self, fleet: Fleet) -> list[NodeClassification]:
-        """Every node of the pool as hot, idle, between or unknown, with its load over the first window."""
-        picture = _Picture(self, fleet, Projection(fleet, self.windows_of(fleet)[0]))
-        return [picture.verdict(place) for place, node in enumerate(fleet.nodes) if self.takes(node)]
+    def classify(self, cluster: ClusterView) -> list[NodeClassification]:
+        """Every selected node as hot, idle, between or unknown, with its load over the first window."""
+        pool = _DayPool(self, cluster, Projection(cluster, self.windows_of(cluster)[0]))
+        return [pool.classification(place) for place, node in enumerate(cluster.nodes) if self.selects(node)]
 
-    def takes(self, node: FleetNode) -> bool:
-        """Is the node of the pool?"""
-        return self.node_selector.takes(node.fit.labels)
+    def selects(self, node: ClusterNode) -> bool:
+        return self.node_selector.matches(node.fit.labels)
 
-    def plan(self, fleet: Fleet, abnormal: Collection[str]) -> Plan:
-        """The moves that level most, from hot nodes among `abnormal`, best first; and what makes room for them."""
-        fleet = msgspec.structs.replace(fleet, nodes=sorted(fleet.nodes, key=lambda node: node.name))
-        draft = Draft(fleet, self.windows_of(fleet))
-        picture = _Picture(self, fleet, draft.projection)
-        hot = [place for place in picture.hot() if fleet.nodes[place].name in abnormal]
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
+        """The moves with the largest gain from hot nodes among `abnormal`, and moves that make room for them."""
+        cluster = msgspec.structs.replace(cluster, nodes=sorted(cluster.nodes, key=lambda node: node.name))
+        draft = PlanDraft(cluster, self.windows_of(cluster))
+        pool = _DayPool(self, cluster, draft.projection)
+        hot = [place for place in pool.hot() if cluster.nodes[place].name in abnormal]
         if not hot:
-            return Plan(why="no node's day has been above the fleet's for long enough")
-        return _Planning(self, draft, picture, hot).made()
+            return MovePlan(why="no node's day has been above the cluster's for long enough")
+        return _DayPlanner(self, draft, pool, hot).plan()
 
 
-class _Picture:
-    """The fleet's days, and which lie above it."""
+class _DayPool:
+    """The forecast days of the selected nodes, and which are above the cluster's."""
 
-    def __init__(self, strategy: LevelDay, fleet: Fleet, projection: Projection) -> None:
-        """`projection`: with no move in it yet; it is only read here."""
+    def __init__(self, strategy: LevelDay, cluster: ClusterView, projection: Projection) -> None:
+        """`projection`: without a move; it is only read."""
         self._strategy = strategy
-        self.fleet = fleet
-        self.window = strategy.windows_of(fleet)[0]
-        self.slots = np.append(np.full(SLOTS, (1.0 - strategy.present) / SLOTS), strategy.present)
+        self.cluster = cluster
+        self.window = strategy.windows_of(cluster)[0]
+        current = strategy.current_load_weight
+        self.slots = np.append(np.full(SLOTS, (1.0 - current) / SLOTS), current)
         self.resources = np.array([strategy.weights.cpu, strategy.weights.memory])
         base = projection.base[:, : len(RESOURCES)]
         used, room = self._used(projection), self._room(projection)
-        self.table = DayTable(used, base, room, slots=self.slots, resources=self.resources)
+        self.table = DayGainTable(used, base, room, slots=self.slots, resources=self.resources)
         self._distance = self.table.distance
         above = np.maximum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
         below = np.minimum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
         self.above: Array = 100.0 * np.sqrt(above / self.resources.sum())
-        """Per node, points: how far its day is above the fleet's, where it is."""
+        """Per node, points: how far its day is above the cluster's, in the hours in which it is."""
 
         self._below: Array = 100.0 * np.sqrt(below / self.resources.sum())
 
     def _room(self, projection: Projection) -> Array:
-        """nodes × (cores, bytes, pods): what may still be asked for, the mark on the number of pods counted."""
+        """nodes × (cores, bytes, pods) that may still be requested, within the threshold on the number of pods."""
         room = projection.room.copy()
-        mark = self.fleet.thresholds.high.pods
-        if mark is not None:
+        threshold = self.cluster.thresholds.high.pods
+        if threshold is not None:
             column = MEASURED.index("pods")
-            allowed = mark / 100 * projection.base[:, column] - projection.amounts[:, column]
+            allowed = threshold / 100 * projection.base[:, column] - projection.amounts[:, column]
             room[:, column] = np.minimum(room[:, column], np.nan_to_num(allowed))
         return room
 
     def _used(self, projection: Projection) -> Array:
-        """nodes × resources × (slots and the present)."""
-        nodes = self.fleet.nodes
+        """nodes × resources × (hours and the current load)."""
+        nodes = self.cluster.nodes
         used = np.full((len(nodes), len(RESOURCES), SLOTS + 1), np.nan)
-        taken = [place for place, node in enumerate(nodes) if not node.unknown and self._strategy.takes(node)]
-        if taken and self.fleet.days is not None:
-            used[taken, :, :SLOTS] = self.fleet.days.of_nodes([nodes[place].name for place in taken])
-            used[taken, :, SLOTS] = projection.amounts[taken, : len(RESOURCES)]
+        known = [place for place, node in enumerate(nodes) if not node.unknown and self._strategy.selects(node)]
+        if known and self.cluster.days is not None:
+            used[known, :, :SLOTS] = self.cluster.days.of_nodes([nodes[place].name for place in known])
+            used[known, :, SLOTS] = projection.amounts[known, : len(RESOURCES)]
         return used
 
     def day_of(self, pod: MovablePod) -> Array | None:
-        """resources × (slots and the present); None when what it uses is not known."""
-        day = None if self.fleet.days is None else self.fleet.days.of_pod(pod.workload, pod.usage)
+        """resources × (hours and the current usage); None when the pod's usage is not known."""
+        day = None if self.cluster.days is None else self.cluster.days.of_pod(pod.workload, pod.usage)
         now = np.array(amounts(pod.usage))
         if day is None or np.isnan(now).any():
             return None
-        whole: Array = np.empty((len(RESOURCES), SLOTS + 1))
-        whole[:, :SLOTS], whole[:, SLOTS] = day, now
-        return whole
+        both: Array = np.empty((len(RESOURCES), SLOTS + 1))
+        both[:, :SLOTS], both[:, SLOTS] = day, now
+        return both
 
     def hot(self) -> list[int]:
-        """Places of the hot nodes, the worst first."""
-        places = np.flatnonzero(self.table.known & (self.above > self._strategy.tolerance))
+        """Places of the hot nodes, the highest first."""
+        places = np.flatnonzero(self.table.known & (self.above > self._strategy.threshold))
         return [int(place) for place in sorted(places, key=lambda place: (-self.above[place], place))]
 
-    def verdict(self, place: int) -> NodeClassification:
-        node = self.fleet.nodes[place]
+    def classification(self, place: int) -> NodeClassification:
+        node = self.cluster.nodes[place]
         load = node.load(self.window)
         if node.unknown or not self.table.known[place]:
             return NodeClassification(
-                node=node.name, state="unknown", load=load, why=node.unknown or "its day is not known"
+                node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast"
             )
-        if self.above[place] > self._strategy.tolerance:
-            return NodeClassification(node=node.name, state="hot", load=load, why=self.text(place))
-        idle = self._below[place] > self._strategy.tolerance
+        if self.above[place] > self._strategy.threshold:
+            return NodeClassification(node=node.name, state="hot", load=load, why=self.reason(place))
+        idle = self._below[place] > self._strategy.threshold
         return NodeClassification(node=node.name, state="idle" if idle else "between", load=load)
 
-    def text(self, place: int) -> str:
-        """`its day is 12.3 points above the fleet's, most in cpu at 14:00 UTC: 78.1% where the fleet has 51.0%`."""
+    def reason(self, place: int) -> str:
+        """`its day is 12.3 points above the cluster's, most in cpu at 14:00 UTC: 78.1% against 51.0%`."""
         weighted = self._distance[place] * self.resources[:, np.newaxis]
         resource, slot = np.unravel_index(int(weighted.argmax()), weighted.shape)
         when = f"at {slot:02}:00 UTC" if slot < SLOTS else "now"
-        fleet = self.table.mean[resource, slot]
-        there = fleet + self._distance[place, resource, slot]
+        mean = self.table.mean[resource, slot]
+        load = mean + self._distance[place, resource, slot]
         return (
-            f"its day is {self.above[place]:.1f} points above the fleet's, most in {RESOURCES[resource]} {when}: "
-            f"{there:.1%} where the fleet has {fleet:.1%}"
+            f"its day is {self.above[place]:.1f} points above the cluster's, most in {RESOURCES[resource]} {when}: "
+            f"{load:.1%} against {mean:.1%}"
         )
 
 
-class _Planning:
-    """One plan in the making: the table says what would level most, the draft whether it may be."""
+class _DayPlanner:
+    """Makes one plan: the table says which move has the largest gain, the draft whether it is allowed."""
 
-    def __init__(self, strategy: LevelDay, draft: Draft, picture: _Picture, hot: Sequence[int]) -> None:
-        fleet = draft.fleet
+    def __init__(self, strategy: LevelDay, draft: PlanDraft, pool: _DayPool, hot: Sequence[int]) -> None:
+        cluster = draft.cluster
         self._strategy = strategy
-        self._picture = picture
-        self._table = picture.table
-        self._nodes = fleet.nodes
+        self._pool = pool
+        self._table = pool.table
+        self._nodes = cluster.nodes
         self._draft = draft
-        self._least = strategy.least_gain / 1e4
-        marks = np.array([_share(fleet.thresholds.high.cpu), _share(fleet.thresholds.high.memory)])
-        reach = np.minimum(self._table.mean + strategy.reach / 100, _FULL)
-        self._ceiling = np.maximum(marks[:, np.newaxis], reach)
-        """resources × slots: no higher does a target come, unless the node that is relieved is as high then."""
+        self._min_gain = strategy.min_gain / 1e4
+        thresholds = np.array([_share(cluster.thresholds.high.cpu), _share(cluster.thresholds.high.memory)])
+        above_mean = np.minimum(self._table.mean + strategy.max_above_mean / 100, _MAX_LOAD)
+        self._ceiling = np.maximum(thresholds[:, np.newaxis], above_mean)
+        """resources × slots: no target is filled beyond it, unless the source is as high at that time."""
 
-        self._open = np.array([not (node.target_refusal or node.unknown) for node in fleet.nodes], dtype=np.bool_)
-        self._standing: dict[tuple[object, ...], Flags] = {}
+        self._allowed = np.array([not (node.target_refusal or node.unknown) for node in cluster.nodes], dtype=np.bool_)
+        self._refusing: dict[tuple[object, ...], Flags] = {}
         self._left: set[int] = set()
-        """Nodes that pods leave by this plan: what they set free is not there yet."""
+        """Nodes that pods leave in this plan: what they free is not available yet."""
 
-        self._as_it_is: Callable[[], Projection] = cache(partial(Projection, fleet, strategy.windows_of(fleet)[0]))
-        """Everybody where they are, whatever is planned; seldom asked for."""
+        self._unchanged: Callable[[], Projection] = cache(partial(Projection, cluster, pool.window))
+        """The cluster without the moves of this plan; computed only when it is needed."""
 
-        pods = max(1, _CELLS // max(1, len(fleet.nodes)))
-        self._ask(hot, pods // 2 if strategy.make_room else pods)
+        pods = max(1, _MAX_CELLS // max(1, len(cluster.nodes)))
+        self._add_pods(hot, pods // 2 if strategy.paired_moves else pods)
         self._hot_rows = np.arange(len(self._table.pods))
-        if strategy.make_room:
-            self._ask(self._wanted_targets(), pods - len(self._table.pods))
+        if strategy.paired_moves:
+            self._add_pods(self._promising_targets(), pods - len(self._table.pods))
 
-    def made(self) -> Plan:
-        while self._draft.room > 0 and self._take_best():
+    def plan(self) -> MovePlan:
+        while self._draft.room > 0 and self._add_best():
             pass
         return self._draft.plan(
-            f"no move of their pods would level the day by {self._strategy.least_gain:g} squared points"
+            f"no move of their pods would have a gain of {self._strategy.min_gain:g} squared points"
         )
 
-    # who may leave
+    # which pods are considered
 
-    def _ask(self, places: Sequence[int], most: int) -> None:
-        """Take the pods of these nodes into the table, as long as there is room for them."""
-        asked: list[MovablePod] = []
+    def _add_pods(self, places: Sequence[int], most: int) -> None:
+        """Add the pods of these nodes to the table, node by node, at most so many."""
+        added: list[MovablePod] = []
         days: list[Array] = []
-        homes: list[int] = []
-        known = set(self._table.home.tolist())
+        locations: list[int] = []
+        known = set(self._table.location.tolist())
         for place in places:
             node = self._nodes[place]
             if place in known or node.unknown:
@@ -242,97 +240,97 @@ class _Planning:
                 self._draft.refuse(node, node.source_refusal)
                 continue
             pods, theirs = self._movable(node)
-            if asked and len(asked) + len(pods) > most:
+            if added and len(added) + len(pods) > most:
                 break
-            asked += pods
+            added += pods
             days += theirs
-            homes += [place] * len(pods)
+            locations += [place] * len(pods)
         # All at once: to add to a table is to copy it.
-        self._table.add(asked, homes, np.array(days), self._open)
+        self._table.add(added, locations, np.array(days), self._allowed)
 
-    def _movable(self, node: FleetNode) -> tuple[list[MovablePod], list[Array]]:
+    def _movable(self, node: ClusterNode) -> tuple[list[MovablePod], list[Array]]:
         pods, days = [], []
         for pod in sorted(node.pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
-            day = None if pod.protection else self._picture.day_of(pod)
+            day = None if pod.protection else self._pool.day_of(pod)
             if day is None:
-                self._draft.stays(pod, pod.protection or "its usage is not known")
+                self._draft.protect(pod, pod.protection or "its usage is not known")
             else:
                 pods.append(pod)
                 days.append(day)
         return pods, days
 
-    def _wanted_targets(self) -> list[int]:
-        """Nodes to which pods of the hot ones would like to go, room or not, the most wanted first."""
-        gains = self._table.wanted(self._hot_rows)
+    def _promising_targets(self) -> list[int]:
+        """Nodes to which a move from a hot node would have a gain, whether the pod fits or not, the largest first."""
+        gains = self._table.best_gains(self._hot_rows)
         ordered = np.argsort(-gains, kind="stable")
-        return [int(place) for place in ordered if gains[place] > self._least]
+        return [int(place) for place in ordered if gains[place] > self._min_gain]
 
-    # what is taken
+    # which moves are planned
 
-    def _take_best(self) -> bool:
-        """Plan what gains most for each pod that moves; False when nothing is left that is worth it."""
+    def _add_best(self) -> bool:
+        """Plan the move with the largest gain per pod moved; False when none has enough."""
         single = self._best_single()
-        least = 2.0 * max(self._least, single.gain if single is not None else 0.0)
-        if self._strategy.make_room and self._draft.room > 1 and self._take_chain(least):
+        min_gain = 2.0 * max(self._min_gain, single.gain if single is not None else 0.0)
+        if self._strategy.paired_moves and self._draft.room > 1 and self._add_pair(min_gain):
             return True
         if single is None:
             return False
-        source, target = self._home(single.pod), self._nodes[single.target]
-        self._draft.take(self._table.pods[single.pod], source, target, self._text_of(single.pod))
+        source, target = self._node_of(single.pod), self._nodes[single.target]
+        self._draft.add(self._table.pods[single.pod], source, target, self._reason_of(single.pod))
         self._move(single.pod, single.target)
         return True
 
-    def _best_single(self) -> Single | None:
-        while (single := self._table.best_single(self._hot_rows)) is not None and single.gain > self._least:
-            if self._may_go(single.pod, single.target, single.pod):
+    def _best_single(self) -> SingleMove | None:
+        while (single := self._table.best_single(self._hot_rows)) is not None and single.gain > self._min_gain:
+            if self._may_move(single.pod, single.target, single.pod):
                 return single
         return None
 
-    def _take_chain(self, least: float) -> bool:
-        """Plan the best pair of moves that gains more than `least`."""
-        for chain in self._chains(least):
-            first, second, target = chain.first, chain.second, chain.target
-            if not (self._table.holds(chain) and self._may_go(first, chain.elsewhere, second)):
+    def _add_pair(self, min_gain: float) -> bool:
+        """Plan the best pair of moves with a gain above `min_gain`."""
+        for pair in self._pairs(min_gain):
+            first, second, target = pair.first, pair.second, pair.target
+            if not (self._table.valid(pair) and self._may_move(first, pair.elsewhere, second)):
                 continue
             after = self._table.used[target] - self._table.day[first] + self._table.day[second]
-            # Its room was looked at with the first away; its ports cannot be.
+            # The table checked its requests without the first pod. Host ports cannot be checked that way.
             if self._table.pods[second].fit.host_ports or not self._may_leave(second):
-                self._table.retire(second)
+                self._table.keep(second)
                 continue
             if self._refuses(second, target, after, self._highest(second)):
                 continue
-            pod, why = self._table.pods[second], self._text_of(second)
-            name, there = name_of_pod(pod), self._nodes[target]
-            self._draft.take(
+            pod, why = self._table.pods[second], self._reason_of(second)
+            name, node = name_of_pod(pod), self._nodes[target]
+            self._draft.add(
                 self._table.pods[first],
-                there,
-                self._nodes[chain.elsewhere],
-                f"makes room on {there.name} for {name} of {pod.node}: {why}",
+                node,
+                self._nodes[pair.elsewhere],
+                f"makes room on {node.name} for {name} of {pod.node}: {why}",
                 makes_room_for=name,
             )
-            self._draft.follow(pod, self._home(second), there, why)
-            self._move(first, chain.elsewhere)
+            self._draft.add_later(pod, self._node_of(second), node, why)
+            self._move(first, pair.elsewhere)
             self._move(second, target)
             return True
         return False
 
     def _move(self, row: int, target: int) -> None:
-        self._left.add(int(self._table.home[row]))
+        self._left.add(int(self._table.location[row]))
         self._table.move(row, target)
 
-    def _chains(self, least: float) -> Iterator[Chain]:
-        """Those of the most hopeful pods first; the others are asked only when those find no way."""
-        hopeful = self._table.hopeful(self._hot_rows)
-        for begin in range(0, len(hopeful), _SECONDS):
-            seconds = hopeful[begin : begin + _SECONDS]
-            yield from self._table.best_chains(seconds, most=_SECONDS, least=least)
+    def _pairs(self, min_gain: float) -> Iterator[MovePair]:
+        """Those of the most promising pods first; the others are computed only when those are not allowed."""
+        promising = self._table.promising(self._hot_rows)
+        for begin in range(0, len(promising), _BATCH):
+            seconds = promising[begin : begin + _BATCH]
+            yield from self._table.best_pairs(seconds, most=_BATCH, min_gain=min_gain)
 
-    # what may be
+    # which moves are allowed
 
-    def _may_go(self, row: int, target: int, relieved: int) -> bool:
-        """Checked against the plan so far, which earlier looks did not know. Whatever says no shuts the way.
+    def _may_move(self, row: int, target: int, relieved: int) -> bool:
+        """Checked with the moves planned so far. A move that is not allowed is excluded from the table.
 
-        `relieved`: the pod for whose node all this is done.
+        `relieved`: the pod of the hot node for which the move is planned.
         """
         if not self._may_leave(row):
             return False
@@ -340,64 +338,64 @@ class _Planning:
             return False
         pod = self._table.pods[row]
         if capacity_refusal(pod.fit, self._draft.projection.fits[target]) or (
-            target in self._left and self._as_it_is().refusal(pod, self._nodes[target], self._as_it_is().around(pod))
+            target in self._left and self._unchanged().refusal(pod, self._nodes[target], self._unchanged().around(pod))
         ):
-            self._table.shut(row, target)
+            self._table.exclude(row, target)
             return False
         return True
 
     def _may_leave(self, row: int) -> bool:
-        pod, node = self._table.pods[row], self._home(row)
+        pod, node = self._table.pods[row], self._node_of(row)
         if self._draft.room_from(node) <= 0:
-            for other in np.flatnonzero(self._table.home == self._table.home[row]):
-                self._table.retire(int(other))
-            self._draft.refuse(node, "as many moves as allowed are proposed or under way")
+            for other in np.flatnonzero(self._table.location == self._table.location[row]):
+                self._table.keep(int(other))
+            self._draft.refuse(node, "the limit of pending moves is reached")
             return False
         if self._draft.busy(pod):
-            self._table.retire(row)
-            self._draft.refuse(node, "another pod of its workload is on the move", pod)
+            self._table.keep(row)
+            self._draft.refuse(node, "another pod of its workload has a pending move", pod)
             return False
         return True
 
     def _refuses(self, row: int, target: int, after: Array, highest: Array) -> bool:
-        """Would the node come too high, or does it refuse the pod for other reasons than room? Then it is shut."""
+        """Whether the node would be too high, or refuses the pod for other reasons than requests. Then excludes it."""
         projection, pod = self._draft.projection, self._table.pods[row]
         if (after / self._table.base[target][:, np.newaxis] > highest).any():
-            self._table.shut(row, target)
+            self._table.exclude(row, target)
             return True
         around = projection.around(pod)
         if not constraint_refusal(pod.fit, projection.fits[target]) and not neighbour_refusal(
             projection.fits[target], around
         ):
             return False
-        # Where one node refuses it more may, and there are thousands.
-        refusing = self._standing_refusals(pod)
+        # If one node refuses it, others of thousands may do so as well.
+        refusing = self._refusing_nodes(pod)
         refusing |= np.array([bool(neighbour_refusal(fit, around)) for fit in projection.fits], dtype=np.bool_)
-        self._table.shut(row, refusing)
+        self._table.exclude(row, refusing)
         return True
 
-    def _standing_refusals(self, pod: MovablePod) -> Flags:
-        """Per node: cordon, taints, labels, volumes. Pods of a workload ask for the same."""
+    def _refusing_nodes(self, pod: MovablePod) -> Flags:
+        """Per node: refused by cordon, taints, labels or volumes. Cached, as pods of a workload have the same."""
         fit = pod.fit
         key = tuple(map(repr, (fit.tolerations, fit.node_selector, fit.node_affinity, fit.volume_nodes)))
-        if key not in self._standing:
-            told = [bool(constraint_refusal(fit, node)) for node in self._draft.projection.fits]
-            self._standing[key] = np.array(told, dtype=np.bool_)
-        return self._standing[key].copy()
+        if key not in self._refusing:
+            refusals = [bool(constraint_refusal(fit, node)) for node in self._draft.projection.fits]
+            self._refusing[key] = np.array(refusals, dtype=np.bool_)
+        return self._refusing[key].copy()
 
     def _highest(self, row: int) -> Array:
-        """resources × slots: how high a node may come so that the pod's node is relieved."""
-        source = self._table.home[row]
-        here: Array = self._table.used[source] / self._table.base[source][:, np.newaxis]
-        highest: Array = np.maximum(self._ceiling, here)
+        """resources × slots: how high a target may be after a move that relieves the pod's node."""
+        source = self._table.location[row]
+        load: Array = self._table.used[source] / self._table.base[source][:, np.newaxis]
+        highest: Array = np.maximum(self._ceiling, load)
         return highest
 
-    def _home(self, row: int) -> FleetNode:
-        return self._nodes[int(self._table.home[row])]
+    def _node_of(self, row: int) -> ClusterNode:
+        return self._nodes[int(self._table.location[row])]
 
-    def _text_of(self, row: int) -> str:
-        return self._picture.text(int(self._table.home[row]))
+    def _reason_of(self, row: int) -> str:
+        return self._pool.reason(int(self._table.location[row]))
 
 
-def _share(mark: float | None) -> float:
-    return np.inf if mark is None else mark / 100
+def _share(threshold: float | None) -> float:
+    return np.inf if threshold is None else threshold / 100

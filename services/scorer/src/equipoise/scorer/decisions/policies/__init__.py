@@ -1,17 +1,17 @@
-"""How nodes are scored. One file per policy; a policy's fields are its settings."""
+"""Scoring policies, one per file. A policy's fields are its settings."""
+
+from typing import TYPE_CHECKING
 
 from equipoise.scorer.decisions.policies.mix import Mix
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.decisions.policies.single import SINGLE, Single
+from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES, SinglePolicy
 
-__all__ = ["POLICIES", "Policy", "ScoringPolicy", "name_of"]
+__all__ = ["POLICIES", "SINGLE_POLICIES", "Policy", "ScoringPolicy"]
 
-POLICIES: dict[str, type[ScoringPolicy]] = {**SINGLE, "mix": Mix}
+POLICIES: dict[str, type[ScoringPolicy]] = {**SINGLE_POLICIES, Mix.policy_name(): Mix}
 
-Policy = Single | Mix
-"""What the configuration accepts: every policy of the table, told apart by its `name`."""
-
-
-def name_of(policy: ScoringPolicy) -> str:
-    """The name that a configuration calls it by."""
-    return next(name for name, kind in POLICIES.items() if isinstance(policy, kind))
+if TYPE_CHECKING:
+    Policy = ScoringPolicy
+else:
+    Policy = SinglePolicy | Mix
+"""What `scorer.policy` accepts."""

@@ -1,4 +1,4 @@
-"""The Beta distribution: of a share (0..1) whose mean and standard deviation are known.
+"""The Beta distribution of a share (0..1) with a given mean and standard deviation.
 
 Arrays broadcast. Accurate to 1e-8.
 """
@@ -8,27 +8,27 @@ import numpy as np
 from equipoise.scorer.state.arrays import Array
 
 _NARROWEST = 1e4
-"""Highest alpha + beta: the distribution is then less than 0.005 wide, and the fraction below converges quickly."""
+"""Upper limit of alpha + beta: the distribution is then less than 0.005 wide, and the fraction converges quickly."""
 
 _CERTAIN = 25.0
-"""Where the tail is below e⁻²⁵, nothing is worked out."""
+"""Where the tail is below e⁻²⁵, it counts as 0."""
 
 _ACCURACY = 1e-10
 _TERMS = 200
-_LOOK_EVERY = 4
+_CHECK_EVERY = 4
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
 _SHIFT = 6
 
 
 def greatest_variance(mean: Array) -> Array:
-    """That of a share which is 0 or 1 and nothing between; 0 for a mean that no share can have."""
+    """The variance of a share that is always 0 or 1; 0 for a mean outside 0..1."""
     return np.maximum(mean * (1.0 - mean), 0.0)
 
 
 def matched(mean: Array, deviation: Array) -> tuple[Array, Array]:
-    """Alpha and beta of the distribution with these moments, by k = mean·(1 − mean)/deviation² − 1; NaN: there is none.
+    """Alpha and beta of the distribution with these moments: k = mean·(1 − mean)/deviation² − 1; NaN if there is none.
 
-    A deviation so small that alpha + beta would be above 10,000 is taken as a little larger.
+    A deviation is increased if alpha + beta would be above 10,000.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         k = np.minimum(greatest_variance(mean) / deviation**2 - 1.0, _NARROWEST)
@@ -37,9 +37,9 @@ def matched(mean: Array, deviation: Array) -> tuple[Array, Array]:
 
 
 def beta_cdf(x: Array, alpha: Array, beta: Array) -> Array:
-    """Probability (0..1) of a value up to x: the regularised incomplete beta function I_x(alpha, beta).
+    """Probability (0..1) of a value up to x: the regularized incomplete beta function I_x(alpha, beta).
 
-    0 where alpha or beta is not above 0: there is no such distribution. By the continued fraction of DLMF 8.17.22.
+    0 where alpha or beta is not above 0: there is no such distribution. Uses the continued fraction of DLMF 8.17.22.
     """
     x, alpha, beta = np.broadcast_arrays(x, alpha, beta)
     exists = (alpha > 0.0) & (beta > 0.0)
@@ -50,14 +50,14 @@ def beta_cdf(x: Array, alpha: Array, beta: Array) -> Array:
         # It is sub-Gaussian with a variance of at most 1/(4·(alpha + beta + 1)) (Marchal and Arbel 2017).
         far = 2.0 * (total + 1.0) * (x - mean) ** 2 > _CERTAIN
     found[exists & far & (x > mean)] = 1.0
-    open_ones = exists & ~far & (x > 0.0) & (x < 1.0)
-    if open_ones.any():
-        found[open_ones] = _regularised(x[open_ones], alpha[open_ones], beta[open_ones])
+    inner = exists & ~far & (x > 0.0) & (x < 1.0)
+    if inner.any():
+        found[inner] = _regularized(x[inner], alpha[inner], beta[inner])
     return found
 
 
-def _regularised(x: Array, a: Array, b: Array) -> Array:
-    """I_x(a, b) for 0 < x < 1. Beyond the mean by I_x(a, b) = 1 − I_(1 − x)(b, a), where the fraction is short."""
+def _regularized(x: Array, a: Array, b: Array) -> Array:
+    """I_x(a, b) for 0 < x < 1. Above the mean it is 1 − I_(1 − x)(b, a), whose fraction converges faster."""
     turned = x * (a + b + 2.0) > a + 1.0
     x, rest = np.where(turned, 1.0 - x, x), np.where(turned, x, 1.0 - x)
     a, b = np.where(turned, b, a), np.where(turned, a, b)
@@ -68,13 +68,13 @@ def _regularised(x: Array, a: Array, b: Array) -> Array:
 
 
 def _fraction(x: Array, a: Array, b: Array) -> Array:
-    """1 + d₁/(1 + d₂/(1 + …)) from the front, by Lentz's method; elements that have converged drop out."""
+    """1 + d₁/(1 + d₂/(1 + …)) from the front, by Lentz's method; converged elements are left out."""
     found = np.ones_like(x)
     left = np.arange(len(x))
     value, c, d = np.ones_like(x), np.ones_like(x), np.zeros_like(x)
     for term in range(_TERMS):
         even = a + 2.0 * term
-        # Two steps at once: d₂ₘ₊₁ and d₂ₘ₊₂.
+        # Two steps: d₂ₘ₊₁ and d₂ₘ₊₂.
         step = -(a + term) * (a + b + term) * x / (even * (even + 1.0))
         d = 1.0 / (1.0 + step * d)
         c = 1.0 + step / c
@@ -85,11 +85,11 @@ def _fraction(x: Array, a: Array, b: Array) -> Array:
         c = 1.0 + step / c
         change = c * d
         value *= change
-        if term % _LOOK_EVERY == _LOOK_EVERY - 1:
-            going = np.abs(change - 1.0) > _ACCURACY
+        if term % _CHECK_EVERY == _CHECK_EVERY - 1:
+            unconverged = np.abs(change - 1.0) > _ACCURACY
             found[left] = value
-            left, x, a, b = left[going], x[going], a[going], b[going]
-            value, c, d = value[going], c[going], d[going]
+            left, x, a, b = left[unconverged], x[unconverged], a[unconverged], b[unconverged]
+            value, c, d = value[unconverged], c[unconverged], d[unconverged]
             if not len(left):
                 break
     return found
@@ -105,7 +105,7 @@ def _log_beta(a: Array, b: Array) -> Array:
 
 
 def _log_gamma_parts(z: Array) -> tuple[Array, Array]:
-    """p and r with ln Γ(z) = r − ln p + ln √2π: Stirling's series at z + 6, and the product that leads there."""
+    """p and r with ln Γ(z) = r − ln p + ln √2π: Stirling's series at z + 6, and the product z·(z + 1)·…·(z + 5)."""
     rise = z.copy()
     for step in range(1, _SHIFT):
         rise *= z + step

@@ -1,15 +1,15 @@
 """dynamic: the Dynamic plugin of crane-scheduler. Least used first, by a weighted list of statistics.
 
-A node is refused when one of its statistics is above a limit, and loses points when it was given many pods lately.
-The pod's own demand does not enter. Source: crane-scheduler, pkg/plugins/dynamic and pkg/controller/annotator.
+A node is refused if one of its statistics is above a limit, and loses points for pods that were placed on it recently.
+The pod's own demand is not used. Source: crane-scheduler, pkg/plugins/dynamic and pkg/controller/annotator.
 
 The defaults are crane's, in our windows: its `*_usage_avg_5m` is the mean of `5m`, its `*_usage_max_avg_1h` and
-`_1d` (the highest five-minute average) the `max` of `1h` and `1d`, whose inner step is shorter. The collector has to
-measure them: `statistics: [max]`, `statisticsWindowLimit: 1d`. What it does not measure counts as fully used, in every
-node alike.
+`_1d` (the highest five-minute average) the `max` of `1h` and `1d`, whose inner step is shorter. The collector must
+measure them: `statistics: [max]` and `statisticsLimit: 1d`. A statistic that is not measured counts as fully used on
+every node.
 
-Crane knows of a new pod only by its count. Here its expected usage is in the load from the moment it is placed, unless
-`load.compensation` is off, and the count comes on top: `hotValue: []` leaves it out.
+Crane only counts new pods. Here, the expected usage of a new pod is part of the load as soon as it is placed (unless
+`load.compensation` is off), and the count comes on top; `hotValue: []` switches the count off.
 """
 
 from typing import Annotated, Literal
@@ -21,17 +21,17 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 _PENALTY = 10.0
-"""Points that each hot value costs."""
+"""Points subtracted per hot value."""
 
 
-class Measure(Section, frozen=True, kw_only=True):
+class DynamicStatistic(Section, frozen=True, kw_only=True):
     """One statistic of one window and resource."""
 
     window: str
-    """By its name in `load.windows`; one that nobody configured is unknown."""
+    """A name in `load.windows`; any other window is unknown."""
 
     statistic: Literal["mean", "p95", "max"] = "mean"
     resource: Literal["cpu", "memory"]
@@ -39,7 +39,7 @@ class Measure(Section, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return f"{self.resource} {self.statistic} of {self.window}"
 
-    def of(self, nodes: NodeLoads) -> Array:
+    def of(self, nodes: CandidateNodes) -> Array:
         """Share (0..) of each node; NaN is unknown."""
         if self.window not in nodes.windows:
             return np.full(len(nodes.load), np.nan)
@@ -48,21 +48,21 @@ class Measure(Section, frozen=True, kw_only=True):
         return found
 
 
-class Predicate(Measure, frozen=True, kw_only=True):
-    """Refuses nodes whose statistic is above the limit. An unknown one refuses nobody."""
+class Predicate(DynamicStatistic, frozen=True, kw_only=True):
+    """Refuses nodes whose statistic is above the limit. An unknown statistic refuses no node."""
 
     limit: Percent
-    """0: this predicate is off."""
+    """0 disables this predicate."""
 
 
-class Priority(Measure, frozen=True, kw_only=True):
-    """What a statistic counts in the score."""
+class Priority(DynamicStatistic, frozen=True, kw_only=True):
+    """The weight of a statistic in the score."""
 
     weight: Annotated[float, Meta(ge=0)]
 
 
 class HotValue(Section, frozen=True, kw_only=True):
-    """Each full `count` of pods that a node was given within `span` makes it hotter by one."""
+    """A node's hot value rises by 1 for every `count` pods placed on it within `span`."""
 
     span: Duration
     count: Annotated[int, Meta(ge=1)]
@@ -89,7 +89,7 @@ _PRIORITIES = tuple(
 
 
 class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
-    """Scores by what is left, in the weighted mean of `priorities`."""
+    """Scores by the unused share, as the weighted mean of `priorities`."""
 
     predicates: tuple[Predicate, ...] = _PREDICATES
     priorities: tuple[Priority, ...] = _PRIORITIES
@@ -106,34 +106,34 @@ class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        measures = (*self.priorities, *self.predicates)
-        return tuple(dict.fromkeys(measure.statistic for measure in measures if measure.statistic != "mean"))
+        used = (*self.priorities, *self.predicates)
+        return tuple(dict.fromkeys(each.statistic for each in used if each.statistic != "mean"))
 
     @property
-    def counted_within(self) -> tuple[float, ...]:
+    def placement_spans(self) -> tuple[float, ...]:
         return tuple(float(hot.span) for hot in self.hot_value)
 
     @property
     def windows(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(measure.window for measure in (*self.priorities, *self.predicates)))
+        return tuple(dict.fromkeys(each.window for each in (*self.priorities, *self.predicates)))
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
-        """What is left in percent, less 10 for each hot value. A statistic that is unknown counts as fully used."""
-        left = np.zeros(len(nodes.load))
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+        """The unused share in percent, minus 10 per hot value. An unknown statistic counts as fully used."""
+        unused = np.zeros(len(nodes.load))
         for priority in self.priorities:
-            left += priority.weight * np.maximum(1.0 - np.nan_to_num(priority.of(nodes), nan=1.0), 0.0)
-        base = 100.0 * left / sum(priority.weight for priority in self.priorities)
-        return np.clip(base - _PENALTY * self.hot_values(nodes.placed), 0.0, 100.0)
+            unused += priority.weight * np.maximum(1.0 - np.nan_to_num(priority.of(nodes), nan=1.0), 0.0)
+        base = 100.0 * unused / sum(priority.weight for priority in self.priorities)
+        return np.clip(base - _PENALTY * self.hot_values(nodes.recent_placements), 0.0, 100.0)
 
-    def hot_values(self, placed: Array) -> Array:
-        """Per node, from how many pods it was given within each span."""
-        values = np.zeros(len(placed))
+    def hot_values(self, recent_placements: Array) -> Array:
+        """Per node, of nodes × `placement_spans`."""
+        values = np.zeros(len(recent_placements))
         for index, hot in enumerate(self.hot_value):
-            values += np.floor(placed[:, index] / hot.count)
+            values += np.floor(recent_placements[:, index] / hot.count)
         return values
 
-    def refuse(self, nodes: NodeLoads, demand: Demand) -> dict[str, str]:
-        """Nodes above a limit by what they use already; none for a DaemonSet's pod. The first predicate tells why."""
+    def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str]:
+        """Nodes above a limit without the pod, with the reason by the first predicate; none for a DaemonSet's pod."""
         refused: dict[str, str] = {}
         if demand.daemon:
             return refused

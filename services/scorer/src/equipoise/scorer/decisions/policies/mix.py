@@ -1,4 +1,4 @@
-"""mix: several policies at once, by weight."""
+"""mix: the weighted mean of several policies."""
 
 from typing import Annotated
 
@@ -10,73 +10,73 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.decisions.policies.single import Single
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic
+from equipoise.scorer.decisions.policies.table import SinglePolicy
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 
-class Part(Section, frozen=True, kw_only=True):
-    policy: Single
+class MixPart(Section, frozen=True, kw_only=True):
+    policy: SinglePolicy
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
 class Mix(ScoringPolicy, frozen=True, kw_only=True, tag="mix"):
-    """The weighted mean of other policies' scores. A node that one of them keeps away from (0) stays at 0.
+    """The weighted mean of other policies' scores. A node that scores 0 in one of them scores 0.
 
-    What a pod uses that was never measured comes from the chain of the first part.
+    The expected usage of a pod that was never measured comes from the chain of the first part.
     """
 
-    parts: Annotated[tuple[Part, ...], Meta(min_length=1)]
+    parts: Annotated[tuple[MixPart, ...], Meta(min_length=1)]
 
     @property
     def demand_chain(self) -> tuple[EstimateSource, ...]:
         return self.parts[0].policy.demand_chain
 
     @property
-    def looks_at_days(self) -> bool:
-        return any(part.policy.looks_at_days for part in self.parts)
+    def uses_daily_loads(self) -> bool:
+        return any(part.policy.uses_daily_loads for part in self.parts)
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.policy.statistics))
 
     @property
-    def counted_within(self) -> tuple[float, ...]:
-        return tuple(dict.fromkeys(span for part in self.parts for span in part.policy.counted_within))
+    def placement_spans(self) -> tuple[float, ...]:
+        return tuple(dict.fromkeys(span for part in self.parts for span in part.policy.placement_spans))
 
     @property
     def windows(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.policy.windows))
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
         total = np.zeros(len(nodes.load))
-        kept = np.ones(len(nodes.load), np.bool_)
+        usable = np.ones(len(nodes.load), np.bool_)
         for part in self.parts:
             scores = part.policy.score(self._for(part, nodes), demand)
             total += part.weight * scores
-            kept &= scores > 0.0
-        mean: Array = np.where(kept, total / sum(part.weight for part in self.parts), 0.0)
+            usable &= scores > 0.0
+        mean: Array = np.where(usable, total / sum(part.weight for part in self.parts), 0.0)
         return mean
 
-    def scores_apart(self, nodes: NodeLoads, demand: Demand) -> dict[str, Array]:
-        """By the part's place and name: "1 water_level"."""
+    def scores_by_part(self, nodes: CandidateNodes, demand: Demand) -> dict[str, Array]:
+        """By position and name: "1 water_level"."""
         return {
-            f"{place} {part.policy.__struct_config__.tag}": part.policy.score(self._for(part, nodes), demand)
-            for place, part in enumerate(self.parts, 1)
+            f"{position} {part.policy.policy_name()}": part.policy.score(self._for(part, nodes), demand)
+            for position, part in enumerate(self.parts, 1)
         }
 
-    def level(self, nodes: NodeLoads) -> Resources:
-        """That of its first part that has one."""
+    def level(self, nodes: CandidateNodes) -> Resources:
+        """The level of the first part that has one."""
         levels = (part.policy.level(self._for(part, nodes)) for part in self.parts)
         return next((level for level in levels if level != Resources()), Resources())
 
-    def refuse(self, nodes: NodeLoads, demand: Demand) -> dict[str, str] | None:
-        """Whatever one of its parts refuses."""
+    def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
+        """The nodes that any part refuses."""
         refusals = [part.policy.refuse(self._for(part, nodes), demand) for part in self.parts]
         if all(refused is None for refused in refusals):
             return None
         return {name: why for refused in reversed(refusals) for name, why in (refused or {}).items()}
 
-    def _for(self, part: Part, nodes: NodeLoads) -> NodeLoads:
-        """The columns of `placed` in the part's own order."""
-        columns = [self.counted_within.index(span) for span in part.policy.counted_within]
-        return msgspec.structs.replace(nodes, placed=nodes.placed[:, columns])
+    def _for(self, part: MixPart, nodes: CandidateNodes) -> CandidateNodes:
+        """The columns of `recent_placements` in the part's own order."""
+        columns = [self.placement_spans.index(span) for span in part.policy.placement_spans]
+        return msgspec.structs.replace(nodes, recent_placements=nodes.recent_placements[:, columns])

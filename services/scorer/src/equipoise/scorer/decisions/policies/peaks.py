@@ -1,12 +1,11 @@
-"""peaks: the Peaks plugin of Trimaran. First comes the node whose power draw the pod raises least.
+"""peaks: the Peaks plugin of Trimaran. First is the node whose power consumption the pod raises least.
 
-A node draws k0 + k1·e^(k2·u) at a CPU utilization of u percent. The extra draw is spread over 0..100 by what the same
-pod would cost elsewhere. Source: scheduler-plugins, pkg/trimaran/peaks.
+A node consumes k0 + k1·e^(k2·u) at a CPU utilization of u percent. The additional power is scaled to 0..100 between the
+lowest and the highest cost of the same pod in the cluster. Source: scheduler-plugins, pkg/trimaran/peaks.
 
-Three things differ. In Trimaran a node that is unknown, has no model or would be overfull costs nothing and so comes
-first; here it gets 0. Trimaran compares with the other candidates, so that the scores of two nodes hang on a third;
-here it is the fleet's lowest and highest load and every model that count. And the pod's expected usage enters instead
-of its requests.
+Three differences. In Trimaran, a node that is unknown, has no model or would be overcommitted costs nothing and is
+first; here it scores 0. Trimaran compares with the other candidates, so a third node changes the scores of two others;
+here the cluster's lowest and highest load and all models count. And the pod's expected usage counts, not its requests.
 """
 
 from collections.abc import Sequence
@@ -22,27 +21,27 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, pod_share
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, pod_share
 
 _CPU = RESOURCES.index("cpu")
 
-_LEAST = 1.0
-"""Points of a node with room: 0 says keep away."""
+_MIN_SCORE = 1.0
+"""The lowest score of a usable node: 0 means unknown or overcommitted."""
 
-_ALIKE = 0.05
-"""Costs that differ by less than this part of the highest are not spread over all points: noise is no difference."""
+_MIN_WIDTH = 0.05
+"""Minimum difference between costs, as a share of the highest, that is scaled to 100 points: less is noise."""
 
 
 class PowerModel(Section, frozen=True, kw_only=True):
-    """What a node draws: k0 + k1·e^(k2·u), in any unit (the same for all), at a CPU utilization of u percent."""
+    """The power of a node: k0 + k1·e^(k2·u) at a CPU utilization of u percent. One unit for all nodes."""
 
     k0: float
-    """It changes no order: only what a pod adds counts."""
+    """Has no effect on scores: only the additional power counts."""
 
     k1: Annotated[float, Meta(ge=-1e9, le=1e9)]
 
     k2: Annotated[float, Meta(ge=-5, le=5)]
-    """Below 0 the first percent cost most, and nodes are filled; above 0 the last, and load is spread."""
+    """Below 0, the first percent cost most, and nodes are filled; above 0, the last, and load is spread."""
 
     def __post_init__(self) -> None:
         if self.k1 * self.k2 < 0:
@@ -50,7 +49,7 @@ class PowerModel(Section, frozen=True, kw_only=True):
 
 
 class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
-    """Scores by the power that the pod would add."""
+    """Scores by the additional power."""
 
     node_power_model: dict[str, PowerModel] = msgspec.field(default_factory=dict)
     """By name of the node."""
@@ -58,10 +57,10 @@ class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
     default_power_model: PowerModel | None = PowerModel(
         k0=471.7412504314313, k1=-91.50493019588365, k2=-0.07186049052516228
     )
-    """Of nodes that are not named: Trimaran's example, in watts. null: they get 0."""
+    """For all other nodes: Trimaran's example, in watts. null: they score 0."""
 
     window: str = "15m"
-    """By its name in `load.windows`; where it is not covered, the node is unknown."""
+    """A name in `load.windows`. A node without a value for it is unknown."""
 
     def __post_init__(self) -> None:
         if not self._models:
@@ -71,36 +70,36 @@ class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
     def windows(self) -> tuple[str, ...]:
         return (self.window,)
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
         scores = np.zeros(len(nodes.load))
         if self.window not in nodes.windows:
             return scores
         at = nodes.windows.index(self.window)
         used, share = nodes.load[:, at, _CPU], pod_share(nodes, demand)[:, at, _CPU]
         k1, k2 = self._coefficients[:, self._positions(nodes.names)]
-        room = (used + share <= 1.0) & ~np.isnan(k1)
-        if not room.any():
+        usable = (used + share <= 1.0) & ~np.isnan(k1)
+        if not usable.any():
             return scores
-        cost = extra_power(used[room], share[room], k1[room], k2[room])
-        elsewhere = self._elsewhere(nodes.fleet.load[:, at, _CPU], share[room])
-        scores[room] = np.maximum(spread(cost, elsewhere), _LEAST)
+        cost = extra_power(used[usable], share[usable], k1[usable], k2[usable])
+        costs = self._cost_range(nodes.cluster.load[:, at, _CPU], share[usable])
+        scores[usable] = np.maximum(scaled(cost, costs), _MIN_SCORE)
         return scores
 
-    def level(self, nodes: NodeLoads) -> Resources:
-        """Full, as soon as one model draws ever less for more load; otherwise nodes are led nowhere."""
+    def level(self, nodes: CandidateNodes) -> Resources:
+        """Full if any model fills nodes (k2 below 0); else the policy aims at no level."""
         return Resources(cpu=1.0) if any(model.k2 < 0 for model in self._models) else Resources()
 
-    def _elsewhere(self, fleet: Array, shares: Array) -> Array:
-        """What the pod may cost in this fleet: in its emptiest and its fullest node with room, by each model.
+    def _cost_range(self, loads: Array, shares: Array) -> Array:
+        """The cost of the pod on the cluster's emptiest and fullest usable nodes (`loads`), for each model.
 
-        The smallest and the largest of the nodes asked about stand for the sizes there are.
+        `shares` are those of the candidates: the smallest and the largest represent the node sizes in the cluster.
         """
         k1, k2 = self._coefficients[:, : len(self._models)]
         found = []
         for share in (shares.min(), shares.max()):
-            with_room = fleet[fleet + share <= 1.0]
-            if len(with_room):
-                found += [extra_power(used, share, k1, k2) for used in (with_room.min(), with_room.max())]
+            usable = loads[loads + share <= 1.0]
+            if len(usable):
+                found += [extra_power(used, share, k1, k2) for used in (usable.min(), usable.max())]
         return np.concatenate(found) if found else np.zeros(1)
 
     @cached_property
@@ -110,7 +109,7 @@ class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
 
     @cached_property
     def _coefficients(self) -> Array:
-        """k1, then k2, of each model; the last column is that of a node without one."""
+        """k1, then k2, of each model; the last column is NaN, for nodes without a model."""
         return np.array([*((model.k1, model.k2) for model in self._models), (np.nan, np.nan)]).T
 
     @cached_property
@@ -118,20 +117,20 @@ class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
         return {name: position for position, name in enumerate(self.node_power_model)}
 
     def _positions(self, names: Sequence[str]) -> Array:
-        other = len(self.node_power_model)
-        return np.fromiter(map(self._position.get, names, repeat(other)), np.intp, len(names))
+        default = len(self.node_power_model)
+        return np.fromiter(map(self._position.get, names, repeat(default)), np.intp, len(names))
 
 
 def extra_power(used: Array, share: Array, k1: Array, k2: Array) -> Array:
-    """k1·e^(k2·u)·(e^(k2·s) − 1): what s percent more cost at u percent. `used` and `share` are 0..1."""
+    """k1·e^(k2·u)·(e^(k2·s) − 1): the power of s percent more at u percent. `used` and `share` are 0..1."""
     extra: Array = k1 * np.exp(k2 * 100.0 * used) * np.expm1(k2 * 100.0 * share)
     return extra
 
 
-def spread(costs: Array, among: Array) -> Array:
-    """100 for the lowest of the costs `among`, 0 for the highest, in proportion between; 100 when all are alike."""
-    lowest, highest = among.min(), among.max()
-    width = max(highest - lowest, _ALIKE * highest)
+def scaled(costs: Array, costs_in_cluster: Array) -> Array:
+    """100 for the lowest cost in the cluster, 0 for the highest, linear between; 100 for all if they are equal."""
+    lowest, highest = costs_in_cluster.min(), costs_in_cluster.max()
+    width = max(highest - lowest, _MIN_WIDTH * highest)
     if width <= 0.0:
         return np.full(len(costs), 100.0)
     points: Array = np.clip(100.0 * (1.0 - (costs - lowest) / width), 0.0, 100.0)

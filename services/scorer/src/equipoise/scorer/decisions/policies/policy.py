@@ -1,51 +1,56 @@
-"""What every scoring policy is: a section of the configuration that scores."""
+"""The base class of every scoring policy: a section of the configuration that scores nodes."""
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 
 class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
-    """Says how well a pod would lie on each node. Pure: the same question has the same answer."""
+    """Scores how well a pod fits the load of each node. Pure: the same arguments have the same result."""
+
+    @classmethod
+    def policy_name(cls) -> str:
+        """The `name` in the configuration."""
+        return str(cls.__struct_config__.tag)
 
     @property
     def demand_chain(self) -> tuple[EstimateSource, ...]:
-        """Where the usage of a pod comes from that was not measured yet."""
+        """Sources of a pod's expected usage, in order."""
         return MEASURED_FIRST
 
     @property
-    def looks_at_days(self) -> bool:
-        """Whether it needs the coming day of every node: it is only kept for a policy that does."""
+    def uses_daily_loads(self) -> bool:
+        """Whether it needs the load of the next 24 hours. It is computed only for a policy that does."""
         return False
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        """What it looks at beside the mean."""
+        """The statistics that it needs besides the mean."""
         return ()
 
     @property
-    def counted_within(self) -> tuple[float, ...]:
-        """Spans in seconds for which it wants to know how many pods a node was given."""
+    def placement_spans(self) -> tuple[float, ...]:
+        """Spans in seconds for which it needs the number of pods placed on a node."""
         return ()
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """Names of the windows it looks at, the most telling first; none when it looks at whole days."""
+        """Names of the windows it uses, the most important first; empty if it uses daily loads."""
         return ()
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
-        """One score per node, 0..100. 0 says keep away: of unknown load, or overfull."""
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+        """One score per node, 0..100. 0: the load is unknown, or would exceed the node."""
         raise NotImplementedError
 
-    def scores_apart(self, nodes: NodeLoads, demand: Demand) -> dict[str, Array]:
-        """Where several policies are mixed: the scores of each by its name, to explain the mix."""
+    def scores_by_part(self, nodes: CandidateNodes, demand: Demand) -> dict[str, Array]:
+        """Of a mix of policies, the scores of each by its name, for explanations."""
         return {}
 
-    def level(self, nodes: NodeLoads) -> Resources:
-        """The load (0..1) that nodes are led to, to explain a score; unknown where the policy aims at none."""
+    def level(self, nodes: CandidateNodes) -> Resources:
+        """The load (0..1) that the policy aims at, for explanations; unknown without one."""
         return Resources()
 
-    def refuse(self, nodes: NodeLoads, demand: Demand) -> dict[str, str] | None:
-        """Nodes that its own thresholds forbid, and why; None: it has none, and the shared high marks count."""
+    def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
+        """Nodes above the policy's own thresholds, with the reason; None: use the shared `thresholds.high`."""
         return None

@@ -1,12 +1,12 @@
-"""risk_balancing: the LoadVariationRiskBalancing plugin of Trimaran. Least risk first: mean load and its variation.
+"""risk_balancing: the LoadVariationRiskBalancing plugin of Trimaran. Lowest risk first: mean load and its variation.
 
-A node's load with the pod and the standard deviation of its load count half each, in the resource where they are worse.
-Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing and resourcestats.go (the proposal has another
-formula).
+Risk is half the node's load with the pod plus half the standard deviation of its load, for the resource with the higher
+risk. Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing and resourcestats.go (the formula in the
+proposal is different).
 
-The collector has to measure the deviation: `statistics: [deviation]`, up to the `window`. A resource of which mean or
-deviation is unknown does not count, and a node without any that is known gets 0. (Trimaran reads either as 0 when the
-other is there.)
+The collector must measure the deviation: `statistics: [deviation]`, up to the `window`. A resource with an unknown mean
+or deviation does not count, and a node without a known resource scores 0. (Trimaran reads a missing mean or deviation
+as 0 if the other is known.)
 """
 
 import math
@@ -16,20 +16,21 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, Statistic, expected_load
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic, expected_load
 
 
 class RiskBalancing(ScoringPolicy, frozen=True, kw_only=True, tag="risk_balancing"):
     """Scores by mean and deviation of the load."""
 
     safe_variance_margin: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
-    """What the deviation is multiplied by."""
+    """The deviation is multiplied by it."""
 
     safe_variance_sensitivity: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
-    """Which root of the deviation (a share, 0..1) counts: above 1 small ones weigh more. 0: none below 1 counts."""
+    """The root of the deviation (a share, 0..1) that counts: above 1, small deviations count more. 0: a deviation below
+    1 does not count."""
 
     window: str = "15m"
-    """By its name in `load.windows`; where it is not covered, the node is unknown."""
+    """A name in `load.windows`. A node without a value for it is unknown."""
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -39,7 +40,7 @@ class RiskBalancing(ScoringPolicy, frozen=True, kw_only=True, tag="risk_balancin
     def windows(self) -> tuple[str, ...]:
         return (self.window,)
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
         if self.window not in nodes.windows:
             return np.zeros(len(nodes.load))
         at = nodes.windows.index(self.window)

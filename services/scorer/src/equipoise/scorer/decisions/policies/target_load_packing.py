@@ -1,10 +1,10 @@
 """target_load_packing: the TargetLoadPacking plugin of Trimaran. Fills each node up to a fixed CPU utilization.
 
-The fullest node that stays at or below the target comes first; above it the emptiest. Source: scheduler-plugins,
-pkg/trimaran/targetloadpacking, and for the original formula the document of the water-level scheduler.
+The fullest node that stays at or below the target is first; above the target the emptiest is. Sources:
+scheduler-plugins, pkg/trimaran/targetloadpacking; for the original formula, the document of the water-level scheduler.
 
-Trimaran adds the pods of the last 60 s itself and then forgets them, long before its 15-minute mean shows them. Here
-they are in the load already, for as long as the mean lacks them (`load.compensation`).
+Trimaran adds the pods of the last 60 s to the measured mean, then forgets them, long before its 15-minute mean includes
+them. Here they count for as long as the mean lacks them (`load.compensation`).
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -16,25 +16,25 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.state.arrays import Array, Demand, NodeLoads, expected_load
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, expected_load
 
 _CPU = RESOURCES.index("cpu")
 
 
 class TargetLoadPacking(ScoringPolicy, frozen=True, kw_only=True, tag="target_load_packing"):
-    """Scores by the CPU utilization that a node would have with the pod."""
+    """Scores by the CPU utilization of the node with the pod."""
 
     target_utilization: Annotated[float, Meta(gt=0, lt=100)] = 40.0
-    """Percent. About 10 points below what a node should have at most."""
+    """Percent. Recommended: 10 points below the highest acceptable utilization."""
 
     formula: Literal["published", "original"] = "published"
-    """What a node just above the target gets: the target itself, or 50 whatever the target is.
+    """The score of a node just above the target: the target itself, or 50 for any target.
 
-    With the original one and a target below 50, it gets more than an idle node.
+    With `original` and a target below 50, such a node scores higher than an idle node.
     """
 
     window: str = "15m"
-    """By its name in `load.windows`; where it is not covered, the node is unknown."""
+    """A name in `load.windows`. A node without a value for it is unknown."""
 
     demand_chain: ClassVar[tuple[EstimateSource, ...]] = TARGET_LOAD_PACKING
 
@@ -42,20 +42,20 @@ class TargetLoadPacking(ScoringPolicy, frozen=True, kw_only=True, tag="target_lo
     def windows(self) -> tuple[str, ...]:
         return (self.window,)
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
         if self.window not in nodes.windows:
             return np.zeros(len(nodes.load))
         expected = 100.0 * expected_load(nodes, demand)[:, nodes.windows.index(self.window), _CPU]
         above = self.target_utilization if self.formula == "published" else 50.0
         return np.nan_to_num(packing_score(expected, self.target_utilization, above=above))
 
-    def level(self, nodes: NodeLoads) -> Resources:
+    def level(self, nodes: CandidateNodes) -> Resources:
         """The target."""
         return Resources(cpu=self.target_utilization / 100.0)
 
 
 def packing_score(expected: Array, target: float, *, above: float) -> Array:
-    """0..100 for a node expected at P percent with a target of X percent (0 < X < 100). NaN where P is.
+    """0..100 for an expected utilization of P percent and a target of X percent (0 < X < 100). NaN where P is.
 
     P ≤ X: (100 − X)·P/X + X. X < P ≤ 100: above·(100 − P)/(100 − X). P > 100: 0.
     """

@@ -1,8 +1,7 @@
-"""water_level: leads every node to the level of the cluster, the fullest that still lies below it first.
+"""water_level: brings every node to the level of the cluster, the fullest node below it first.
 
-Light pods go to nodes that nearly reach the level, heavy ones to those far below it. Source: the water-level
-scheduler of Hello (its document repairs the formula of Trimaran's TargetLoadPacking, and takes the target from the
-cluster's own level instead of a fixed one).
+Small pods go to nodes just below the level, large ones to nodes far below it. Source: the water-level scheduler of
+Hello, which repairs the formula of Trimaran's TargetLoadPacking and uses the cluster's own level as its target.
 """
 
 from typing import Annotated
@@ -16,27 +15,27 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import WATER_LEVEL, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
-from equipoise.scorer.state.arrays import BEYOND, Array, Demand, NodeLoads
+from equipoise.scorer.state.arrays import MAX_SHARE, Array, CandidateNodes, Demand, resources
 
 Weight = Annotated[float, Meta(ge=0)]
 
 
 class ResourceWeights(Section, frozen=True, kw_only=True):
-    """How much each resource counts, relative to the other."""
+    """The weight of each resource, relative to the other."""
 
     cpu: Weight = 1.0
     memory: Weight = 0.5
-    """Less than cpu: memory hardly moves with the time of day, and requests guard it better."""
+    """Less than cpu: memory usage changes little over the day, and requests limit it better."""
 
 
 class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
     """Scores by the distance to the cluster's level."""
 
     cluster_cpu_min_node_weight: Weight = 0.2
-    """w in level = (average + w·minimum)/(1 + w): the higher, the more the emptiest node pulls the level down."""
+    """w in level = (average + w·minimum)/(1 + w): the higher, the more the emptiest node lowers the level."""
 
     window_weights: dict[str, Weight] = msgspec.field(default_factory=lambda: {"15m": 0.5, "1h": 0.3, "1d": 0.2})
-    """By name of a window in `load.windows`; what a node has not measured, or nobody configured, drops out."""
+    """By name of a window in `load.windows`. A window that is unknown for a node does not count."""
 
     resource_weights: ResourceWeights = ResourceWeights()
 
@@ -54,14 +53,14 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
     def windows(self) -> tuple[str, ...]:
         return tuple(name for name, weight in self.window_weights.items() if weight > 0)
 
-    def score(self, nodes: NodeLoads, demand: Demand) -> Array:
-        """Weighted mean, over windows and resources that are known, of the distance score of each."""
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+        """Weighted mean, over the known windows and resources, of the distance score of each."""
         rows = [index for index, name in enumerate(nodes.windows) if self.window_weights.get(name, 0.0) > 0.0]
         if not rows:
             return np.zeros(len(nodes.load))
         # windows × resources × nodes: every operation runs along the nodes, and over all columns at once.
         load, levels = nodes.load.transpose(1, 2, 0)[rows], self._levels(nodes)[rows][:, :, np.newaxis]
-        share = np.minimum(demand.usage[rows][:, :, np.newaxis] / nodes.base.T, BEYOND)
+        share = np.minimum(demand.usage[rows][:, :, np.newaxis] / nodes.base.T, MAX_SHARE)
         scores = distance_score(100.0 * (load + share), 100.0 * levels)
         weights = np.outer(
             [self.window_weights[nodes.windows[row]] for row in rows],
@@ -74,30 +73,28 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
         total = (weights * known).sum(axis=(0, 1))
         weighted = (weights * np.where(known, scores, 0.0)).sum(axis=(0, 1))
         mean = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
-        weighted_mean: Array = np.minimum(mean, 100.0)  # a mean of hundreds may come out a last digit above
+        weighted_mean: Array = np.minimum(mean, 100.0)  # rounding may exceed 100
         return weighted_mean
 
-    def level(self, nodes: NodeLoads) -> Resources:
-        """The level in the first of its windows that anybody has measured."""
+    def level(self, nodes: CandidateNodes) -> Resources:
+        """The level in the first of its windows that is measured anywhere."""
         levels = self._levels(nodes)
         for name in self.windows:
             if name in nodes.windows and not np.isnan(row := levels[nodes.windows.index(name)]).all():
-                return Resources(
-                    **{resource: float(value) for resource, value in zip(RESOURCES, row, strict=True) if value == value}
-                )
+                return resources(row)
         return Resources()
 
-    def _levels(self, nodes: NodeLoads) -> Array:
+    def _levels(self, nodes: CandidateNodes) -> Array:
         """windows × resources, 0..1: the level of all fresh nodes; NaN where there is none."""
         w = self.cluster_cpu_min_node_weight
-        return (nodes.fleet.mean + nodes.fleet.minimum * w) / (1.0 + w)
+        return (nodes.cluster.mean + nodes.cluster.minimum * w) / (1.0 + w)
 
 
 def distance_score(expected: Array, level: Array) -> Array:
-    """0..100 for a node expected at t percent while the cluster's level is c percent. NaN where either is unknown.
+    """0..100 for an expected load of t percent and a cluster level of c percent. NaN where either is unknown.
 
-    t ≤ c: (100 − c)·t/c + c. c < t ≤ 100: c·(100 − t)/(100 − c). t > 100: 0. Both ends are the limits of the
-    formula: at c = 0 a node that stays empty gets 100 and every other 0; at c ≥ 100 all that is not overfull gets 100.
+    t ≤ c: (100 − c)·t/c + c. c < t ≤ 100: c·(100 − t)/(100 − c). t > 100: 0. At both ends the limit of the formula
+    counts: at c = 0 a node that stays empty scores 100 and every other 0; at c ≥ 100 every node up to t = 100 gets 100.
     """
     c = np.clip(level, 0.0, 100.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

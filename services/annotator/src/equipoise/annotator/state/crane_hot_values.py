@@ -1,0 +1,46 @@
+"""Crane's hot value of each node: how many pods were placed on it in the last minutes."""
+
+import msgspec
+
+from equipoise.contracts.kubernetes.crane import HOT_SPANS, hot_value
+from equipoise.contracts.load.latest import supersedes
+
+_LONGEST_SPAN = max(span for span, _ in HOT_SPANS)
+
+
+class PodPlacedAt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The part of a pod that is needed here."""
+
+    placed_at: float
+
+
+class PlacedTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a placement message that is needed here."""
+
+    node: str
+    removed: bool = False
+    pods: list[PodPlacedAt] = []
+    epoch: int
+    sequence: int
+
+
+class HotValues:
+    """The latest placement of each node, with its recent pods."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, PlacedTimes] = {}
+
+    def on_placement(self, placement: PlacedTimes, now: float) -> None:
+        """Ignores a placement older than the known one."""
+        if not supersedes(placement, self._latest.get(placement.node)):
+            return
+        if placement.removed:
+            self._latest.pop(placement.node, None)
+            return
+        recent = [pod for pod in placement.pods if pod.placed_at > now - _LONGEST_SPAN]
+        self._latest[placement.node] = msgspec.structs.replace(placement, pods=recent)
+
+    def of(self, node: str, now: float) -> int | None:
+        """None: the node is unknown."""
+        latest = self._latest.get(node)
+        return None if latest is None else hot_value((pod.placed_at for pod in latest.pods), now)

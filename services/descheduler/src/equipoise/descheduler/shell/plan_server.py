@@ -1,0 +1,69 @@
+"""Responds to plan requests while this replica leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import structlog
+
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.runtime.bus import Bus, BusError, Endpoint
+from equipoise.runtime.process.health import Health
+
+STOP_TIMEOUT = 1.0
+"""Seconds to remove the endpoint at the end of the leadership: another replica may lead soon."""
+
+MakePlan = Callable[[LeaseEpoch], Awaitable[PlanResponse]]
+
+log = structlog.get_logger()
+
+
+class PlanServer:
+    """Makes one plan for all requests that arrived before it was begun."""
+
+    def __init__(self, bus: Bus, health: Health, make_plan: MakePlan) -> None:
+        self._bus = bus
+        self._health = health
+        self._make_plan = make_plan
+        self._lock = asyncio.Lock()
+        self._requests = self._served = 0
+        """Requests so far, and how many of them had arrived when the last plan was begun."""
+
+        self._last: PlanResponse | None = None
+
+    @asynccontextmanager
+    async def serving(self, epoch: LeaseEpoch) -> AsyncIterator[None]:
+        """Without it nobody responds."""
+
+        async def respond(_: PlanRequest) -> PlanResponse:
+            return await self.plan(epoch)
+
+        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond)
+        try:
+            stop = await self._bus.serve("descheduler", [endpoint])
+        except BusError as error:
+            self._health.set_problem("plans", f"plan requests cannot be received: {error}")
+            yield
+            return
+        self._health.set_problem("plans", None)
+        try:
+            yield
+        finally:
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await stop()
+            except (BusError, TimeoutError) as error:
+                log.warning("the endpoint for plan requests was not removed", reason=str(error))
+
+    async def plan(self, epoch: LeaseEpoch) -> PlanResponse:
+        """Requests wait for each other, so that many at once do not make many plans."""
+        self._requests += 1
+        number = self._requests
+        async with self._lock:
+            if self._last is None or self._served < number:
+                arrived = self._requests
+                self._last = await self._make_plan(epoch)
+                self._served = arrived
+            return self._last

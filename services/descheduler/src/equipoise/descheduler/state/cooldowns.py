@@ -1,0 +1,188 @@
+"""Cooldowns: pods, workloads, namespaces and nodes that no intent may concern until a time."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeCooldown
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+
+
+class CooldownSettings(Section, frozen=True, kw_only=True):
+    """How long no further move is proposed after an eviction, a refusal or a move without effect."""
+
+    eviction: Duration = Duration(300)
+    """For a workload, after one of its pods was evicted."""
+
+    refusal: Duration = Duration(600)
+    """For a pod whose eviction was refused; for everything, when replacements come late.
+
+    After a refusal by a limit of evictions per time, the cooldown ends when that limit has capacity again.
+    """
+
+    same_node_return: Duration = Duration(1_800)
+    """For a workload whose replacement was scheduled to the evicted node; twice as long for that workload on that node.
+
+    Doubles with every further return.
+    """
+
+    no_load_reduction: Duration = Duration(1_800)
+    """For a node whose load did not fall by half of what was expected, one window after evictions, twice in a row.
+
+    Doubles with every further time.
+    """
+
+    max: Duration = Duration(86_400)
+    """The longest cooldown. Returns are forgotten when there was none for so long after a cooldown."""
+
+
+MOVED = (Outcome.EVICTED, Outcome.DRY_RUN)
+"""A dry run starts the same cooldown as an eviction."""
+
+GONE = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
+
+
+class Cooldown(msgspec.Struct, frozen=True, kw_only=True):
+    """When it ends, and why it began."""
+
+    until: float
+    why: str
+    repeated: int = 0
+    """Of a workload: replacements in a row that returned to the evicted node. Of a node: trials in a row without a
+    load reduction."""
+
+
+Cooldowns = Mapping[str, Cooldown]
+"""By pod UID, workload, workload and node, namespace, node, and for everything."""
+
+EVERYTHING = "everything"
+
+FAILED_TRIALS = 2
+"""Trials in a row without a load reduction, after which a node is in cooldown. One may be the peak of another pod."""
+
+_NODE = "node "
+
+
+def _pair(workload: Workload, node: str) -> str:
+    return f"{workload}@{node}"
+
+
+def _of_namespace(name: str) -> str:
+    return f"namespace {name}"
+
+
+def _scope(outcome: EvictionOutcome) -> str:
+    """The key of everything else that the limit would refuse as well; "" when it concerns this pod only."""
+    match outcome.limit_scope:
+        case "cluster":
+            return EVERYTHING
+        case "namespace":
+            return _of_namespace(outcome.namespace)
+        case "workload" if outcome.workload is not None:
+            return str(outcome.workload)
+        case _:
+            return ""
+
+
+def _with(cooldowns: Cooldowns, key: str, cooldown: Cooldown) -> dict[str, Cooldown]:
+    """The longer cooldown wins: a short one never ends a long one early."""
+    before = cooldowns.get(key)
+    if before is not None and before.until >= cooldown.until:
+        cooldown = before
+    return {**cooldowns, key: cooldown}
+
+
+def after_outcome(cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings) -> dict[str, Cooldown]:
+    """The cooldowns once the outcome of an intent is known."""
+    if outcome.outcome in GONE:
+        return dict(cooldowns)
+    key = _scope(outcome)
+    if outcome.outcome in MOVED:
+        key = outcome.pod_uid if outcome.workload is None else str(outcome.workload)
+        until, why = outcome.settled_at + settings.eviction, "a pod of its workload was moved recently"
+    elif key:
+        until = outcome.settled_at + settings.refusal if outcome.retry_at is None else outcome.retry_at
+        why = f"limits.{outcome.limit} is exhausted"
+    else:
+        key = outcome.pod_uid
+        until, why = outcome.settled_at + settings.refusal, f"its last eviction was {outcome.outcome.value}"
+    before = cooldowns.get(key)
+    return _with(cooldowns, key, Cooldown(until=until, why=why, repeated=before.repeated if before else 0))
+
+
+def after_return(
+    cooldowns: Cooldowns, workload: Workload, node: str, settings: CooldownSettings, now: float
+) -> dict[str, Cooldown]:
+    """The cooldowns once a replacement was scheduled to the node from which its predecessor was evicted."""
+    before = cooldowns.get(str(workload))
+    returns = 1 + (before.repeated if before is not None else 0)
+    length = min(settings.max, settings.same_node_return * 2.0 ** (min(returns, 32) - 1))
+    why = f"the last replacement of its workload returned to {node}"
+    on_any_node = Cooldown(until=now + length, why=why, repeated=returns)
+    on_this_node = Cooldown(until=now + min(settings.max, 2 * length), why=why, repeated=returns)
+    return _with(_with(cooldowns, str(workload), on_any_node), _pair(workload, node), on_this_node)
+
+
+def after_reduction(
+    cooldowns: Cooldowns, result: LoadReduction, settings: CooldownSettings, now: float
+) -> dict[str, Cooldown]:
+    """The cooldowns once it is known whether the load of a node fell after evictions from it."""
+    key = f"{_NODE}{result.node}"
+    if result.reduced:
+        return {name: cooldown for name, cooldown in cooldowns.items() if name != key}
+    before = cooldowns.get(key)
+    trials = 1 + (before.repeated if before is not None else 0)
+    beyond = trials - FAILED_TRIALS
+    length = min(settings.max, settings.no_load_reduction * 2.0 ** min(beyond, 32)) if beyond >= 0 else 0.0
+    until = max(now + length, before.until if before is not None else now)
+    why = f"no load reduction after evictions, {trials} times in a row: {_shortfall(result)}"
+    return {**cooldowns, key: Cooldown(until=until, why=why, repeated=trials)}
+
+
+def _shortfall(result: LoadReduction) -> str:
+    """Per resource that was above its threshold: the expected and the measured reduction."""
+    parts = []
+    for name in result.over:
+        scale, unit = (1.0, "cores") if name == "cpu" else (2.0**30, "GiB")
+        reduced = (getattr(result.before, name) - getattr(result.after, name)) / scale
+        measured = f"fell by {reduced:.2f}" if reduced >= 0 else f"rose by {-reduced:.2f}"
+        parts.append(f"{name} {measured} instead of falling by {getattr(result.expected, name) / scale:.2f} {unit}")
+    return "; ".join(parts)
+
+
+def node_cooldown(cooldowns: Cooldowns, node: str, now: float) -> str:
+    """Why no pod may be moved away from this node at present; "" when pods may be."""
+    cooldown = cooldowns.get(f"{_NODE}{node}")
+    return cooldown.why if cooldown is not None and cooldown.until > now else ""
+
+
+def nodes_in_cooldown(cooldowns: Cooldowns, now: float) -> list[NodeCooldown]:
+    """In the order of names."""
+    return [
+        NodeCooldown(node=key.removeprefix(_NODE), until=cooldown.until, why=cooldown.why)
+        for key, cooldown in sorted(cooldowns.items())
+        if key.startswith(_NODE) and cooldown.until > now
+    ]
+
+
+def pod_cooldown(
+    cooldowns: Cooldowns, *, uid: str, namespace: str, workload: Workload | None, node: str, now: float
+) -> str:
+    """Why this pod may not be moved at present; "" when it may be."""
+    keys = [EVERYTHING, _of_namespace(namespace), uid]
+    if workload is not None:
+        keys += [str(workload), _pair(workload, node)]
+    found = (cooldowns.get(key) for key in keys)
+    return next((cooldown.why for cooldown in found if cooldown is not None and cooldown.until > now), "")
+
+
+def pruned(cooldowns: Cooldowns, settings: CooldownSettings, now: float) -> dict[str, Cooldown]:
+    """Without those that ended; repeated ones are kept for another `settings.max` seconds."""
+    return {
+        key: cooldown
+        for key, cooldown in cooldowns.items()
+        if cooldown.until + (settings.max if cooldown.repeated else 0.0) > now
+    }

@@ -1,0 +1,134 @@
+"""Whether the load of a node fell after pods were evicted from it. If it does not, no further pod is evicted there."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from equipoise.contracts.load.correction import RESOURCES, known
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
+from equipoise.descheduler.state.pending_moves import TrackedMove
+
+MIN_SHARE = 0.5
+"""Share of the expected reduction that counts as a reduction."""
+
+MAX_WINDOWS = 3.0
+"""Windows after an eviction, after which a node whose load was never known is not evaluated any more."""
+
+
+class ReductionTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """Evictions from one node whose effect is not known yet."""
+
+    intents: tuple[str, ...]
+    over: tuple[str, ...]
+    before: Resources
+    expected: Resources
+    since: float
+    """Time of the last of these evictions."""
+
+
+ReductionTrials = Mapping[str, ReductionTrial]
+"""By node. Evictions within one window of each other are evaluated together."""
+
+
+class HotNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes above a threshold: their load should be lower soon after an eviction.
+
+    Nodes that are relieved for the load of later hours are not among them.
+    """
+
+    usage: Mapping[str, Resources]
+    """Over the shortest window, cores and bytes."""
+
+    over: Mapping[str, Sequence[str]]
+    """The resources in which the node is above its threshold."""
+
+    @classmethod
+    def of(cls, cluster: ClusterView, classifications: Sequence[NodeClassification]) -> "HotNodes":
+        over = {each.node: each.over for each in classifications if each.over}
+        return cls(
+            usage={
+                node.name: node.usage.get(cluster.windows[0], Resources())
+                for node in cluster.nodes
+                if node.name in over
+            },
+            over=over,
+        )
+
+
+def after_eviction(trials: ReductionTrials, move: TrackedMove) -> dict[str, ReductionTrial]:
+    """The trials once the pod of a move was evicted. Without the node's usage before, there is nothing to compare."""
+    if move.evicted_at is None or move.before == Resources():
+        return dict(trials)
+    trial = trials.get(move.node)
+    if trial is None:
+        trial = ReductionTrial(intents=(), over=move.over, before=move.before, expected=Resources(), since=0.0)
+    if move.id in trial.intents:
+        return dict(trials)
+    extended = ReductionTrial(
+        intents=(*trial.intents, move.id),
+        over=tuple(dict.fromkeys((*trial.over, *move.over))),
+        before=trial.before,
+        expected=_sum(trial.expected, move.expected_reduction),
+        since=max(trial.since, move.evicted_at),
+    )
+    return {**trials, move.node: extended}
+
+
+def completed(
+    trials: ReductionTrials, nodes: Sequence[ClusterNode], *, window: str, length: float
+) -> list[LoadReduction]:
+    """The results of nodes with a sample taken at least one window (`length` seconds) after the last eviction."""
+    found = []
+    for node in nodes:
+        trial = trials.get(node.name)
+        if trial is None or node.unknown or node.sampled_at.get(window, 0.0) < trial.since + length:
+            continue
+        result = _result(node.name, trial, node.usage.get(window, Resources()))
+        if result is not None:
+            found.append(result)
+    return found
+
+
+def remaining(
+    trials: ReductionTrials, results: Sequence[LoadReduction], *, length: float, now: float
+) -> dict[str, ReductionTrial]:
+    """The trials without a result that are not older than `MAX_WINDOWS`."""
+    done = {result.node for result in results}
+    return {
+        name: trial for name, trial in trials.items() if name not in done and trial.since + MAX_WINDOWS * length > now
+    }
+
+
+def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction | None:
+    """None while a resource that counts is not known."""
+    # A node may also be above its threshold in the number of pods. That falls with every pod that leaves.
+    over: list[str] = [
+        name for name in RESOURCES if name in (trial.over or RESOURCES) and known(getattr(trial.expected, name))
+    ]
+    reduced: list[bool] = []
+    for name in over:
+        was, left, expected = (known(getattr(each, name)) for each in (trial.before, after, trial.expected))
+        if was is None or left is None or expected is None:
+            return None
+        reduced.append(was - left >= MIN_SHARE * expected)
+    if not reduced:
+        return None
+    return LoadReduction(
+        node=node,
+        intents=list(trial.intents),
+        over=over,
+        before=trial.before,
+        after=after,
+        expected=trial.expected,
+        reduced=any(reduced),
+    )
+
+
+def _sum(left: Resources, right: Resources) -> Resources:
+    def of(name: str) -> float | None:
+        amounts = [amount for each in (left, right) if (amount := known(getattr(each, name))) is not None]
+        return sum(amounts) if amounts else None
+
+    return Resources(cpu=of("cpu"), memory=of("memory"))

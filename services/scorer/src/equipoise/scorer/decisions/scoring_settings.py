@@ -1,0 +1,32 @@
+"""How pods are scored: the part of the scorer's configuration that its decisions use."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+from equipoise.scorer.decisions.policies import Policy
+from equipoise.scorer.decisions.policies.profile import ProfilePolicy
+
+
+class ScoringSettings(Section, frozen=True, kw_only=True):
+    """How pods are scored."""
+
+    policy: Policy = ProfilePolicy()
+
+    shadow: Policy | None = None
+    """A second policy that changes nothing: its results are counted and published for comparison."""
+
+    min_spread: Annotated[float, Meta(ge=0, le=100)] = 5.0
+    """Points of the policy by which the best and the worst node must differ; otherwise scores are neutral."""
+
+    reservation_timeout: Annotated[float, Meta(ge=0)] = 2.0
+    """Seconds for which the usage of a scored pod counts on its best nodes, if it is not placed earlier.
+
+    Covers the time from the response until the placement is received. It depends on the API server, not on the load:
+    not divided by time compression.
+    """
+
+    replacement_hint_duration: Duration = Duration(600)
+    """After an eviction, how long the evicted node is avoided and its target preferred for the replacement."""

@@ -1,0 +1,147 @@
+"""Clusters as strategies see them: small ones, and uneven random ones."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from builders import GIB, NOW, a_workload
+
+from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.load.correction import amounts, plus
+from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
+from equipoise.descheduler.state.daily_usage import DailyUsage
+
+THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=65, memory=80), low=ResourceThresholds(cpu=45, memory=60))
+UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)
+WINDOWS = ("5m", "15m", "1h", "1d")
+
+
+def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = GIB, **fields: Any) -> MovablePod:
+    """A pod that may move and requests little. `node` is set by the node it is passed to."""
+    defaults: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "namespace": "shop",
+        "name": name,
+        "node": "",
+        "workload": a_workload(name=f"of-{name}"),
+        "usage": Resources(cpu=cpu, memory=memory),
+        "qos": "Burstable",
+        "created_at": NOW - 90_000,
+        "fit": FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.1, "memory": GIB / 8}),
+    }
+    return MovablePod(**(defaults | fields))
+
+
+def a_node(name: str = "node-a", pods: Sequence[MovablePod] = (), **fields: Any) -> ClusterNode:
+    """A node of 10 cores and 64 GiB with the usage of its pods over every window."""
+    pods = [msgspec.structs.replace(pod, node=name) for pod in pods]
+    usage = Resources(
+        cpu=sum(pod.usage.cpu or 0.0 for pod in pods), memory=sum(pod.usage.memory or 0.0 for pod in pods)
+    )
+    defaults: dict[str, Any] = {
+        "name": name,
+        "base": Resources(cpu=10.0, memory=64 * GIB),
+        "usage": dict.fromkeys(WINDOWS, usage),
+        "sampled_at": dict.fromkeys(WINDOWS, NOW - 5),
+        "pods": pods,
+        "fit": FitNode(
+            name=name,
+            labels={"kubernetes.io/hostname": name},
+            allocatable={"cpu": 10.0, "memory": 64 * GIB, "pods": 110.0},
+            pods=[pod.fit for pod in pods],
+        ),
+    }
+    return ClusterNode(**(defaults | fields))
+
+
+def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, **fields: Any) -> ClusterNode:
+    """A node with this load (0..1), made of equal pods."""
+    pods = [a_pod(f"{name}-{i}", cpu=10 * cpu / pieces, memory=64 * GIB * memory / pieces) for i in range(pieces)]
+    usage = Resources(cpu=10 * cpu, memory=64 * GIB * memory)
+    return a_node(name, pods, **({"usage": dict.fromkeys(WINDOWS, usage)} | fields))
+
+
+def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
+    """Without `days` the forecast of every pod and node is constant."""
+    flat = {node.name: np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1) for node in nodes}
+    defaults: dict[str, Any] = {
+        "now": NOW,
+        "nodes": nodes,
+        "thresholds": THRESHOLDS,
+        "windows": WINDOWS,
+        "limits": UNLIMITED,
+        "days": DailyUsage({}, no_utilization, flat),
+    }
+    return ClusterView(**(defaults | fields))
+
+
+def no_utilization(names: Sequence[str]) -> list[None]:
+    """For no node."""
+    return [None] * len(names)
+
+
+def names(cluster: ClusterView) -> set[str]:
+    return {node.name for node in cluster.nodes}
+
+
+def moved(cluster: ClusterView, moves: Sequence[PodMove]) -> ClusterView:
+    """The cluster once the moves are done and measured: a new pod of the same kind runs on each target."""
+    nodes = {node.name: node for node in cluster.nodes}
+    for move in moves:
+        source, target = nodes[move.pod.node], nodes[move.target]
+        uid = f"{move.pod.uid}+"
+        fit = msgspec.structs.replace(move.pod.fit, uid=uid)
+        pod = msgspec.structs.replace(move.pod, uid=uid, node=target.name, fit=fit, created_at=cluster.now)
+        nodes[source.name] = _with_pods(source, [p for p in source.pods if p.uid != move.pod.uid], move.pod, -1.0)
+        nodes[target.name] = _with_pods(target, [*target.pods, pod], pod, 1.0)
+    return msgspec.structs.replace(cluster, nodes=list(nodes.values()))
+
+
+def _with_pods(node: ClusterNode, pods: Sequence[MovablePod], on_change: MovablePod, sign: float) -> ClusterNode:
+    usage = {window: plus(value, on_change.usage, sign) for window, value in node.usage.items()}
+    fit = msgspec.structs.replace(node.fit, pods=[pod.fit for pod in pods])
+    return msgspec.structs.replace(node, pods=pods, usage=usage, fit=fit)
+
+
+def cpu_loads(cluster: ClusterView) -> list[float]:
+    """In points of percent."""
+    return [100 * (node.load("5m").cpu or 0.0) for node in cluster.nodes]
+
+
+def spread(cluster: ClusterView) -> float:
+    loads = cpu_loads(cluster)
+    return max(loads) - min(loads)
+
+
+def a_skewed_cluster(seed: int, nodes: int = 20, pods_per_node: int = 15) -> ClusterView:
+    """Nodes of two sizes filled by requests; their pods use far less, about, or more than they request."""
+    chance = random.Random(seed)
+    cluster: list[ClusterNode] = []
+    for number in range(nodes):
+        size = 2.0 if number % 3 == 0 else 1.0
+        base = Resources(cpu=10.0 * size, memory=64 * GIB * size)
+        heat = chance.betavariate(0.8, 1.2)
+        pods = []
+        for place in range(int(pods_per_node * size)):
+            workload = a_workload(name=f"app-{chance.randrange(max(1, nodes * 2))}")
+            cpu = chance.lognormvariate(0.0, 0.8) * heat * 0.75
+            name = f"p{number}-{place}"
+            fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.5, "memory": GIB})
+            pods.append(a_pod(name, cpu=cpu, memory=GIB * chance.uniform(0.2, 2.0), workload=workload, fit=fit))
+        node = a_node(f"node-{number:02}", pods, base=base)
+        allocatable = {"cpu": 10.0 * size, "memory": 64 * GIB * size, "pods": 110.0}
+        used = min(0.98, (node.usage["5m"].cpu or 0.0) / (10.0 * size))
+        scale = used * 10.0 * size / (node.usage["5m"].cpu or 1.0)
+        pods = [_scaled(pod, scale) for pod in pods]
+        fit_node = msgspec.structs.replace(node.fit, allocatable=allocatable)
+        cluster.append(a_node(f"node-{number:02}", pods, base=base, fit=fit_node))
+    return a_cluster(*cluster)
+
+
+def _scaled(pod: MovablePod, factor: float) -> MovablePod:
+    return msgspec.structs.replace(pod, usage=Resources(cpu=(pod.usage.cpu or 0.0) * factor, memory=pod.usage.memory))

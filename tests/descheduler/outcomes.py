@@ -1,0 +1,38 @@
+"""Outcomes of intents, and moves in every state."""
+
+from typing import Any
+
+from builders import NOW, an_intent
+
+from equipoise.contracts.fit import FitPod
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, after_outcome, proposed
+
+DAY = 86_400.0
+FIT = FitPod(uid="uid-web-1", namespace="shop", name="web-1")
+_COPIED = (
+    "pod_uid", "namespace", "pod", "node", "workload", "target", "reason", "expected_reduction", "decided_at",
+)  # fmt: skip
+
+
+def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields: Any) -> EvictionOutcome:
+    intent = intent or an_intent()
+    copied = {name: getattr(intent, name) for name in _COPIED}
+    return EvictionOutcome(**({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW, **copied} | fields))
+
+
+def a_proposed_move(intent: EvictionIntent | None = None, **fields: Any) -> TrackedMove:
+    defaults: dict[str, Any] = {"siblings": ["uid-web-1", "uid-web-2"], "fit": FIT, "lifetime": 180.0}
+    return proposed(intent or an_intent(), **(defaults | fields))
+
+
+def dry_run_moves(*intents: EvictionIntent, at: float = NOW) -> PendingMoves:
+    """The moves after a dry run of each of these intents."""
+    moves: PendingMoves = {}
+    for intent in intents:
+        moves = after(moves, an_outcome(Outcome.DRY_RUN, intent, settled_at=at), now=at)
+    return moves
+
+
+def after(moves: PendingMoves, outcome: EvictionOutcome, *, now: float = NOW) -> PendingMoves:
+    return after_outcome(moves, outcome, replacement_timeout=600.0, dry_run_lifetime=DAY, now=now)

@@ -1,0 +1,371 @@
+"""What is watched and received becomes loads that are known, or unknown."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from builders import GIB, NOW, a_node_utilization, a_workload, an_intent
+from descheduler.cluster import terminating
+from descheduler.cluster_states import a_cluster
+from descheduler.outcomes import after, an_outcome, dry_run_moves
+from descheduler.snapshots import (
+    LONG_AGO,
+    a_pod,
+    a_snapshot,
+    evaluation_settings,
+    lifetimes_of,
+    nodes_of,
+    owners_of,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.contracts.fit import FitPod
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.planning.projection import Projection
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, PodMove
+from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
+from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
+
+
+def nodes_with(utilization: NodeUtilization, *pods: Pod, **fields: Any) -> dict[str, ClusterNode]:
+    snapshot = a_snapshot(*pods, **fields)
+    snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, "node-a": utilization})
+    return {node.name: node for node in ClusterBuilder(snapshot, evaluation_settings()).cluster().nodes}
+
+
+# Usage
+
+
+def test_pods_that_ran_through_every_window_need_no_correction() -> None:
+    """The node's load is the measured one, and so is the pod's usage."""
+    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=1.5, memory=GIB)})
+    node = nodes_with(utilization, a_pod(placed_at=LONG_AGO))["node-a"]
+
+    assert node.load("5m").cpu == pytest.approx(0.8)
+    assert node.unknown == ""
+    (pod,) = node.pods
+    assert (pod.usage.cpu, pod.workload, pod.protection) == (1.5, a_workload(), "")
+
+
+def test_a_recent_pod_is_added_to_the_load() -> None:
+    """Placed half a window ago it adds half of its workload's usage; its own mean is not yet its usage."""
+    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=0.9, memory=GIB)})
+    node = nodes_with(utilization, a_pod(placed_at=NOW - 150))["node-a"]
+
+    assert node.load("5m").cpu == pytest.approx(0.9)
+    assert node.pods[0].usage == Resources()
+
+
+def test_a_pod_measured_in_one_resource_is_not_measured() -> None:
+    """No pod is moved without knowing both."""
+    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=1.5)})
+
+    assert nodes_with(utilization, a_pod(placed_at=LONG_AGO))["node-a"].pods[0].usage == Resources()
+
+
+def test_a_terminating_pod_is_subtracted() -> None:
+    """It is about to leave, and its share of the mean with it."""
+    node = nodes_of(terminating(a_pod(placed_at=LONG_AGO), NOW))["node-a"]
+
+    assert node.load("5m").cpu == pytest.approx(0.6)
+
+
+def test_a_pod_that_left_is_subtracted() -> None:
+    """Its last measured usage, for the share of the window in which it still ran."""
+    lifetimes, pod = PodLifetimes(), a_pod(placed_at=LONG_AGO)
+    lifetimes.on_change(None, pod, usage=Resources(), now=NOW - 100_000)
+    lifetimes.on_change(pod, None, usage=Resources(cpu=4.0, memory=GIB), now=NOW - 150)
+
+    assert nodes_of(lifetimes=lifetimes)["node-a"].load("5m").cpu == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("utilization", "why"),
+    [
+        (a_node_utilization(sampled_at=NOW - 130), "its newest sample is 130.0 s old"),
+        (a_node_utilization(sampled_at=NOW + 60), "its newest sample is -60.0 s old"),
+        (
+            a_node_utilization(uid="uid-of-the-node-before"),
+            "its utilization is that of an earlier node of the same name",
+        ),
+        (a_node_utilization(windows={}), "no value over 5m"),
+    ],
+)
+def test_outdated_future_foreign_and_missing_values_are_unknown(utilization: NodeUtilization, why: str) -> None:
+    """Not a load of 0."""
+    node = nodes_with(utilization)["node-a"]
+
+    assert node.unknown == why
+    assert node.load("5m") == Resources()
+
+
+def test_no_load_is_known_when_the_clocks_differ_too_much() -> None:
+    """The age of samples is unknown then."""
+    cycle = UtilizationCycle(shard="all", cycle=1, expected=2, fresh=2, queried_at=NOW, skew=11.0)
+
+    assert all(node.unknown for node in nodes_of(cycles=[cycle]).values())
+
+
+# Pods
+
+
+def with_metadata(pod: Pod, **fields: Any) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **fields))
+
+
+def test_costs_and_labels_of_pods_are_read() -> None:
+    """A cost that is no number is 0."""
+    costs = {
+        "controller.kubernetes.io/pod-deletion-cost": "7",
+        "scheduling.koordinator.sh/eviction-cost": "-3",
+    }
+    labels = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
+    (pod,) = nodes_of(with_metadata(a_pod(), annotations=costs, labels=labels))["node-a"].pods
+    (plain,) = nodes_of(with_metadata(a_pod(), annotations=dict.fromkeys(costs, "much")))["node-a"].pods
+
+    assert (pod.deletion_cost, pod.eviction_cost, pod.priority_class) == (7, -3, "batch")
+    assert (plain.deletion_cost, plain.eviction_cost) == (0, 0)
+
+
+def test_daemons_belong_to_their_node() -> None:
+    """A node may be emptied though they are there."""
+    owner = objects.OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
+    (daemon,) = nodes_of(with_metadata(a_pod(), owner_references=[owner]))["node-a"].pods
+    (web,) = nodes_of(a_pod())["node-a"].pods
+
+    assert (daemon.belongs_to_node, web.belongs_to_node) == (True, False)
+
+
+def test_nominated_pods_count_on_their_node() -> None:
+    """A pod that preempted others has its place already."""
+    nominated = a_pod("waiting", node="")
+    nominated = msgspec.structs.replace(
+        nominated, status=msgspec.structs.replace(nominated.status, nominated_node_name="node-b", phase="Pending")
+    )
+
+    assert len(nodes_of(nominated)["node-b"].fit.pods) == 1
+
+
+def test_an_unknown_owner_protects() -> None:
+    """A ReplicaSet that was not listed yet may belong to anything."""
+    assert nodes_of(a_pod(app="unlisted"))["node-a"].pods[0].protection == "its workload is not known"
+
+
+# Pending moves
+
+
+def a_move(**fields: Any) -> TrackedMove:
+    fit = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 2.0})
+    defaults: dict[str, Any] = {
+        "id": "intent",
+        "pod_uid": "uid-web-1",
+        "node": "node-a",
+        "target": "node-b",
+        "workload": a_workload(),
+        "expected_reduction": Resources(cpu=2.0, memory=GIB),
+        "until": NOW + 600,
+        "fit": fit,
+    }
+    return TrackedMove(**(defaults | fields))
+
+
+def test_a_pending_move_counts_on_both_nodes() -> None:
+    """It is subtracted from its source, added to its target with its requests, and not proposed again."""
+    nodes = nodes_of(a_pod(placed_at=LONG_AGO), moves=[a_move()])
+
+    assert nodes["node-a"].projected("5m").cpu == pytest.approx(6.0)
+    assert nodes["node-b"].projected("5m").cpu == pytest.approx(3.0)
+    assert nodes["node-b"].fit.requested == {"cpu": 2.0}
+    assert nodes["node-a"].leaving == 1
+    assert nodes["node-a"].pods[0].protection == "it has a pending move"
+
+
+def test_a_pod_that_left_is_not_subtracted_twice() -> None:
+    """Once it is terminating or gone, the correction of the mean subtracts it."""
+    evicted = a_move(evicted_at=NOW)
+    leaving = nodes_of(terminating(a_pod(placed_at=LONG_AGO), NOW), moves=[evicted])
+    gone = nodes_of(moves=[evicted])
+
+    assert leaving["node-a"].projected("5m").cpu == pytest.approx(6.0)
+    assert gone["node-a"].projected("5m").cpu == pytest.approx(8.0)
+    assert gone["node-b"].projected("5m").cpu == pytest.approx(3.0)
+
+
+def test_a_refused_move_frees_its_target() -> None:
+    """What was reserved for a replacement is available again."""
+    kept = {"intent": a_move()}
+    refused = after(kept, an_outcome(Outcome.REJECTED_LIMIT, intent_id="intent"))
+
+    pod = a_pod(placed_at=LONG_AGO)
+    before = nodes_of(pod, pending=kept)["node-b"]
+    afterwards = nodes_of(pod, pending=refused)["node-b"]
+
+    assert (before.projected("5m").cpu, len(before.fit.pods)) == (pytest.approx(3.0), 1)
+    assert (afterwards.projected("5m").cpu, len(afterwards.fit.pods)) == (pytest.approx(1.0), 0)
+
+
+def test_the_usage_of_production_includes_pods_that_arrive() -> None:
+    """Production pods that stay, measured or not, and every pod that a pending move brings; not those that leave."""
+    usage = Resources(cpu=1.5, memory=GIB)
+    utilization = a_node_utilization(cpu=8.0, pods={f"uid-{name}": usage for name in ("web-1", "web-2", "web-3")})
+    batch = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
+    nodes = nodes_with(
+        utilization,
+        with_metadata(a_pod("web-1", placed_at=LONG_AGO)),
+        with_metadata(a_pod("web-2", placed_at=LONG_AGO), labels=batch),
+        terminating(a_pod("web-3", placed_at=LONG_AGO), NOW),
+        a_pod("web-4", placed_at=NOW - 10),
+        a_pod("web-5", placed_at=LONG_AGO),
+        moves=[a_move(pod_uid="uid-web-5")],
+    )
+
+    assert list(nodes["node-a"].production_usages()) == [usage, Resources()]
+    assert list(nodes["node-b"].production_usages()) == [Resources(cpu=2.0, memory=GIB)]
+    assert nodes["node-a"].going == 1
+    assert nodes["node-a"].pod_count() == 3
+    assert nodes["node-b"].pod_count() == 1
+
+
+def everything(cluster: ClusterView) -> list[Any]:
+    """All that a strategy may read of the nodes and their forecast."""
+    assert cluster.days is not None
+    return [
+        (
+            *(getattr(node, field) for field in node.__struct_fields__ if field not in ("usage", "pods", "production")),
+            dict(node.usage),
+            list(node.pods),
+            list(node.production_usages()),
+            node.pod_count(),
+            cluster.days.of_nodes([node.name]).tolist(),
+        )
+        for node in cluster.nodes
+    ] + [cluster.busy_workloads, cluster.in_flight]
+
+
+def test_planned_moves_are_added_as_if_they_were_pending_from_the_start() -> None:
+    """Nodes that they do not touch are not built again."""
+    names = ("node-a", "node-b", "node-c", "node-d")
+    pods = [a_pod(f"web-{number}", node=node) for number, node in enumerate(names)]
+    before = [a_move(id="first", pod_uid="uid-web-0")]
+    settings = evaluation_settings()
+    builder = ClusterBuilder(a_snapshot(*pods, nodes=names, moves=before), settings)
+    cluster = builder.cluster()
+    was = everything(cluster)
+    move = PodMove(pod=cluster.nodes[1].pods[0], target="node-c", reason="", sampled_at=NOW)
+
+    extended = builder.with_planned([move]).cluster()
+
+    at_once = ClusterBuilder(a_snapshot(*pods, nodes=names, moves=[*before, planned(move)]), settings).cluster()
+    assert everything(extended) == everything(at_once) != was
+    assert everything(cluster) == was
+    assert extended.nodes[3] is cluster.nodes[3]
+
+
+# Dry runs
+
+
+def two_pods(pending: PendingMoves, **fields: Any) -> tuple[ClusterNode, ClusterNode]:
+    """web-1 with 2 cores and web-2 with 3 on node-a, which uses nothing else; node-b is empty."""
+    usages = {"uid-web-1": Resources(cpu=2.0, memory=GIB), "uid-web-2": Resources(cpu=3.0, memory=GIB)}
+    pods = [a_pod(name, placed_at=LONG_AGO) for name in ("web-1", "web-2")]
+    utilization = {
+        "node-a": a_node_utilization(cpu=5.0, pods=usages), "node-b": a_node_utilization("node-b", cpu=0.0)
+    }  # fmt: skip
+    snapshot = msgspec.structs.replace(a_snapshot(*pods, pending=pending, **fields), nodes=utilization)
+    source, target = ClusterBuilder(snapshot, evaluation_settings()).cluster().nodes
+    return source, target
+
+
+def test_a_pod_moved_in_a_dry_run_counts_on_its_target() -> None:
+    """With its current usage in every window and with its requests; and it may not leave from there."""
+    source, target = two_pods(dry_run_moves(an_intent()))
+
+    assert [source.load(window).cpu for window in ("5m", "1d")] == pytest.approx([0.3, 0.3])
+    assert [target.load(window).cpu for window in ("5m", "1d")] == pytest.approx([0.2, 0.2])
+    assert [pod.name for pod in source.pods] == [pod.name for pod in source.fit.pods] == ["web-2"]
+    assert [pod.name for pod in target.fit.pods] == ["web-1"]
+    (pod,) = target.pods
+    assert (pod.node, pod.protection) == ("node-b", "moved in a dry run, from node-a")
+
+
+def test_an_unmeasured_pod_of_a_dry_run_counts_as_when_it_was_proposed() -> None:
+    """Not as nothing."""
+    nodes = nodes_of(a_pod(placed_at=LONG_AGO), pending=dry_run_moves(an_intent()))
+
+    assert nodes["node-a"].usage["5m"].cpu == pytest.approx(7.0)
+    assert nodes["node-b"].usage["5m"].cpu == pytest.approx(2.0)
+
+
+def test_several_dry_runs_may_concern_the_same_nodes() -> None:
+    """Each of them is subtracted and added."""
+    source, target = two_pods(dry_run_moves(an_intent("web-1"), an_intent("web-2")))
+
+    assert (source.load("5m").cpu, target.load("5m").cpu) == pytest.approx((0.0, 0.5))
+    assert [pod.name for pod in target.pods] == ["web-1", "web-2"]
+
+
+def test_the_usage_of_production_moves_in_a_dry_run() -> None:
+    """From the source to the target."""
+    source, target = two_pods(dry_run_moves(an_intent("web-1")))
+
+    assert [usage.cpu for usage in source.production_usages()] == [3.0]
+    assert [usage.cpu for usage in target.production_usages()] == [2.0]
+
+
+def test_a_plan_continues_from_the_moves_of_dry_runs() -> None:
+    """The projection of every strategy contains them."""
+    nodes = two_pods(dry_run_moves(an_intent()))
+    projection = Projection(a_cluster(*nodes), "5m")
+
+    assert projection.load(nodes[1])["cpu"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("intent", [an_intent("web-7"), an_intent(target="node-z"), an_intent(node="node-b")])
+def test_an_outdated_dry_run_changes_nothing(intent: Any) -> None:
+    """Its pod is gone or on another node, or its target does not exist."""
+    assert everything_of(two_pods(dry_run_moves(intent))) == everything_of(two_pods({}))
+
+
+def everything_of(nodes: tuple[ClusterNode, ClusterNode]) -> list[Any]:
+    return [(dict(node.usage), list(node.pods), node.fit, list(node.production_usages())) for node in nodes]
+
+
+@given(st.data())
+def test_dry_runs_lose_and_create_nothing(data: st.DataObject) -> None:
+    """Whatever they move, every pod is on one node, and all nodes together use what they used."""
+    names = [f"node-{number}" for number in range(4)]
+    cores = data.draw(st.lists(st.floats(0.0, 3.0), min_size=8, max_size=8))
+    pods = [a_pod(f"app-{n}-x", node=names[n % 4], app=f"app-{n}", placed_at=LONG_AGO) for n in range(8)]
+    usage = {pod.metadata.uid: Resources(cpu=cpu, memory=GIB) for pod, cpu in zip(pods, cores, strict=True)}
+    utilization = {}
+    for name in names:
+        own = {pod.metadata.uid: usage[pod.metadata.uid] for pod in pods if pod.spec.node_name == name}
+        used = sum(each.cpu or 0.0 for each in own.values())
+        utilization[name] = a_node_utilization(name, cpu=used, memory=len(own) * GIB, pods=own)
+    intents = []
+    for number in data.draw(st.lists(st.integers(0, 7), max_size=8)):
+        pod = pods[number]
+        target = data.draw(st.sampled_from([name for name in names if name != pod.spec.node_name]))
+        workload = a_workload(f"app-{number}")
+        intents.append(
+            an_intent(
+                pod.metadata.name, node=pod.spec.node_name, workload=workload, target=target, id=f"{len(intents)}"
+            )
+        )
+    moves = dry_run_moves(*intents)
+    fields: dict[str, Any] = {"owners": owners_of(*(f"app-{n}" for n in range(8))), "lifetimes": lifetimes_of(pods)}
+    snapshot = a_snapshot(*pods, nodes=names, pending=moves, **fields)
+    settings = evaluation_settings()
+    nodes = ClusterBuilder(msgspec.structs.replace(snapshot, nodes=utilization), settings).cluster().nodes
+
+    assert sorted(pod.uid for node in nodes for pod in node.pods) == sorted(pod.metadata.uid for pod in pods)
+    assert [[pod.uid for pod in node.pods] for node in nodes] == [[fit.uid for fit in node.fit.pods] for node in nodes]
+    assert sum(node.usage["5m"].cpu or 0.0 for node in nodes) == pytest.approx(sum(cores))
+    moved = {pod.uid: node.name for node in nodes for pod in node.pods if pod.protection.startswith("moved")}
+    assert moved == {move.pod_uid: move.target for move in moves.values()}

@@ -1,0 +1,148 @@
+"""What was moved or refused is not proposed again for a while."""
+
+import pytest
+from builders import NOW, a_workload
+from descheduler.outcomes import an_outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.contracts.messages.descheduling import LoadReduction
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.state.cooldowns import (
+    Cooldowns,
+    CooldownSettings,
+    after_outcome,
+    after_reduction,
+    after_return,
+    node_cooldown,
+    nodes_in_cooldown,
+    pod_cooldown,
+    pruned,
+)
+
+GIB = 2.0**30
+SETTINGS = CooldownSettings()
+
+
+def cooldown(
+    cooldowns: Cooldowns,
+    now: float,
+    uid: str = "uid-other",
+    node: str = "node-a",
+    namespace: str = "shop",
+    app: str = "web",
+) -> str:
+    """Of a pod."""
+    return pod_cooldown(cooldowns, uid=uid, namespace=namespace, workload=a_workload(app), node=node, now=now)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.EVICTED, Outcome.DRY_RUN])
+def test_a_moved_pod_starts_a_cooldown_of_its_workload(outcome: Outcome) -> None:
+    """A dry run like an eviction: otherwise it would propose the same pod at every evaluation."""
+    cooldowns = after_outcome({}, an_outcome(outcome), SETTINGS)
+
+    assert cooldown(cooldowns, NOW + 299) == "a pod of its workload was moved recently"
+    assert not cooldown(cooldowns, NOW + 300)
+
+
+def test_a_refusal_starts_a_cooldown_of_the_pod_alone() -> None:
+    """Its siblings may still be movable. A pod that was gone before needs no cooldown."""
+    cooldowns = after_outcome({}, an_outcome(Outcome.BLOCKED_PDB), SETTINGS)
+
+    assert cooldown(cooldowns, NOW + 1, uid="uid-web-1") == "its last eviction was blocked_pdb"
+    assert not cooldown(cooldowns, NOW + 1)
+    assert after_outcome({}, an_outcome(Outcome.ALREADY_GONE), SETTINGS) == {}
+
+
+def test_an_exhausted_limit_starts_a_cooldown_of_its_scope() -> None:
+    """Until it has capacity again."""
+
+    def refused(limit: str, scope: str, retry_at: float | None = NOW + 90) -> Cooldowns:
+        outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, limit_scope=scope, retry_at=retry_at)
+        return after_outcome({}, outcome, SETTINGS)
+
+    workload = refused("evictionsPerWorkload", "workload")
+    namespace = refused("evictionsPerNamespace", "namespace")
+    late, node = refused("lateReplacements", "cluster", None), refused("migratingPerNode", "pod", None)
+    assert cooldown(workload, NOW + 89)
+    assert not cooldown(workload, NOW + 90, uid="uid-web-1")
+    assert not cooldown(workload, NOW, app="db")
+    assert cooldown(namespace, NOW, app="db") == "limits.evictionsPerNamespace is exhausted"
+    assert not cooldown(namespace, NOW, app="db", namespace="bank")
+    assert cooldown(refused("evictionsPerCluster", "cluster"), NOW, app="db", namespace="bank")
+    assert cooldown(late, NOW + 599, app="db", namespace="bank")
+    assert not cooldown(node, NOW)
+    assert cooldown(node, NOW, uid="uid-web-1")
+
+
+def test_cooldowns_double_with_every_return() -> None:
+    """On the evicted node they are twice as long. None is longer than the maximum."""
+    once = after_return({}, a_workload(), "node-a", SETTINGS, NOW)
+    twice = after_return(once, a_workload(), "node-a", SETTINGS, NOW + 4_000)
+    often = once
+    for _ in range(60):
+        often = after_return(often, a_workload(), "node-a", SETTINGS, NOW)
+
+    assert cooldown(once, NOW + 1_799, node="node-b")
+    assert not cooldown(once, NOW + 1_800, node="node-b")
+    assert cooldown(once, NOW + 3_599)
+    assert cooldown(twice, NOW + 7_599, node="node-b")
+    assert cooldown(often, NOW + 86_399)
+    assert not cooldown(often, NOW + 86_400)
+
+
+@given(st.lists(st.sampled_from(list(Outcome)), max_size=12), st.lists(st.floats(0, 5_000), min_size=12, max_size=12))
+def test_no_outcome_shortens_a_cooldown(outcomes: list[Outcome], times: list[float]) -> None:
+    """Whatever outcome follows."""
+    cooldowns = after_return({}, a_workload(), "node-a", SETTINGS, NOW)
+    for outcome, time in zip(outcomes, times, strict=False):
+        cooldowns = after_outcome(cooldowns, an_outcome(outcome, settled_at=NOW + time), SETTINGS)
+
+    assert cooldown(pruned(cooldowns, SETTINGS, NOW + 1_799), NOW + 1_799, node="node-b")
+
+
+def a_reduction(*, reduced: bool = False) -> LoadReduction:
+    usage, expected = Resources(cpu=8.0, memory=20 * GIB), Resources(cpu=1.0, memory=GIB)
+    return LoadReduction(
+        node="node-a", intents=["one"], over=["cpu"], before=usage, after=usage, expected=expected, reduced=reduced
+    )
+
+
+def failed(times: int) -> Cooldowns:
+    """The load of node-a was not reduced, so many times in a row."""
+    cooldowns: Cooldowns = {}
+    for _ in range(times):
+        cooldowns = after_reduction(cooldowns, a_reduction(), SETTINGS, NOW)
+    return cooldowns
+
+
+def test_a_node_whose_load_is_not_reduced_twice_is_in_cooldown() -> None:
+    """Once may be chance. From the second time on the cooldown doubles each time, up to a day."""
+    assert not node_cooldown(failed(1), "node-a", NOW)
+    assert node_cooldown(failed(2), "node-a", NOW + 1_799)
+    assert not node_cooldown(failed(2), "node-a", NOW + 1_800)
+    assert node_cooldown(failed(3), "node-a", NOW + 3_599)
+    assert not node_cooldown(failed(60), "node-a", NOW + 86_400)
+    assert not node_cooldown(failed(2), "node-b", NOW)
+
+
+def test_a_load_reduction_resets_the_cooldown_of_a_node() -> None:
+    """Earlier failures are forgotten then, and a day after the cooldown."""
+    reduced = after_reduction(failed(3), a_reduction(reduced=True), SETTINGS, NOW)
+    assert not node_cooldown(reduced, "node-a", NOW)
+    assert not node_cooldown(after_reduction(reduced, a_reduction(), SETTINGS, NOW), "node-a", NOW)
+
+    assert pruned(failed(2), SETTINGS, NOW + 88_199)
+    assert not pruned(failed(2), SETTINGS, NOW + 88_201)
+
+
+def test_the_reason_of_a_nodes_cooldown_has_numbers() -> None:
+    """How often, what was expected, and what was measured."""
+    (node,) = nodes_in_cooldown(failed(2), NOW)
+
+    assert (node.node, node.until) == ("node-a", NOW + 1_800)
+    assert node.why == (
+        "no load reduction after evictions, 2 times in a row: cpu fell by 0.00 instead of falling by 1.00 cores"
+    )
+    assert nodes_in_cooldown(failed(2), NOW + 1_800) == []

@@ -1,0 +1,38 @@
+"""The latest message of each subject counts."""
+
+from builders import NOW, a_node_utilization
+
+from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.descheduler.state.latest_messages import LatestMessages
+
+
+def test_older_messages_are_dropped() -> None:
+    """A late message of a collector that was replaced does not overwrite the new one's."""
+    messages = LatestMessages()
+    messages.on_node(a_node_utilization(cpu=1.0, epoch=2, sequence=1))
+    messages.on_node(a_node_utilization(cpu=9.0, epoch=1, sequence=99))
+
+    assert messages.nodes["node-a"].epoch == 2
+
+    messages.prune(nodes={"node-b"}, before=NOW)
+    assert not messages.nodes
+
+
+def test_the_mode_of_binders_is_known_while_they_send_heartbeats() -> None:
+    """By our own clock, for 30 s. If they differ, one that really evicts decides."""
+    messages = LatestMessages()
+
+    def publish(binder: str, evictions: str, at: float) -> None:
+        messages.on_heartbeat(
+            Heartbeat(service="binder", id=binder, version="1", ready=True, evictions=evictions, at=0.0), at
+        )
+
+    assert messages.evictions(100.0) == ""
+    publish("one", DRY_RUN, 100.0)
+    publish("two", "paused: upgrade", 105.0)
+    assert messages.evictions(106.0) == DRY_RUN
+    publish("three", REAL, 110.0)
+    assert messages.evictions(111.0) == REAL
+    publish("three", "", 112.0)
+    assert messages.evictions(131.0) == REAL
+    assert messages.evictions(141.0) == ""

@@ -1,0 +1,124 @@
+"""Moves from their proposal to their replacement, or to the end of a dry run."""
+
+import pytest
+from builders import NOW, a_workload, an_intent
+from descheduler.outcomes import DAY, a_proposed_move, after, an_outcome, dry_run_moves
+
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.descheduler.state.pending_moves import (
+    MAX_DRY_RUN_MOVES,
+    PodLocation,
+    ReplacementCandidate,
+    busy_workloads,
+    current,
+    dry_runs,
+    replacements,
+    reported_dry_runs,
+    reported_pending,
+    without_outcome,
+)
+
+HERE = {"uid-web-1": PodLocation(node="node-a", workload=a_workload())}
+NODES = ("node-a", "node-b")
+
+
+def a_candidate(uid: str = "uid-new", created_at: float = NOW) -> ReplacementCandidate:
+    return ReplacementCandidate(uid=uid, workload=a_workload(), node="node-b", created_at=created_at)
+
+
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.EVICTED, Outcome.DRY_RUN}))
+def test_every_refusal_ends_a_move(outcome: Outcome) -> None:
+    """A pod that was not evicted has no pending move."""
+    move = a_proposed_move()
+
+    assert not after({move.id: move}, an_outcome(outcome))
+
+
+def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
+    """An eviction of another leader is pending too. Its replacement is recognized by its creation time."""
+    moves = after({}, an_outcome(Outcome.EVICTED), now=NOW + 60)
+    (move,) = moves.values()
+
+    assert (move.target, move.expected_reduction.cpu, move.fit) == ("node-b", 1.0, None)
+    assert replacements(moves, [a_candidate(created_at=NOW - 5)]) == {}
+    assert replacements(moves, [a_candidate()]) == {move.id: a_candidate()}
+
+
+def test_old_outcomes_are_no_pending_moves() -> None:
+    """The bus keeps outcomes for a day."""
+    assert not after({}, an_outcome(Outcome.EVICTED), now=NOW + 3_600)
+    assert not after({}, an_outcome(Outcome.DRY_RUN), now=NOW + DAY)
+
+
+def test_one_pod_replaces_one() -> None:
+    """Two evictions of a workload wait for two pods."""
+    moves = after({}, an_outcome(Outcome.EVICTED, an_intent("web-1")))
+    moves = after(moves, an_outcome(Outcome.EVICTED, an_intent("web-2")))
+
+    assert len(replacements(moves, [a_candidate()])) == 1
+    assert len(replacements(moves, [a_candidate(), a_candidate("uid-newer")])) == 2
+
+
+def test_a_dry_run_uses_up_no_limit() -> None:
+    """Its pod does not count as moving, and its outcome is known."""
+    moves = dry_run_moves(an_intent())
+
+    assert dry_runs(moves).keys() == {"uid-web-1"}
+    assert (busy_workloads(moves), without_outcome(moves)) == ({}, 0)
+    assert reported_pending(moves) == []
+    (reported,) = reported_dry_runs(moves)
+    assert (reported.pod, reported.node, reported.target) == ("web-1", "node-a", "node-b")
+    assert (reported.since, reported.until) == (NOW, NOW + DAY)
+
+
+def test_a_real_move_counts_until_its_replacement_is_placed() -> None:
+    """Its workload is busy, and until its outcome it takes one of the pending intents."""
+    move = a_proposed_move()
+    evicted = after({move.id: move}, an_outcome(Outcome.EVICTED))
+
+    assert (busy_workloads({move.id: move}), without_outcome({move.id: move})) == ({a_workload(): 1}, 1)
+    assert (busy_workloads(evicted), without_outcome(evicted)) == ({a_workload(): 1}, 0)
+    assert [entry.evicted_at for entry in reported_pending(evicted)] == [NOW]
+
+
+@pytest.mark.parametrize(
+    ("locations", "nodes", "now"),
+    [
+        ({}, NODES, NOW),
+        ({"uid-web-1": PodLocation(node="node-c", workload=a_workload())}, NODES, NOW),
+        ({"uid-web-1": PodLocation(node="node-a", workload=a_workload("other"))}, NODES, NOW),
+        (HERE, ("node-a",), NOW),
+        (HERE, NODES, NOW + DAY),
+    ],
+    ids=["pod gone", "pod on another node", "another workload", "target gone", "expired"],
+)
+def test_a_dry_runs_move_ends(locations: dict[str, PodLocation], nodes: tuple[str, ...], now: float) -> None:
+    """When the pod is gone, moved or another workload's, when its target is gone, and after its lifetime."""
+    moves = dry_run_moves(an_intent())
+
+    assert current(moves, HERE, NODES, NOW + DAY - 1)
+    assert not current(moves, locations, nodes, now)
+
+
+def test_only_an_eviction_ends_a_dry_runs_move() -> None:
+    """Of the same pod. A refusal changes nothing."""
+    moves, later = dry_run_moves(an_intent()), an_intent(id="later")
+
+    assert after(moves, an_outcome(Outcome.REJECTED_LIMIT, later)) == moves
+    assert not dry_runs(after(moves, an_outcome(Outcome.EVICTED, later)))
+
+
+def test_a_later_dry_run_of_a_pod_replaces_the_earlier_one() -> None:
+    """A pod counts on one target."""
+    moves = dry_run_moves(an_intent(), an_intent(id="later", target="node-c"))
+
+    assert [move.target for move in moves.values()] == ["node-c"]
+
+
+def test_the_number_of_dry_run_moves_is_bounded() -> None:
+    """The newest are kept."""
+    moves = dry_run_moves(*(an_intent(f"web-{number}") for number in range(MAX_DRY_RUN_MOVES + 10)))
+
+    assert len(moves) == MAX_DRY_RUN_MOVES
+    assert "uid-web-9" not in dry_runs(moves)
+    assert "uid-web-10" in dry_runs(moves)

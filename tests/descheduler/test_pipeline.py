@@ -1,0 +1,280 @@
+"""One evaluation: what each strategy classifies, plans and proposes, and what a plan request shows of it."""
+
+import math
+from collections import Counter
+from collections.abc import Collection
+
+import msgspec
+import pytest
+from builders import GIB, NOW, a_node_utilization
+from descheduler.cluster_states import THRESHOLDS
+from descheduler.outcomes import an_outcome
+from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settings, lifetimes_of, owners_of
+
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
+from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.abnormal_counts import NodeObservation, counted
+from equipoise.descheduler.state.cluster import ClusterView, MovePlan
+from equipoise.descheduler.state.tracker import Tracker
+
+EPOCH = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler-1")
+HOT_AND_IDLE = ("node-a", "node-b", "node-c")
+
+
+class Recording(BinPack, frozen=True, kw_only=True, tag_field="name", tag="recording"):
+    """Plans nothing, and keeps the clusters that it was called with."""
+
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
+        SEEN.append(cluster)
+        return MovePlan(why="it only records")
+
+
+class Postponing(LowNodeLoad, frozen=True, kw_only=True, tag_field="name", tag="postponing"):
+    """Plans every move for later."""
+
+    def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
+        plan = LowNodeLoad.plan(self, cluster, abnormal)
+        return msgspec.structs.replace(plan, moves=(), later=plan.moves)
+
+
+SEEN: list[ClusterView] = []
+
+
+def hot_and_idle() -> Snapshot:
+    """node-a at 80 % by eight pods of different workloads; node-b and node-c without load."""
+    pods = [a_pod(f"app{number}-x", app=f"app{number}", placed_at=LONG_AGO) for number in range(8)]
+    usages = {pod.metadata.uid: Resources(cpu=1.0, memory=GIB) for pod in pods}
+    utilization = {
+        "node-a": a_node_utilization(cpu=8.0, memory=8 * GIB, pods=usages),
+        "node-b": a_node_utilization("node-b", cpu=0.0, memory=0.0),
+        "node-c": a_node_utilization("node-c", cpu=0.0, memory=0.0),
+    }
+    owners = owners_of(*(f"app{number}" for number in range(8)))
+    return msgspec.structs.replace(a_snapshot(*pods, nodes=HOT_AND_IDLE, owners=owners), nodes=utilization)
+
+
+def test_a_strategy_plans_with_the_moves_of_those_before_it_pending() -> None:
+    """At an evaluation as in a plan preview: moves that were just planned use up capacity and limits."""
+    SEEN.clear()
+    settings = evaluation_settings(strategies=(LowNodeLoad(), Recording()))
+
+    evaluation = evaluate(hot_and_idle(), settings, needed=1)
+
+    (cluster,) = SEEN
+    assert len(evaluation.results[0].plan.moves) == 2
+    assert cluster.in_flight == 2
+    assert [node.projected("5m").cpu for node in cluster.nodes] == pytest.approx([6.0, 1.0, 1.0])
+
+
+def test_every_strategy_classifies_the_cluster_without_the_moves_of_others() -> None:
+    """These may still be refused: a node must not lose its count to them. Three strategies see the same cluster."""
+    alone = evaluate(hot_and_idle(), evaluation_settings(strategies=(LevelDay(),)), needed=1)
+    both = evaluate(hot_and_idle(), evaluation_settings(strategies=(LowNodeLoad(), LevelDay())), needed=1)
+
+    assert both.results[0].plan.moves
+    assert both.results[1].classifications == alone.results[0].classifications
+    assert both.results[1].observations == alone.results[0].observations
+    assert both.results[1].cluster.in_flight == 2
+
+
+def test_moves_for_later_are_not_pending_for_the_next_strategy() -> None:
+    """They are proposed only by a later evaluation, which plans them again."""
+    SEEN.clear()
+    evaluation = evaluate(hot_and_idle(), evaluation_settings(strategies=(Postponing(), Recording())), needed=1)
+
+    (cluster,) = SEEN
+    assert evaluation.results[0].plan.later
+    assert cluster.in_flight == 0
+
+
+def test_nothing_is_planned_without_coverage() -> None:
+    """The nodes are classified and counted all the same."""
+    snapshot = msgspec.structs.replace(hot_and_idle(), cycles=())
+    evaluation = evaluate(snapshot, evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
+    (result,) = evaluation.results
+
+    assert result.plan == MovePlan(why=evaluation.problem)
+    assert "no collector has completed a cycle yet" in evaluation.problem
+    assert [each.abnormal for each in result.observations] == [True, False, False]
+
+
+def test_nothing_is_planned_while_the_watch_is_interrupted() -> None:
+    """The objects may be outdated."""
+    snapshot = msgspec.structs.replace(hot_and_idle(), watch_problem="connection refused")
+    evaluation = evaluate(snapshot, evaluation_settings(), needed=1)
+
+    assert evaluation.problem == "the watch of the API server is interrupted: connection refused"
+    assert not any(result.plan.moves for result in evaluation.results)
+
+
+def test_a_node_must_be_abnormal_at_enough_evaluations() -> None:
+    """The counts of the snapshot are those before this evaluation, which counts as well."""
+    settings = evaluation_settings(strategies=(LowNodeLoad(),))
+    hot = [NodeObservation(node="node-a", abnormal=True, sampled_at=0.0)]
+    counts = counted({}, hot, now=NOW - 9 * 120.0, interval=120.0)
+    for number in range(3):
+        hot = [NodeObservation(node="node-a", abnormal=True, sampled_at=NOW - 400 + 120 * number)]
+        counts = counted(counts, hot, now=NOW - 360.0 + 120.0 * number, interval=120.0)
+
+    def moves(needed: int) -> int:
+        snapshot = msgspec.structs.replace(hot_and_idle(), counts={"low_node_load": counts})
+        few = msgspec.structs.replace(settings, consecutive_abnormalities=needed)
+        return len(evaluate(snapshot, few).results[0].plan.moves)
+
+    (count,) = counts.values()
+    assert (moves(count.abnormal + 1), moves(count.abnormal + 2)) == (2, 0)
+
+
+def test_proposals_know_the_pods_that_are_no_replacement() -> None:
+    """And the usage and the hot resources of the node, to compare its load afterwards."""
+    snapshot, settings = hot_and_idle(), evaluation_settings(strategies=(LowNodeLoad(),))
+    (result,) = evaluate(snapshot, settings, needed=1).results
+
+    first, second = proposals(result, snapshot, settings, EPOCH)
+
+    assert (first.intent.pod, first.intent.target, second.intent.target) == ("app0-x", "node-b", "node-c")
+    assert first.intent.id == first.move.id != second.intent.id
+    assert (first.intent.expires_at, first.move.until) == (NOW + 180.0, NOW + 360.0)
+    assert first.move.siblings == {"uid-app0-x"}
+    assert (first.move.before.cpu, first.move.over) == (8.0, ("cpu",))
+
+
+def test_a_plan_request_is_answered_by_the_same_evaluation() -> None:
+    """With all moves, the load of their nodes before and after, and the evaluations that are missing."""
+    snapshot, settings = hot_and_idle(), evaluation_settings()
+    evaluation = evaluate(snapshot, settings, needed=1)
+
+    response = plan_response(evaluation, snapshot, settings, evictions="real", leader=EPOCH)
+
+    assert [(move.strategy, move.pod) for move in response.moves] == [
+        (result.strategy, move.pod.name)
+        for result in evaluation.results
+        for move in (*result.plan.moves, *result.plan.later)
+    ]
+    by_node = {(node.strategy, node.node): node for node in response.nodes}
+    assert by_node["low_node_load", "node-a"].missing_evaluations == 5
+    assert by_node["level_day", "node-a"].state == "hot"
+
+
+# A whole day of dry runs, and the same day with real evictions
+
+INTERVAL = 120.0
+EVALUATIONS = 720
+
+
+class RunningPod(msgspec.Struct, kw_only=True):
+    """`created_as`: its name before anything was evicted."""
+
+    created_as: str
+    name: str
+    node: str
+    app: str
+    object: Pod
+
+
+class Day:
+    """Six nodes. On three of them the usage of every pod grows, on each node at another hour."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._tracker = Tracker(DeschedulerSettings().tracker)
+        self._settings: EvaluationSettings = evaluation_settings(THRESHOLDS, strategies=(LowNodeLoad(),))
+        self.proposed: list[tuple[float, str, str, str]] = []
+        """Hour, pod (as it was created), source and target."""
+
+        self._owners = owners_of(*(f"w{place}" for place in range(8)))
+        self._pods = [
+            self._pod(f"p{node}-{place}", f"p{node}-{place}", f"node-{node}", f"w{place}")
+            for node in range(6)
+            for place in range(8)
+        ]
+
+    def _pod(self, created_as: str, name: str, node: str, app: str) -> RunningPod:
+        pod = a_pod(name, node=node, app=app, placed_at=LONG_AGO)
+        return RunningPod(created_as=created_as, name=name, node=node, app=app, object=pod)
+
+    def _cores(self, pod: RunningPod, hour: float) -> float:
+        """The pods of the nodes 0, 1 and 2 grow by half, and more, at hours 4, 10 and 16."""
+        node, place = (int(number) for number in pod.created_as[1:].split("-"))
+        if node > 2:
+            return 0.15
+        return 0.55 + 0.04 * place + (0.35 if hour >= 4 + 6 * node else 0.0) + 0.01 * math.sin(hour)
+
+    def _snapshot(self, now: float) -> Snapshot:
+        hour = (now - NOW) / 3_600
+        nodes = [f"node-{number}" for number in range(6)]
+        utilization = {}
+        for name in nodes:
+            usages = {
+                f"uid-{pod.name}": Resources(cpu=self._cores(pod, hour), memory=GIB)
+                for pod in self._pods
+                if pod.node == name
+            }
+            cores = sum(usage.cpu or 0.0 for usage in usages.values())
+            utilization[name] = a_node_utilization(
+                name, cpu=cores, memory=len(usages) * GIB, pods=usages, sampled_at=now
+            )
+        pods = [pod.object for pod in self._pods]
+        fields = {"pending": self._tracker.pending, "cooldowns": self._tracker.cooldowns}
+        snapshot = a_snapshot(*pods, nodes=nodes, owners=self._owners, now=now, lifetimes=lifetimes_of(pods), **fields)
+        return msgspec.structs.replace(snapshot, nodes=utilization, workloads={}, counts=self._tracker.counts)
+
+    def evaluate(self, now: float) -> None:
+        tracker = self._tracker
+        changes = observe(self._snapshot(now).watched, tracker.awaited_workloads(), tracker.pending)
+        tracker.update(changes.candidates, changes.locations, changes.nodes, now)
+        snapshot = self._snapshot(now)
+        (result,) = evaluate(snapshot, self._settings).results
+        tracker.count(result.strategy, result.observations, now)
+        for proposal in proposals(result, snapshot, self._settings, EPOCH):
+            intent = proposal.intent
+            tracker.proposed(proposal.move)
+            (pod,) = [pod for pod in self._pods if pod.name == intent.pod]
+            self.proposed.append(((now - NOW) / 3_600, pod.created_as, intent.node, intent.target))
+            tracker.on_outcome(an_outcome(self._outcome, intent, settled_at=now), now)
+            if self._outcome is Outcome.EVICTED:
+                self._pods.remove(pod)
+                self._pods.append(self._pod(pod.created_as, f"{pod.name}-r", intent.target, pod.app))
+
+    def run(self) -> "Day":
+        for number in range(EVALUATIONS):
+            self.evaluate(NOW + number * INTERVAL)
+        return self
+
+    def loads(self) -> list[float | None]:
+        cluster = evaluate(self._snapshot(NOW + EVALUATIONS * INTERVAL), self._settings).cluster
+        return [node.load("5m").cpu for node in cluster.nodes]
+
+
+@pytest.fixture(scope="module")
+def dry() -> Day:
+    return Day(Outcome.DRY_RUN).run()
+
+
+@pytest.fixture(scope="module")
+def real() -> Day:
+    return Day(Outcome.EVICTED).run()
+
+
+def test_a_dry_run_proposes_each_pod_once_a_day(dry: Day) -> None:
+    """Three nodes become hot, each at its hour. What was proposed is not proposed again."""
+    proposed = Counter(pod for _, pod, _, _ in dry.proposed)
+
+    assert len(dry.proposed) >= 6
+    assert {source for _, _, source, _ in dry.proposed} == {"node-0", "node-1", "node-2"}
+    assert set(proposed.values()) == {1}
+
+
+def test_a_dry_run_proposes_what_real_evictions_would(dry: Day, real: Day) -> None:
+    """The same pods at the same times to the same targets, where each replacement follows its intent."""
+    assert dry.proposed == real.proposed
+    assert dry.loads() == pytest.approx(real.loads())

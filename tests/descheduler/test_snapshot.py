@@ -1,0 +1,56 @@
+"""Pods, their owners and where they are."""
+
+import msgspec
+from builders import NOW, a_workload
+from descheduler.cluster import a_pod_object, a_workload_object, terminating
+from kube_objects import owned_by
+
+from equipoise.contracts.kubernetes import objects
+from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
+from equipoise.descheduler.state.pending_moves import PodLocation
+
+POD = a_pod_object("web-1", "node-a", NOW)
+DEPLOYMENT = a_workload_object("web", 3)
+REPLICA_SET = a_workload_object("web-1", 3)
+OWNED = msgspec.structs.replace(
+    REPLICA_SET, metadata=msgspec.structs.replace(REPLICA_SET.metadata, owner_references=owned_by("Deployment", "web"))
+)
+
+
+def watched(*pods: objects.Pod, **workloads: objects.WorkloadObject) -> WatchedObjects:
+    kinds = {"replica_set": a_workload("web-1", kind="ReplicaSet"), "deployment": a_workload()}
+    return WatchedObjects(
+        nodes=[],
+        pods=pods or [POD],
+        namespaces={},
+        workloads={kinds[kind]: value for kind, value in workloads.items()},
+    )
+
+
+def test_every_owner_of_a_pod_is_found() -> None:
+    """The ReplicaSet in between is among the owners, the workload is the last."""
+    known = watched(replica_set=OWNED, deployment=DEPLOYMENT)
+
+    assert known.candidate(POD, known.workload_of(POD)).owners == (OWNED, DEPLOYMENT)
+    assert watched(replica_set=OWNED).candidate(POD, a_workload()).owners == ()
+    assert watched().candidate(POD, None).owners == ()
+
+
+def test_pods_are_found_by_their_workload() -> None:
+    """As candidates for replacements they have their node and creation time."""
+    known = watched(replica_set=OWNED, deployment=DEPLOYMENT)
+
+    assert known.pods_of([a_workload(), None, a_workload("other")]) == {a_workload(): [POD], a_workload("other"): []}
+    (candidate,) = known.replacement_candidates([a_workload()])
+    assert (candidate.uid, candidate.node, candidate.name) == ("uid-web-1", "node-a", "web-1")
+    assert candidate.created_at < NOW
+
+
+def test_terminating_pods_have_no_location() -> None:
+    """Nor have pods that were not asked for."""
+    known = watched(POD, terminating(a_pod_object("web-2", "node-a", NOW), NOW), replica_set=OWNED)
+
+    assert known.locations({"uid-web-1", "uid-web-2"}) == {
+        "uid-web-1": PodLocation(node="node-a", workload=a_workload())
+    }
+    assert known.locations(set()) == {}

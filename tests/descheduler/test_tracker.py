@@ -1,0 +1,118 @@
+"""Outcomes, replacements and counts between evaluations."""
+
+import msgspec
+from builders import NOW, an_intent
+from descheduler.outcomes import a_proposed_move, an_outcome
+
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.messages.descheduling import ReplacementPlaced
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.abnormal_counts import NodeObservation
+from equipoise.descheduler.state.cooldowns import pod_cooldown
+from equipoise.descheduler.state.pending_moves import PodLocation, ReplacementCandidate
+from equipoise.descheduler.state.tracker import Tracker
+
+SETTINGS = DeschedulerSettings()
+NODES = ("node-a", "node-b")
+
+
+def proposed(intent: EvictionIntent | None = None) -> Tracker:
+    tracker = Tracker(SETTINGS.tracker)
+    tracker.proposed(a_proposed_move(intent))
+    return tracker
+
+
+def a_candidate(uid: str = "uid-new", node: str = "node-b", name: str = "") -> ReplacementCandidate:
+    workload = an_intent().workload
+    assert workload is not None
+    return ReplacementCandidate(uid=uid, workload=workload, node=node, created_at=NOW + 1, name=name)
+
+
+def update(tracker: Tracker, *candidates: ReplacementCandidate, now: float = NOW + 1) -> list[ReplacementPlaced]:
+    return tracker.update(candidates, {}, NODES, now)
+
+
+def test_an_eviction_is_pending_until_its_replacement_is_placed() -> None:
+    """Not before it is on a node, and not for a pod that existed before."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
+
+    assert tracker.awaited_workloads() == {an_intent().workload}
+    for candidates in ([], [a_candidate("uid-web-2")], [a_candidate(node="")]):
+        assert update(tracker, *candidates) == []
+        assert tracker.pending
+    (placed,) = update(tracker, a_candidate(name="web-9"))
+    assert (placed.pod, placed.node, placed.target) == ("web-1", "node-a", "node-b")
+    assert (placed.replacement, placed.placed_on) == ("web-9", "node-b")
+    assert not tracker.pending
+
+
+def test_a_replacement_on_the_evicted_node_starts_a_cooldown_of_its_workload() -> None:
+    """The return is reported as well."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
+
+    (placed,) = update(tracker, a_candidate(node="node-a"))
+
+    assert placed.placed_on == placed.node == "node-a"
+    why = pod_cooldown(
+        tracker.cooldowns, uid="", namespace="shop", workload=an_intent().workload, node="node-a", now=NOW + 1_000
+    )
+    assert "returned to node-a" in why
+
+
+def test_moves_expire() -> None:
+    """An intent without an outcome, and a replacement that is never placed."""
+    tracker = proposed()
+    update(tracker, now=NOW + 359)
+    assert tracker.pending
+    update(tracker, now=NOW + 361)
+    assert not tracker.pending
+
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
+    update(tracker, now=NOW + 599)
+    assert tracker.pending
+    update(tracker, now=NOW + 601)
+    assert not tracker.pending
+
+
+def test_a_withdrawn_intent_is_no_pending_move() -> None:
+    """The bus did not accept it."""
+    tracker = proposed()
+    tracker.withdrawn(an_intent().id)
+
+    assert not tracker.pending
+
+
+def test_real_evictions_end_the_moves_of_dry_runs() -> None:
+    """Whoever enables evictions must not wait for a day: these pods still have to be moved."""
+    tracker = Tracker(SETTINGS.tracker)
+    tracker.on_outcome(an_outcome(Outcome.DRY_RUN), NOW)
+    location = {"uid-web-1": PodLocation(node="node-a", workload=an_intent().workload)}
+    tracker.update([], location, NODES, NOW + 1)
+    assert tracker.pending
+    tracker.end_dry_runs()
+
+    assert not tracker.pending
+
+
+def test_an_eviction_resets_the_count_of_its_node_only() -> None:
+    """Other nodes are as hot as before."""
+    tracker = Tracker(msgspec.structs.replace(SETTINGS, interval=Duration(1)).tracker)
+    observations = [NodeObservation(node=name, abnormal=True, sampled_at=NOW) for name in NODES]
+    tracker.count("low_node_load", observations, NOW)
+
+    tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
+
+    assert tracker.counts["low_node_load"].keys() == {"node-b"}
+
+
+def test_a_new_leader_counts_from_zero() -> None:
+    """Of every strategy."""
+    tracker = Tracker(SETTINGS.tracker)
+    tracker.count("low_node_load", [NodeObservation(node="node-a", abnormal=True, sampled_at=NOW)], NOW)
+    tracker.reset_counts()
+
+    assert not tracker.counts
