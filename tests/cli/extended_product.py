@@ -32,7 +32,8 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.descheduler.decisions.strategies import STRATEGIES
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.permissions import permissions_of
-from equipoise.runtime.configuration import convert, validate_document
+from equipoise.runtime.configuration import validate_document
+from equipoise.runtime.configuration.errors import convert
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock

@@ -1,4 +1,4 @@
-"""docs/extending.md is true: each of its examples is applied to a copy of the product, as the page describes, and runs."""
+"""docs/extending.md is true: each of its examples is applied to a copy of the product, and the result runs."""
 
 import json
 import os
