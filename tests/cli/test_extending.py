@@ -57,23 +57,32 @@ def extend(copy: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What tests/cli/extended_product.py prints about the extended copy."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that imports the extended copy of the product."""
     copy = tmp_path_factory.mktemp("extended")
     folders = [folder.relative_to(ROOT) for folder in (*ROOT.glob("services/*/src"), *ROOT.glob("libs/*/src"))]
     for folder in folders:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     extend(copy)
     path = os.pathsep.join(str(folder) for folder in (*(copy / each for each in folders), ROOT / "tests"))
-    result = subprocess.run(
-        [sys.executable, ROOT / "tests" / "cli" / "extended_product.py"],
-        capture_output=True, text=True, check=False, cwd=copy,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return {**inherited, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture(scope="module")
+def extended(environment: dict[str, str]) -> dict[str, Any]:
+    """What tests/cli/extended_product.py prints about the extended copy."""
+    result = run(environment, str(ROOT / "tests" / "cli" / "extended_product.py"))
     assert result.returncode == 0, result.stderr
     values: dict[str, Any] = json.loads(result.stdout)
-    assert values["copy"][0].startswith(str(copy))
+    assert values["copy"][0].startswith(environment["PYTHONPATH"].partition("/services/")[0])
     return values
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+    )
 
 
 @pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES, *PROFILES, *FORMATS, *SCENARIOS])
@@ -118,9 +127,7 @@ def test_a_new_strategy_plans_moves(extended: dict[str, Any]) -> None:
 
 def test_a_new_limit_refuses_evictions(extended: dict[str, Any]) -> None:
     """It is accepted in `binder.limits`, and the refusal names its key."""
-    assert (
-        "evictions from node node-a in 10m: 3 of 3 allowed (limits.evictionsPerNode)" == extended["limit"]
-    )  # fmt: skip
+    assert "evictions from node node-a in 10m: 3 of 3 allowed (limits.evictionsPerNode)" == extended["limit"]
 
 
 def test_a_new_profile_returns_queries(extended: dict[str, Any]) -> None:
@@ -157,3 +164,16 @@ def test_a_new_configuration_key_is_in_the_defaults_and_in_the_schema(extended: 
     assert values["defaults"]
     assert values["schema"]
     assert {"perSecond": 10.0, "minRegret": 20.0} == values["value"]
+
+
+def test_the_new_policy_strategy_limit_and_profile_are_tested_for_their_rules(environment: dict[str, str]) -> None:
+    """The tests of the rules include every entry of a table, and the examples pass them."""
+    names = ("least_used", f"strategy{len(STRATEGIES)}", "evictionsPerNode", "node-agent")
+    files = ("scorer/test_laws.py", "descheduler/test_laws.py", "binder/test_laws.py", "collector/test_profiles.py")
+    paths = [f"tests/{file}" for file in files]
+
+    result = run(environment, "-m", "pytest", "-v", "-p", "no:cacheprovider", *paths, "-k", " or ".join(names))
+
+    assert result.returncode == 0, result.stdout
+    for file, name in zip(files, names, strict=True):
+        assert re.search(rf"{file}::.*{name}.*PASSED", result.stdout), name
