@@ -51,6 +51,7 @@ def extend(copy: Path) -> None:
     for text in sections().values():
         for path, content in FILE.findall(text):
             (copy / path).parent.mkdir(exist_ok=True)
+            (copy / path).parent.joinpath("__init__.py").touch()
             (copy / path).write_text(content)
         for path, change in CHANGE.findall(text):
             (copy / path).write_text(changed((copy / path).read_text(), change))
