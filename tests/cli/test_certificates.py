@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from equipoise.cli.certificates.files import SERVICE_NAMES, make_certificates
+from equipoise.cli.certificates.issue import SERVICE_NAMES, make_certificates
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.main import main
 from equipoise.runtime.process.clock import SystemClock

@@ -35,7 +35,7 @@ from equipoise.collector.sources.metrics_server import (
     NodeMetrics,
     PodMetrics,
 )
-from equipoise.contracts.bus.subjects import STREAMS
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed

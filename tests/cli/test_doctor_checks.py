@@ -21,7 +21,8 @@ from equipoise.cli.doctor.environment import AllSettings, Environment
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.contracts.bus.subjects import STREAMS, cluster_review
+from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.bus.subjects import cluster_review
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes import objects
@@ -29,7 +30,8 @@ from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared
-from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError, connect_kube
+from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
@@ -371,14 +373,16 @@ async def test_without_service_accounts_the_current_user_is_checked() -> None:
 async def test_without_any_server_every_check_has_a_finding(tmp_path: Path) -> None:
     """Exit code 1, no traceback, no colors on a pipe."""
     unreachable = ("--prometheus", "http://127.0.0.1:1", "--nats", "nats://127.0.0.1:1")
-    code, output = await run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none"))
+    (code, output), (code_of_json, encoded) = await asyncio.gather(
+        run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none")),
+        run("doctor", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none")),
+    )
     assert code == 1
     assert "Traceback" not in output
     assert "\x1b" not in output
     assert "no kubeconfig" in output
-    code, output = await run("doctor", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none"))
-    diagnosis: dict[str, Any] = json.loads(output)
-    assert code == 1
+    diagnosis: dict[str, Any] = json.loads(encoded)
+    assert code_of_json == 1
     assert not diagnosis["healthy"]
     assert {finding["check"] for finding in diagnosis["findings"]} == set(CHECKS)
     assert {finding["state"] for finding in diagnosis["findings"]} == {"error", "unknown"}

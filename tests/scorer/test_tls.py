@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from scorer.extender_bodies import a_body
 from scorer.running import Running, Start, settings_for
 
-from equipoise.cli.certificates.files import Pair, client_pair, new_authority, server_pair
+from equipoise.cli.certificates.issue import CertificatePair, client_pair, new_ca, server_pair
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.reload import PERIOD
@@ -43,7 +43,7 @@ class Files:
         for name in ("tls.crt", "tls.key", "ca.crt"):
             (folder / name).symlink_to(Path("..data") / name)
 
-    def put(self, certificate: Pair, key: Pair, authority: Pair) -> None:
+    def put(self, certificate: CertificatePair, key: CertificatePair, authority: CertificatePair) -> None:
         self.put_bytes(certificate.certificate_text, key.key_text, authority.certificate_text)
 
     def put_bytes(self, certificate: bytes, key: bytes, authority: bytes) -> None:
@@ -62,7 +62,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         (folder / "scorer").mkdir()
         self.folder = folder
-        self.authority = new_authority(TODAY)
+        self.authority = new_ca(TODAY)
         self.files = Files(folder / "scorer")
         self.served = self.a_server()
         self.files.put(self.served, self.served, self.authority)
@@ -71,13 +71,13 @@ class World:
     def settings(self) -> ScorerSettings:
         return settings_for(tls=self.files.tls)
 
-    def a_server(self, authority: Pair | None = None) -> Pair:
+    def a_server(self, authority: CertificatePair | None = None) -> CertificatePair:
         return server_pair(authority or self.authority, [], HERE, 1, TODAY)
 
-    def a_client(self, authority: Pair | None = None) -> Pair:
+    def a_client(self, authority: CertificatePair | None = None) -> CertificatePair:
         return client_pair(authority or self.authority, 1, TODAY)
 
-    def caller(self, own: Pair | None = None, authority: Pair | None = None) -> ssl.SSLContext:
+    def caller(self, own: CertificatePair | None = None, authority: CertificatePair | None = None) -> ssl.SSLContext:
         """Who trusts the authority, and shows `own`."""
         text = (authority or self.authority).certificate_text.decode()
         context = ssl.create_default_context(cadata=text)
@@ -145,9 +145,9 @@ async def test_a_caller_with_a_certificate_of_the_authority_is_answered(start: S
     assert await status(running, world.caller(world.a_client())) == 200
 
 
-STRANGERS: dict[str, Callable[[World], Pair | None]] = {
+STRANGERS: dict[str, Callable[[World], CertificatePair | None]] = {
     "no certificate": lambda world: None,
-    "of another authority": lambda world: client_pair(new_authority(TODAY), 1, TODAY),
+    "of another authority": lambda world: client_pair(new_ca(TODAY), 1, TODAY),
     "expired": lambda world: client_pair(world.authority, 1, TODAY - 2 * 86400),
     "not valid yet": lambda world: client_pair(world.authority, 1, TODAY + 86400),
     "of a server": lambda world: world.a_server(),
@@ -155,7 +155,9 @@ STRANGERS: dict[str, Callable[[World], Pair | None]] = {
 
 
 @pytest.mark.parametrize("own", STRANGERS.values(), ids=STRANGERS.keys())
-async def test_other_callers_get_no_connection(start: Start, world: World, own: Callable[[World], Pair | None]) -> None:
+async def test_other_callers_get_no_connection(
+    start: Start, world: World, own: Callable[[World], CertificatePair | None]
+) -> None:
     """Neither do they stop those who may ask."""
     running = await start(world.settings)
 
@@ -208,7 +210,7 @@ async def test_a_changed_certificate_is_taken_up_on_the_same_port(start: Start, 
 async def test_an_authority_that_is_withdrawn_is_no_longer_trusted(start: Start, world: World) -> None:
     """With another authority in the file, certificates of the old one open nothing any more."""
     running = await start(world.settings)
-    other = new_authority(TODAY)
+    other = new_ca(TODAY)
     fresh = world.a_server(other)
     world.files.put(fresh, fresh, other)
     await running.clock.advance(TWO_LOOKS)

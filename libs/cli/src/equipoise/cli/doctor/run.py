@@ -14,7 +14,8 @@ from equipoise.cli.doctor.text import show
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.terminal import console, print_json
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
-from equipoise.runtime.kubernetes.client import KubeError, connect_kube
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 

@@ -12,7 +12,9 @@ import yaml
 
 from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
-from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.runtime.bus import BusError, NotPermitted
