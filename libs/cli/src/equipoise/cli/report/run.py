@@ -2,24 +2,20 @@
 
 from pathlib import Path
 
-import msgspec
-
+from equipoise.cli.bus import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.report.figures import ReportTotals
 from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
 from equipoise.cli.terminal import console, print_json
-from equipoise.contracts.bus.channels import CHANNELS
-from equipoise.contracts.bus.streams import STREAMS
-from equipoise.contracts.bus.subjects import matches
+from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
-from equipoise.runtime.bus.stream_reader import history
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
+ADVICE = f"{PREFIX}.advice.>"
 
 
 async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path | None) -> None:
@@ -30,7 +26,12 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
     configure_logging(Logging(level="error"), "report")
     clock = SystemClock()
     now = clock.now()
-    totals = await _read(server, now - since, clock)
+    totals = ReportTotals()
+    async for _, message in retained_messages(server, ADVICE, since=now - since, clock=clock):
+        if isinstance(message, PlacementAdvice):
+            totals.add_advice(message)
+        elif isinstance(message, ClusterReview):
+            totals.add_review(message)
     if totals.empty:
         raise CommandFailed(
             f"no advice within the last {since}: scorers publish it for every placed pod, and a review every five "
@@ -43,18 +44,3 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
         print_json(report)
     else:
         show(report, console())
-
-
-async def _read(server: Nats, since: float, clock: SystemClock) -> ReportTotals:
-    """Messages that cannot be decoded are skipped, as services do."""
-    totals = ReportTotals()
-    patterns = {channel.message: channel.pattern for channel in CHANNELS}
-    async for subject, payload in history(server, "tap", ADVICE, since=since, clock=clock):
-        try:
-            if matches(patterns[PlacementAdvice], subject):
-                totals.add_advice(msgspec.json.decode(payload, type=PlacementAdvice))
-            elif matches(patterns[ClusterReview], subject):
-                totals.add_review(msgspec.json.decode(payload, type=ClusterReview))
-        except msgspec.MsgspecError:
-            continue
-    return totals
