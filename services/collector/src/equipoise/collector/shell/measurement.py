@@ -179,12 +179,12 @@ class Measurement:
                 len(targets), self._evaluate_pods, found.usage, tracked, targets, self._sample_times(), at
             )
             self.placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
-            if not found.failed:  # a mean without one resource would be kept as a whole one
+            if not found.failed:  # a mean without one resource would count as a complete one
                 self.workload_store.record(finished)
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         self.pods_problem = (
             f"none of {settled} pods has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
-            "often as collector.scrapeInterval says, and for long enough?"
+            "often as collector.scrapeInterval is set, and for long enough?"
             if found.supported and settled and not found.usage and not found.failed
             else ""
         )
