@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from equipoise.lab.replay import Settings
     from equipoise.lab.results import ForecastSource, Scenario
 
-SCENARIOS = ("given", "churn", "fresh")
+SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
 FORECASTS = ("profile", "past", "6h")
 
 replay_configuration_option = configuration_option("Configuration file: load, thresholds, scorer, descheduler, limits.")
