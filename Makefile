@@ -26,9 +26,10 @@ test: ## Every test: on real clusters, and beside them those that need none
 test-unit: ## The tests that need no cluster
 	@./run pytest -n 2 -m "not cluster" $(ARGS)
 
-chaos: ## Faults on a real cluster (SEEDS=1-20 FAULTS=name,name); PLANTED=1 or real: are planted defects caught?
+chaos: ## Weekly: faults on a real cluster (SEEDS=1-20 FAULTS=name,name), the demo in full; or PLANTED=1|real defects
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS))) $(ARGS)
+	$(if $(PLANTED)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
 
 check: ## Style, types, architecture, and whether docs/asyncapi.yaml and docs/events.md are what the code says
 	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'

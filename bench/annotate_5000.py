@@ -27,7 +27,8 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import NODES as NODE_OBJECTS
-from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster

@@ -21,7 +21,8 @@ from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import PODS, Kube, connect_kube
+from equipoise.runtime.kubernetes.client import PODS, Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import deployment, node, pod_template

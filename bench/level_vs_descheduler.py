@@ -29,15 +29,15 @@ from rich.table import Table
 
 from bench.line import progress, say
 from equipoise.cli.demo import figures
-from equipoise.cli.demo.configuration import PATIENT, compressed_document, scheduler_configuration
+from equipoise.cli.demo.configuration import EXTENDER_TIMEOUT, compressed_document, scheduler_configuration
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.demo.trace import Trace
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionOutcome
+from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus import Delivery, connect
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
@@ -159,7 +159,8 @@ def constant_trace(seed: int, nodes: int, start: Placement | None = None, *, hon
     `honest`: workloads request CPU in proportion to their usage, within a factor of two, instead of whatever they like.
     """
     trace, chooser = example_trace(seed, nodes=nodes), random.Random(seed)
-    usage = {workload.name: fmean(workload.cpu_milli) for workload in trace.workloads}
+    means = trace.cpu_milli.mean(axis=1, keepdims=True)
+    usage = dict(zip((workload.name for workload in trace.workloads), means[:, 0].tolist(), strict=True))
     estimate = {name: round(mean * chooser.uniform(0.7, 1.4)) for name, mean in usage.items()}
     scale = 1.0
     if start is not None:
@@ -171,13 +172,12 @@ def constant_trace(seed: int, nodes: int, start: Placement | None = None, *, hon
     workloads = tuple(
         msgspec.structs.replace(
             workload,
-            cpu_milli=(scale * usage[workload.name],),
-            memory_mib=(fmean(workload.memory_mib),),
             request_cpu_milli=estimate[workload.name] if honest else workload.request_cpu_milli,
         )
         for workload in trace.workloads
     )
-    return msgspec.structs.replace(trace, workloads=workloads)
+    memory = trace.memory_mib.mean(axis=1, keepdims=True)
+    return msgspec.structs.replace(trace, workloads=workloads, cpu_milli=scale * means, memory_mib=memory)
 
 
 class Run:
@@ -209,7 +209,7 @@ class Run:
         """Everything runs where `start` says."""
         await asyncio.to_thread(self.cluster.kill, "kube-scheduler")
         await _create(self.cluster, self.api, self.trace)
-        wanted = self.trace.pods + len(self.trace.nodes)
+        wanted = len(self.trace.pods) + len(self.trace.nodes)
         await self._bind(await _pods(self.api, wanted), start)
         await asyncio.to_thread(self.cluster.restart_scheduler, {})
         if _placement(await _pods(self.api, wanted, running=True)) != start:
@@ -258,7 +258,7 @@ class Run:
                 if (spread := figures.spread(looks[-1])) <= lowest - BETTER:
                     lowest, since = spread, seconds
                 if len(looks) % 6 == 0:
-                    evictions = len(figures.read_witness(self.cluster.audit_log).evictions)
+                    evictions = len(figures.read_audit_log(self.cluster.audit_log).evictions)
                     progress(f"  {seconds:3.0f} s: spread {spread:.0f} points, {evictions} evictions")
         return self._judge(before, looks, await self._least_scrapes(seconds) / seconds)
 
@@ -310,7 +310,7 @@ class Run:
         ) as supervisor:
             for service in services:
                 await supervisor.ready(service)
-            extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=PATIENT)
+            extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=EXTENDER_TIMEOUT)
             await asyncio.to_thread(cluster.restart_scheduler, extender)
             async with connect(Nats(url=cluster.nats_url), "bench") as bus:
                 await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self._on_outcome)
@@ -324,11 +324,7 @@ class Run:
         self.outcomes[delivery.message.outcome] += 1
 
     def _document(self, ports: Mapping[str, int]) -> Document:
-        """Nothing but addresses, permission to evict, and the strategy where it is not the default.
-
-        The clocks are real ones: their skew is not shortened with the rest.
-        """
-        factor = EQUIPOISE_INTERVAL / self.interval
+        """Nothing but addresses, permission to evict, and the strategy where it is not the default."""
         health = {service: {"health": f"127.0.0.1:{ports[service]}"} for service in SERVICES}
         strategy = self.contender.strategy
         chosen = {"strategies": [{"name": "low_node_load", **strategy}]} if strategy else {}
@@ -338,7 +334,6 @@ class Run:
             "kind": "EquipoiseConfiguration",
             "nats": {"url": self.cluster.nats_url},
             "kubernetes": {"kubeconfig": str(self.cluster.kubeconfig)},
-            "load": {"freshness": {"skewWarning": f"{2 * factor:g}s", "skewUnknown": f"{10 * factor:g}s"}},
             "namespaces": {"exclude": excluded},
             "collector": health["collector"] | {"prometheus": {"url": self.cluster.prometheus_url}},
             "annotator": health["annotator"],
@@ -357,7 +352,7 @@ class Run:
         return failed
 
     def _judge(self, before: Mapping[str, float], looks: Sequence[Mapping[str, float]], scrapes: float) -> Result:
-        witness, last = figures.read_witness(self.cluster.audit_log), looks[-STEADY_LOOKS:]
+        events, last = figures.read_audit_log(self.cluster.audit_log), looks[-STEADY_LOOKS:]
         spreads = [round(figures.spread(look), 1) for look in looks]
         level = _level_after(spreads, figures.spread(before) / 2)
         minutes = None if level is None else level * self.contender.own_interval / 60
@@ -371,9 +366,9 @@ class Run:
             hot_before=_hot(before),
             hot_after=round(fmean(map(_hot, last)), 1),
             hottest_after=round(fmean(max(look.values()) for look in last), 1),
-            evictions=len(witness.evictions),
+            evictions=len(events.evictions),
             refused=sum(eviction.code == 429 for eviction in self.cluster.evictions()),
-            returns=witness.same_node_returns(),
+            returns=events.same_node_returns(),
             evaluations=len(looks),
             level_after_evaluations=level,
             level_after_minutes=minutes,
@@ -431,7 +426,7 @@ async def stock_placement(trace: Trace) -> Placement:
     """Where the stock scheduler puts the fleet's pods; it draws among equals, so never twice alike."""
     async with Cluster() as cluster, cluster.api() as api:
         await _create(cluster, api, trace)
-        return _placement(await _pods(api, trace.pods + len(trace.nodes), running=True))
+        return _placement(await _pods(api, len(trace.pods) + len(trace.nodes), running=True))
 
 
 class Results:
@@ -479,7 +474,7 @@ async def one_run(
 ) -> None:
     """Adds its result."""
     descheduler = await asyncio.to_thread(build_descheduler) if contender.descheduler else None
-    progress(f"{contender.name}: {trace.pods} pods on {len(trace.nodes)} nodes")
+    progress(f"{contender.name}: {len(trace.pods)} pods on {len(trace.nodes)} nodes")
     async with (
         Cluster(nats=True) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,

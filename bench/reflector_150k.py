@@ -18,7 +18,8 @@ from bench.line import progress, say
 from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import PODS, connect_kube
+from equipoise.runtime.kubernetes.client import PODS
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import reduce_gc_frequency

@@ -14,7 +14,7 @@ import nats
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from equipoise.contracts.bus.subjects import with_max_ages
+from equipoise.contracts.bus.streams import with_max_ages
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus

@@ -23,7 +23,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.crane import KEYS
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.api import ApiError

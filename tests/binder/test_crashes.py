@@ -24,11 +24,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import (
-    PODS,
-    Resource,
-    scale_of,
-)
+from equipoise.runtime.kubernetes.client import PODS, Resource, scale_of
 
 STEPS = 60
 """More points than the longest path has."""

@@ -6,9 +6,7 @@ from binder.worlds import World
 from builders import NOW
 
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.kubernetes.client import (
-    BUDGETS,
-)
+from equipoise.runtime.kubernetes.client import BUDGETS
 
 
 async def _advance(world: World, seconds: float, sequence: int) -> None:

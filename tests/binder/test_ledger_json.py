@@ -8,9 +8,7 @@ from builders import NOW
 
 from equipoise.binder.state.ledger import Ledger
 from equipoise.binder.state.ledger_json import encode, summary
-from equipoise.runtime.kubernetes.client import (
-    CONFIG_MAPS,
-)
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
 
 async def test_the_config_map_shows_what_happened(world: World) -> None:

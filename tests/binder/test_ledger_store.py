@@ -16,10 +16,7 @@ from equipoise.binder.shell.ledger_store import (
     pause,
     resume,
 )
-from equipoise.runtime.kubernetes.client import (
-    CONFIG_MAPS,
-    Conflict,
-)
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict
 
 
 async def test_setup_keeps_an_existing_ledger(world: World) -> None:

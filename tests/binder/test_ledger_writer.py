@@ -22,10 +22,7 @@ from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerW
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.kubernetes.client import (
-    DEPLOYMENTS,
-    PODS,
-)
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS
 
 ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
 

@@ -9,11 +9,7 @@ from builders import NOW
 from kube_objects import a_pod, owned_by
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.client import (
-    PODS,
-    Resource,
-    scale_of,
-)
+from equipoise.runtime.kubernetes.client import PODS, Resource, scale_of
 
 ETCD = Resource(group="coreos.com", version="v1", plural="etcds", kind="Etcd", model=objects.CustomWorkload)
 

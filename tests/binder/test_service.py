@@ -23,12 +23,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import (
-    CONFIG_MAPS,
-    LEASES,
-    PODS,
-    Resource,
-)
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, PODS, Resource
 
 
 async def test_a_valid_intent_becomes_one_eviction(world: World) -> None:

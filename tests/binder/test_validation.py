@@ -16,14 +16,7 @@ from equipoise.binder.shell.ledger_store import (
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.kubernetes.client import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    LEASES,
-    NAMESPACES,
-    PODS,
-    REPLICA_SETS,
-)
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, REPLICA_SETS
 
 
 def _put_pod(**fields: Any) -> Callable[[World], None]:

@@ -1,4 +1,4 @@
-"""The figures a demo is judged by, from a hand-written audit log."""
+"""The figures of a demo, from a hand-written audit log."""
 
 import json
 from datetime import UTC, datetime
@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.cli.demo.configuration import window_limits
 from equipoise.cli.demo.figures import (
     AuditedBinding,
+    AuditedEvents,
     AuditedEviction,
     WindowLimit,
-    Witness,
     deviation,
     limit_violations,
     max_share,
-    read_witness,
-    same_point_after,
+    read_audit_log,
+    same_time_of_day,
     spread,
 )
 
@@ -45,12 +44,12 @@ def an_eviction(at: float, pod: str = "web-abc-1", namespace: str = "shop", node
     return AuditedEviction(at=at, namespace=namespace, pod=pod, node=node)
 
 
-def a_witness(*evictions: AuditedEviction) -> Witness:
-    return Witness(evictions=evictions, bindings=())
+def audited(*evictions: AuditedEviction) -> AuditedEvents:
+    return AuditedEvents(evictions=evictions, bindings=())
 
 
 def test_dry_runs_and_refused_evictions_are_no_evictions(tmp_path: Path) -> None:
-    """Only an eviction that the API server carried out counts."""
+    """Only evictions that the API server executed count."""
     log = a_log(
         tmp_path,
         an_event("eviction", "web-abc-1", 1.0),
@@ -59,10 +58,10 @@ def test_dry_runs_and_refused_evictions_are_no_evictions(tmp_path: Path) -> None
         an_event("eviction", "web-abc-4", 4.0, responseStatus={"code": 429}),
     )
 
-    assert ["web-abc-1"] == [eviction.pod for eviction in read_witness(log).evictions]
+    assert ["web-abc-1"] == [eviction.pod for eviction in read_audit_log(log).evictions]
 
 
-def test_a_replacement_on_the_node_that_was_left_is_a_return(tmp_path: Path) -> None:
+def test_a_replacement_on_the_node_of_the_evicted_pod_is_a_return(tmp_path: Path) -> None:
     """The first binding of the workload after the eviction is its replacement."""
     log = a_log(
         tmp_path,
@@ -74,11 +73,11 @@ def test_a_replacement_on_the_node_that_was_left_is_a_return(tmp_path: Path) -> 
         an_event("binding", "web-abc-4", 5.0, node="node-c"),
     )
 
-    assert 1 == read_witness(log).same_node_returns()
+    assert 1 == read_audit_log(log).same_node_returns()
 
 
-def test_the_burst_is_judged_by_its_fullest_node(tmp_path: Path) -> None:
-    """Two of three pods on one node are two thirds; what comes later replaces what was evicted."""
+def test_the_share_of_a_burst_is_that_of_its_fullest_node(tmp_path: Path) -> None:
+    """Two of three pods on one node are two thirds; later bindings are replacements."""
     log = a_log(
         tmp_path,
         *(an_event("binding", f"newcomer-x-{i}", i, namespace="launch", node=f"node-{i // 2}") for i in range(3)),
@@ -87,11 +86,11 @@ def test_the_burst_is_judged_by_its_fullest_node(tmp_path: Path) -> None:
         an_event("binding", "web-abc-1", 9.0, node="node-1"),
     )
 
-    assert pytest.approx(2 / 3) == max_share(read_witness(log).burst("launch", 3))
+    assert pytest.approx(2 / 3) == max_share(read_audit_log(log).burst("launch", 3))
 
 
-def test_pods_that_must_not_move_are_counted(tmp_path: Path) -> None:
-    """A pod of the excluded namespace or of the DaemonSet is a protected one."""
+def test_evictions_of_protected_pods_are_counted(tmp_path: Path) -> None:
+    """Pods of the excluded namespace and of the DaemonSet are protected."""
     log = a_log(
         tmp_path,
         an_event("eviction", "node-agent-x1", 1.0),
@@ -99,29 +98,29 @@ def test_pods_that_must_not_move_are_counted(tmp_path: Path) -> None:
         an_event("eviction", "web-abc-1", 3.0),
     )
 
-    assert 2 == read_witness(log).protected_evictions()
+    assert 2 == read_audit_log(log).protected_evictions()
 
 
-def test_a_half_written_last_line_is_left_alone(tmp_path: Path) -> None:
-    """The log is read while the API server writes it."""
+def test_an_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
+    """The API server is still writing the log."""
     log = a_log(tmp_path, an_event("eviction", "web-abc-1", 1.0), an_event("eviction", "web-abc-2", 2.0)[:80])
 
-    assert 1 == len(read_witness(log).evictions)
+    assert 1 == len(read_audit_log(log).evictions)
 
 
 @pytest.mark.parametrize(
     ("times", "violations"), [((0, 300), 0), ((0, 299), 1), ((0, 100, 200), 2), ((0, 400, 800), 0)]
 )
 def test_evictions_are_counted_in_sliding_windows(times: tuple[float, ...], violations: int) -> None:
-    """One per workload and 300 s: whatever comes sooner is one too many."""
+    """One per workload and 300 s: an earlier one is a violation."""
     limit = WindowLimit(scope="workload", count=1, seconds=300)
 
-    assert violations == limit_violations(a_witness(*(an_eviction(at, f"web-abc-{at}") for at in times)), [limit])
+    assert violations == limit_violations(audited(*(an_eviction(at, f"web-abc-{at}") for at in times)), [limit])
 
 
-def test_a_limit_counts_within_its_scope_only() -> None:
+def test_a_limit_counts_only_within_its_scope() -> None:
     """Two workloads of one namespace: each has its own limit, the namespace counts both."""
-    evictions = a_witness(an_eviction(0.0, "web-abc-1"), an_eviction(1.0, "api-abc-1"))
+    evictions = audited(an_eviction(0.0, "web-abc-1"), an_eviction(1.0, "api-abc-1"))
 
     assert 0 == limit_violations(evictions, [WindowLimit(scope="workload", count=1, seconds=300)])
     assert 1 == limit_violations(evictions, [WindowLimit(scope="namespace", count=1, seconds=300)])
@@ -129,32 +128,16 @@ def test_a_limit_counts_within_its_scope_only() -> None:
 
 
 @pytest.mark.parametrize(("pods", "violations"), [(399, 1), (400, 0), (10, 3)])
-def test_a_share_is_one_of_the_pods_of_that_moment(pods: int, violations: int) -> None:
-    """1 % of 400 pods are four evictions; of few pods one may always move."""
+def test_a_share_refers_to_the_pods_at_the_time_of_the_eviction(pods: int, violations: int) -> None:
+    """1 % of 400 pods are four evictions; one is always allowed."""
     bindings = tuple(AuditedBinding(at=0.0, namespace="shop", pod=f"p-a-{i}", node="n") for i in range(pods))
     evictions = tuple(an_eviction(1.0) for _ in range(4))
     limit = WindowLimit(scope="cluster", count=20, share=0.01, seconds=600)
 
-    # Each eviction leaves one pod fewer: of 403 bound the fourth still finds 400.
+    # Each eviction leaves one pod fewer: at the fourth of 403 pods 400 are left.
     bindings += tuple(AuditedBinding(at=0.0, namespace="shop", pod=f"q-a-{i}", node="n") for i in range(3))
 
-    assert violations == limit_violations(Witness(evictions=evictions, bindings=bindings), [limit])
-
-
-def test_the_log_is_held_against_the_limits_in_force() -> None:
-    """The three windows of the binder's own limits: with none of them no violation could ever be counted."""
-    limits = {
-        "evictionsPerWorkload": {"max": 1, "window": "300s"},
-        "evictionsPerNamespace": {"max": 5, "window": "600s"},
-        "evictionsPerCluster": {"max": "1%", "maxCount": 20, "window": "600s"},
-        "migrationTimeout": "600s",
-    }
-
-    assert [
-        WindowLimit(scope="workload", count=1, seconds=300),
-        WindowLimit(scope="namespace", count=5, seconds=600),
-        WindowLimit(scope="cluster", count=20, share=0.01, seconds=600),
-    ] == window_limits(limits)
+    assert violations == limit_violations(AuditedEvents(evictions=evictions, bindings=bindings), [limit])
 
 
 def test_spread_and_deviation_are_points_of_percent() -> None:
@@ -165,8 +148,9 @@ def test_spread_and_deviation_are_points_of_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moment", "point"),
+    ("earliest", "expected"),
     [(90.0, 148.0), (100.0, 148.0), (148.0, 148.0), (149.0, 196.0), (200.0, 244.0)],
 )
-def test_the_look_after_falls_on_the_same_point_of_a_later_day(moment: float, point: float) -> None:
-    assert same_point_after(moment, 100.0, 48.0) == point
+def test_the_second_measurement_is_at_the_same_time_of_a_later_day(earliest: float, expected: float) -> None:
+    """At least one day later."""
+    assert same_time_of_day(earliest, 100.0, 48.0) == expected

@@ -1,15 +1,16 @@
-"""What the demo is judged by, from a real Prometheus."""
+"""Loads of nodes from a real Prometheus."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
+import numpy as np
 import pytest
 from collector.exporter import Exporter, a_job, a_node, prometheus
 
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.demo.trace import Trace, TraceNode
+from equipoise.lab.model.trace import Trace, TraceNode
 from equipoise.testbed.binaries.paths import Binaries
 
 WINDOW = 6.0
@@ -17,7 +18,7 @@ WINDOW = 6.0
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[Exporter]:
-    """Of one node that uses 3 of its 4 cores, and one that comes later."""
+    """Of one node that uses 3 of its 4 cores, and one that is added later."""
     exporter = Exporter()
     exporter.show("busy", a_node(3))
     yield exporter
@@ -34,20 +35,22 @@ def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest
 @pytest.fixture
 async def node_loads(url: str) -> AsyncIterator[NodeLoads]:
     nodes = tuple(TraceNode(name=name, cpu_milli=4_000, memory_mib=1) for name in ("busy", "late"))
+    usage = np.zeros((0, 1))
+    trace = Trace(name="two", nodes=nodes, workloads=(), pods=(), cpu_milli=usage, memory_mib=usage, seconds_per_step=1)
     async with aiohttp.ClientSession() as session:
-        yield NodeLoads(session, url, Trace(name="two", nodes=nodes, workloads=(), seconds_per_step=1), WINDOW)
+        yield NodeLoads(session, url, trace, WINDOW)
 
 
 async def measured(node_loads: NodeLoads) -> float:
-    """A moment at which the busy node is known: there is a whole window of it."""
+    """A time at which the busy node has a whole window of samples."""
     async with asyncio.timeout(60):
-        while "busy" not in await node_loads.at():  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+        while "busy" not in await node_loads.at():  # noqa: ASYNC110  Prometheus does not notify of scrapes
             await asyncio.sleep(0.1)
     return time.time()  # noqa: TID251  Prometheus scrapes with the same clock
 
 
 async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads) -> None:
-    """Three quarters of the window have no sample yet: what is known of it counts, not what is missing."""
+    """Three quarters of the window have no sample yet: only the covered part counts."""
     moment = await measured(node_loads)
 
     loads = await node_loads.at(moment + 0.75 * WINDOW)
@@ -55,18 +58,18 @@ async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads) 
     assert loads["busy"] == pytest.approx(75, abs=8)
 
 
-async def test_a_window_without_a_sample_tells_nothing(node_loads: NodeLoads) -> None:
-    """Neither zero nor what was."""
+async def test_a_node_without_samples_in_the_window_is_unknown(node_loads: NodeLoads) -> None:
+    """Neither 0 nor the last value."""
     moment = await measured(node_loads)
 
     assert await node_loads.at(moment + 10 * WINDOW) == {}
 
 
-async def test_all_nodes_are_waited_for(node_loads: NodeLoads, exporter: Exporter) -> None:
-    """A spread of the others would be flattering; a node that stays unknown is named."""
+async def test_it_waits_until_all_nodes_are_known(node_loads: NodeLoads, exporter: Exporter) -> None:
+    """The spread of the other nodes would be too low; the error names the unknown nodes."""
     await measured(node_loads)
-    with pytest.raises(TimeoutError, match="no usage of these nodes for 0 s: late"):
-        await node_loads.of_all(patience=0)
+    with pytest.raises(TimeoutError, match="no usage in Prometheus within 0 s for nodes late"):
+        await node_loads.of_all(timeout=0)
 
     exporter.show("late", a_node(1))
 

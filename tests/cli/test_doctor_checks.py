@@ -1,4 +1,4 @@
-"""`equipoise doctor` on real parts: a nats-server, a Prometheus, API servers in memory and real, the program itself."""
+"""`equipoise doctor` with a real nats-server, Prometheus and API server (also one in memory), and as a command."""
 
 import asyncio
 import json
@@ -17,11 +17,12 @@ from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
 
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.environment import Configured, Surroundings
+from equipoise.cli.doctor.environment import AllSettings, Environment
 from equipoise.cli.doctor.finding import Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
-from equipoise.contracts.bus.subjects import STREAMS, cluster_review
+from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.bus.subjects import cluster_review
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes import objects
@@ -29,7 +30,8 @@ from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared
-from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError, connect_kube
+from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
@@ -48,81 +50,83 @@ LOAD = LoadSettings(
 )
 
 
-def around(kube: Kube | KubeError = NOWHERE, bus: Nats | None = None, url: str = "http://127.0.0.1:1") -> Surroundings:
-    configured = Configured(
+def environment(
+    kube: Kube | KubeError = NOWHERE, bus: Nats | None = None, url: str = "http://127.0.0.1:1"
+) -> Environment:
+    settings = AllSettings(
         shared=Shared(nats=bus or Nats(url=f"nats://127.0.0.1:{free_port()}"), load=LOAD),
         collector=CollectorSettings(prometheus=PrometheusSettings(url=url, timeout=30.0)),
-        descheduler=DeschedulerSettings(intent_life=Duration(60)),
+        descheduler=DeschedulerSettings(intent_lifetime=Duration(60)),
     )
-    return Surroundings(configured=configured, clock=SystemClock(), kube=kube)
+    return Environment(settings=settings, clock=SystemClock(), kube=kube)
 
 
-async def found(name: str, surroundings: Surroundings) -> list[Finding]:
-    """What one check finds."""
-    return (await diagnose(surroundings, {name: CHECKS[name]})).findings
+async def findings_of(name: str, environment: Environment) -> list[Finding]:
+    """The findings of one check."""
+    return (await diagnose(environment, {name: CHECKS[name]})).findings
 
 
 def states(findings: list[Finding]) -> dict[str, str]:
-    return {finding.where: finding.state for finding in findings}
+    return {finding.subject: finding.state for finding in findings}
 
 
 # the bus
 
 
-async def test_a_bus_as_it_should_be(bus: Bus) -> None:
-    """Every stream, and the user tap with exactly its permissions."""
-    findings = await found("bus", around(bus=bus.settings("tap")))
+async def test_a_complete_bus_has_no_fault(bus: Bus) -> None:
+    """It has every stream, and the user tap has exactly its permissions."""
+    findings = await findings_of("bus", environment(bus=bus.settings("tap")))
     assert {finding.state for finding in findings} == {"ok"}, findings
     assert {f"stream {stream.name}" for stream in STREAMS} <= states(findings).keys()
-    assert any(finding.what == "tap may do what it needs, and nothing else" for finding in findings)
+    assert any(finding.message == "tap has exactly the permissions it needs" for finding in findings)
 
 
-async def test_another_user_may_not_look(bus: Bus) -> None:
-    """That is not known, and says as whom to ask: no stream is called missing for it."""
-    findings = await found("bus", around(bus=bus.settings("scorer")))
-    assert {finding.state for finding in findings if finding.where.startswith("stream")} == {"unknown"}
-    assert all("--user tap" in finding.to_do for finding in findings if finding.state == "unknown")
+async def test_streams_are_unknown_to_users_without_permission(bus: Bus) -> None:
+    """The fix names the right user; no stream is reported as missing."""
+    findings = await findings_of("bus", environment(bus=bus.settings("scorer")))
+    assert {finding.state for finding in findings if finding.subject.startswith("stream")} == {"unknown"}
+    assert all("--user tap" in finding.fix for finding in findings if finding.state == "unknown")
 
 
 async def test_a_wrong_password_is_an_error(bus: Bus, tmp_path: Path) -> None:
-    """With the server's own word, after a few seconds."""
+    """With the server's error, after a few seconds."""
     file = tmp_path / "password"
     file.write_text("guessed")
-    [finding] = await found("bus", around(bus=Nats(url=bus.url, user="tap", password_file=str(file))))
+    [finding] = await findings_of("bus", environment(bus=Nats(url=bus.url, user="tap", password_file=str(file))))
     assert finding.state == "error"
-    assert "authorization" in finding.what.lower()
+    assert "authorization" in finding.message.lower()
 
 
-async def test_streams_that_are_missing_or_others(tmp_path: Path) -> None:
-    """Each by its name; and a server without users is warned of."""
+async def test_missing_and_different_streams_are_reported(tmp_path: Path) -> None:
+    """Each by its name; a server without users is a warning."""
     world = NatsWorld(tmp_path)
     await world.start()
     async with await nats.connect(world.settings.url) as client:
         await client.jetstream().add_stream(name="EQUIPOISE_PLACEMENT", subjects=["equipoise.placement.node.*"])
-    findings = await found("bus", around(bus=world.settings))
+    findings = await findings_of("bus", environment(bus=world.settings))
     await world.stop()
-    said = {finding.where: finding for finding in findings}
-    assert said["stream EQUIPOISE_INTENT"].what == "does not exist"
-    assert "equipoise setup" in said["stream EQUIPOISE_INTENT"].to_do
-    assert "keeps equipoise.placement.node.*, not equipoise.placement.>" in said["stream EQUIPOISE_PLACEMENT"].what
-    assert "max_msgs_per_subject is -1, not 1" in said["stream EQUIPOISE_PLACEMENT"].what
-    assert any("knows no permissions" in finding.what for finding in findings)
+    found = {finding.subject: finding for finding in findings}
+    assert found["stream EQUIPOISE_INTENT"].message == "does not exist"
+    assert "equipoise setup" in found["stream EQUIPOISE_INTENT"].fix
+    assert "has equipoise.placement.node.*, not equipoise.placement.>" in found["stream EQUIPOISE_PLACEMENT"].message
+    assert "max_msgs_per_subject is -1, not 1" in found["stream EQUIPOISE_PLACEMENT"].message
+    assert any("has no permissions" in finding.message for finding in findings)
 
 
 # kube-scheduler
 
 
-async def test_scores_that_scorers_tell_of_are_found(bus: Bus) -> None:
-    """From the stream, as the user tap: nothing of a scorer need be reached."""
+async def test_the_use_of_scores_is_read_from_the_stream(bus: Bus) -> None:
+    """As the user tap, without a connection to a scorer."""
     now = SystemClock().now()
-    assert states(await found("extender", around(bus=bus.settings("tap")))) == {"kube-scheduler": "unknown"}
-    told = ScoresFollowed(requests=300, placed=250, followed=0.8, by_chance=0.1)
-    review = ClusterReview(since=now - 600, until=now, seen=600.0, nodes=3.0, scores=told)
+    assert states(await findings_of("extender", environment(bus=bus.settings("tap")))) == {"kube-scheduler": "unknown"}
+    scores = ScoresFollowed(requests=300, placed=250, followed=0.8, by_chance=0.1)
+    review = ClusterReview(since=now - 600, until=now, seen=600.0, nodes=3.0, scores=scores)
     async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as open_:
         await open_.publish(cluster_review(int(now // 3_600), int(now)), review)
-    [finding] = await found("extender", around(bus=bus.settings("tap")))
+    [finding] = await findings_of("extender", environment(bus=bus.settings("tap")))
     assert finding.state == "ok"
-    assert "80% of 250 pods" in finding.what
+    assert "80% of 250 pods" in finding.message
 
 
 # Prometheus and nodes
@@ -152,81 +156,85 @@ def put_node(kube: MemoryKube, name: str, *, ready: bool = True, **labels: str) 
 
 
 async def eventually_found(
-    name: str, surroundings: Callable[[], Surroundings], enough: Callable[[dict[str, Finding]], bool]
+    name: str, make: Callable[[], Environment], enough: Callable[[dict[str, Finding]], bool]
 ) -> dict[str, Finding]:
-    """By where, as soon as Prometheus has scraped enough for it."""
+    """By subject, as soon as Prometheus has enough samples."""
     async with asyncio.timeout(60):
         while True:
-            by_place = {finding.where: finding for finding in await found(name, surroundings())}
-            if enough(by_place):
-                return by_place
+            by_subject = {finding.subject: finding for finding in await findings_of(name, make())}
+            if enough(by_subject):
+                return by_subject
             await asyncio.sleep(0.1)
 
 
 async def test_each_node_without_data_has_its_reason(metrics: tuple[Exporter, str]) -> None:
-    """NaN, twins, no series at all; and of a virtual one and one that is not Ready nothing is expected."""
+    """NaN, duplicates, no series; a virtual node and one that is not Ready are not expected to have data."""
     _, url = metrics
     kube = MemoryKube(SystemClock())
     for name in ("well", "nan", "twin", "absent"):
         put_node(kube, name)
     put_node(kube, "cloud", type="virtual-kubelet")
     put_node(kube, "down", ready=False)
-    said = await eventually_found(
-        "nodes", lambda: around(kube, url=url), lambda all_: "node well" not in all_ and "value is nan" in _what(all_)
+    found = await eventually_found(
+        "nodes",
+        lambda: environment(kube, url=url),
+        lambda all_: "node well" not in all_ and "value is nan" in _messages(all_),
     )
-    assert "memory: value is nan" in said["node nan"].what
-    assert "2 series claim to be this node" in said["node twin"].what
-    assert "no sample" in said["node absent"].what
-    assert said["node absent"].to_do
-    assert [said[f"node {name}"].state for name in ("nan", "twin", "absent")] == ["warning"] * 3
-    assert [said[f"node {name}"].state for name in ("cloud", "down")] == ["ok"] * 2
-    assert "virtual" in said["node cloud"].what
-    assert "2 of 4 nodes is known (50%)" in said["nodes"].what
-    assert said["nodes"].state == "error"
-    assert "known of 0 of 6 nodes" in said["window 1d"].what
+    assert "memory: value is nan" in found["node nan"].message
+    assert "2 series claim to be this node" in found["node twin"].message
+    assert "no sample" in found["node absent"].message
+    assert found["node absent"].fix
+    assert [found[f"node {name}"].state for name in ("nan", "twin", "absent")] == ["warning"] * 3
+    assert [found[f"node {name}"].state for name in ("cloud", "down")] == ["ok"] * 2
+    assert "virtual" in found["node cloud"].message
+    assert "2 of 4 nodes is known (50%)" in found["nodes"].message
+    assert found["nodes"].state == "error"
+    assert "known for 0 of 6 nodes" in found["window 1d"].message
 
 
-def _what(findings: dict[str, Finding]) -> str:
-    return " ".join(finding.what for finding in findings.values())
+def _messages(findings: dict[str, Finding]) -> str:
+    return " ".join(finding.message for finding in findings.values())
 
 
-async def test_the_profile_is_judged_by_what_prometheus_has(metrics: tuple[Exporter, str]) -> None:
-    """Nodes that are this cluster's, or the labels of one that is not."""
+async def test_the_profile_is_compared_with_the_series_of_prometheus(metrics: tuple[Exporter, str]) -> None:
+    """Nodes of this cluster, or the labels of a series of another node."""
     _, url = metrics
     kube = MemoryKube(SystemClock())
     put_node(kube, "well")
-    said = await eventually_found("prometheus", lambda: around(kube, url=url), lambda all_: "1 nodes" in _what(all_))
-    assert said[url].state == "warning"
-    assert "usage of 0 pods" in said[url].what
-    strange = MemoryKube(SystemClock())
-    put_node(strange, "somewhere-else")
-    findings = await found("prometheus", around(strange, url=url))
-    assert "no series names a node of this cluster" in findings[1].what
-    assert "nodeLabels" in findings[1].to_do
+    found = await eventually_found(
+        "prometheus", lambda: environment(kube, url=url), lambda all_: "1 nodes" in _messages(all_)
+    )
+    assert found[url].state == "warning"
+    assert "usage of 0 pods" in found[url].message
+    other = MemoryKube(SystemClock())
+    put_node(other, "somewhere-else")
+    findings = await findings_of("prometheus", environment(other, url=url))
+    assert "no series has a node of this cluster" in findings[1].message
+    assert "nodeLabels" in findings[1].fix
 
 
 async def test_clocks_are_compared(metrics: tuple[Exporter, str]) -> None:
-    """Of three machines, here one; an API server that is far ahead is an error against both others."""
+    """Of three machines, here one; an API server that is 60 s ahead is an error."""
     _, url = metrics
     kube = MemoryKube(SystemClock())
-    assert {"ok"} == set(states(await found("clocks", around(kube, url=url))).values())
+    assert {"ok"} == set(states(await findings_of("clocks", environment(kube, url=url))).values())
     kube.skew = 60.0
-    said = states(await found("clocks", around(kube, url=url)))
-    assert said["API server and this machine"] == "error"
-    assert said["Prometheus and API server"] == "error"
-    assert said["Prometheus and this machine"] == "ok"
+    found = states(await findings_of("clocks", environment(kube, url=url)))
+    assert found["API server and this machine"] == "error"
+    assert found["Prometheus and API server"] == "error"
+    assert found["Prometheus and this machine"] == "ok"
 
 
 # the API server: one suite, in memory and real
 
 
 class Deployed:
-    """An API server with the accounts and rights of k8s/base."""
+    """An API server with the ServiceAccounts and permissions of k8s/base."""
 
-    def __init__(self, kube: Kube, take: Callable[[str, str, str], Awaitable[None]]) -> None:
+    def __init__(self, kube: Kube, revoke: Callable[[str, str, str], Awaitable[None]]) -> None:
         self.kube = kube
-        self.take = take
-        """Take a verb on a resource away from a service."""
+        self.revoke = revoke
+        """Revoke a verb on a resource from a service."""
 
 
 async def in_memory() -> Deployed:
@@ -235,18 +243,22 @@ async def in_memory() -> Deployed:
         SERVICE_ACCOUNTS, objects.Object(metadata=objects.ObjectMeta(name="equipoise-collector", namespace=NAMESPACE))
     )
     kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
-    taken: set[tuple[str, str, str]] = set()
+    revoked: set[tuple[str, str, str]] = set()
 
     def allows(spec: objects.AccessReviewSpec) -> bool:
-        asked = spec.resource_attributes
+        attributes = spec.resource_attributes
         assert "system:authenticated" in spec.groups
-        return (spec.user.rpartition("-")[2], asked.verb, asked.subresource or asked.resource) not in taken
+        return (
+            spec.user.rpartition("-")[2],
+            attributes.verb,
+            attributes.subresource or attributes.resource,
+        ) not in revoked
 
-    async def take(service: str, verb: str, resource: str) -> None:
-        taken.add((service, verb, resource))
+    async def revoke(service: str, verb: str, resource: str) -> None:
+        revoked.add((service, verb, resource))
 
     kube.allows = allows
-    return Deployed(kube, take)
+    return Deployed(kube, revoke)
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +271,7 @@ async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
     documents = [document for document in base_documents() if document["kind"] in kinds]
     await cluster.apply(documents)
 
-    async def take(service: str, verb: str, resource: str) -> None:
+    async def revoke(service: str, verb: str, resource: str) -> None:
         for document in documents:
             if document["kind"] != "ClusterRole" or document["metadata"]["name"] not in (
                 f"equipoise-{service}",
@@ -273,7 +285,7 @@ async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
                 rules += [{**rule, "verbs": left}] if left else []
             await cluster.apply([{**document, "rules": rules}])
 
-    return Deployed(kube, take)
+    return Deployed(kube, revoke)
 
 
 @pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.cluster)])
@@ -287,122 +299,128 @@ async def deployed(request: pytest.FixtureRequest) -> AsyncIterator[Deployed]:
 
 
 async def until_found(deployed: Deployed, enough: Callable[[list[Finding]], bool]) -> list[Finding]:
-    """The authorizer of a real API server hears of each changed role a moment later."""
+    """The authorizer of a real API server reads changed roles with a delay."""
     async with asyncio.timeout(60):
-        while not enough(findings := await found("rights", around(deployed.kube))):  # noqa: ASYNC110
+        while not enough(findings := await findings_of("permissions", environment(deployed.kube))):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
         return findings
 
 
-def all_well(findings: list[Finding]) -> bool:
+def all_ok(findings: list[Finding]) -> bool:
     return {finding.state for finding in findings} == {"ok"}
 
 
-async def test_accounts_have_their_rights_until_one_is_taken(deployed: Deployed) -> None:
-    """As k8s/base gives them everything is well; what is taken is named, with the file that gives it."""
-    await until_found(deployed, all_well)
-    await deployed.take("collector", "watch", "nodes")
-    await deployed.take("binder", "create", "eviction")
+async def test_a_revoked_permission_is_reported(deployed: Deployed) -> None:
+    """With the manifest that grants it; with all permissions of k8s/base there is no fault."""
+    await until_found(deployed, all_ok)
+    await deployed.revoke("collector", "watch", "nodes")
+    await deployed.revoke("binder", "create", "eviction")
 
-    def taken(findings: list[Finding]) -> bool:
+    def revoked(findings: list[Finding]) -> bool:
         lacking = any(finding.state == "error" for finding in findings)
-        return lacking and any("observe" in finding.what for finding in findings)
+        return lacking and any("observe" in finding.message for finding in findings)
 
-    findings = await until_found(deployed, taken)
-    lacking = next(finding for finding in findings if finding.where == "collector (account equipoise-collector)")
-    assert "watch nodes" in lacking.what
-    assert lacking.to_do == "apply k8s/base/collector.yaml"
-    evictions = next(finding for finding in findings if finding.where.startswith("evictions"))
-    assert "observe" in evictions.what
-    surroundings = around(deployed.kube)
-    wish = msgspec.structs.replace(surroundings.configured.binder, evict=True)
-    surroundings.configured = msgspec.structs.replace(surroundings.configured, binder=wish)
-    findings = await found("rights", surroundings)
-    assert next(finding for finding in findings if finding.where.startswith("evictions")).state == "error"
-
-
-async def test_the_api_server_and_its_clock_are_found(deployed: Deployed) -> None:
-    """It answers, shows its nodes, and tells the time of this machine."""
-    assert [finding.state for finding in await found("kubernetes", around(deployed.kube))] == ["ok"]
-    assert states(await found("clocks", around(deployed.kube)))["API server and this machine"] == "ok"
+    findings = await until_found(deployed, revoked)
+    lacking = next(
+        finding for finding in findings if finding.subject == "collector (ServiceAccount equipoise-collector)"
+    )
+    assert "watch nodes" in lacking.message
+    assert lacking.fix == "apply k8s/base/collector.yaml"
+    evictions = next(finding for finding in findings if finding.subject.startswith("evictions"))
+    assert "observe" in evictions.message
+    evicting = environment(deployed.kube)
+    binder = msgspec.structs.replace(evicting.settings.binder, evict=True)
+    evicting.settings = msgspec.structs.replace(evicting.settings, binder=binder)
+    findings = await findings_of("permissions", evicting)
+    assert next(finding for finding in findings if finding.subject.startswith("evictions")).state == "error"
 
 
-async def test_who_may_not_ask_is_told_so() -> None:
-    """A refusal is not known, never an error of the services."""
+async def test_the_api_server_and_its_clock_have_no_fault(deployed: Deployed) -> None:
+    """It lists its nodes and has the time of this machine."""
+    assert [finding.state for finding in await findings_of("kubernetes", environment(deployed.kube))] == ["ok"]
+    assert states(await findings_of("clocks", environment(deployed.kube)))["API server and this machine"] == "ok"
+
+
+async def test_permissions_are_unknown_to_users_who_may_not_review_them() -> None:
+    """That is not an error of the services."""
     deployed = await in_memory()
     assert isinstance(deployed.kube, MemoryKube)
     deployed.kube.refuse("create", resource="subjectaccessreviews")
-    [finding] = await found("rights", around(deployed.kube))
+    [finding] = await findings_of("permissions", environment(deployed.kube))
     assert finding.state == "unknown"
-    assert "administrator" in finding.to_do
+    assert "administrator" in finding.fix
 
 
-async def test_without_accounts_it_asks_about_oneself() -> None:
-    """As `equipoise up` runs."""
+async def test_without_service_accounts_the_current_user_is_checked() -> None:
+    """`equipoise up` runs as the current user."""
     kube = MemoryKube(SystemClock())
-    asked: set[str] = set()
+    users: set[str] = set()
 
     def allows(spec: objects.AccessReviewSpec) -> bool:
-        asked.add(spec.user)
+        users.add(spec.user)
         return spec.resource_attributes.resource != "jobs"
 
     kube.allows = allows
-    findings = await found("rights", around(kube))
-    assert asked == {""}
+    findings = await findings_of("permissions", environment(kube))
+    assert users == {""}
     assert states(findings)["collector (you)"] == "error"
     assert states(findings)["descheduler (you)"] == "ok"
 
 
-# the whole program
+# the command
 
 
-async def test_with_nothing_there_everything_is_said_and_nothing_raised(tmp_path: Path) -> None:
-    """Exit code 1, every check with its finding, no traceback, no colours where nobody looks."""
+async def test_without_any_server_every_check_has_a_finding(tmp_path: Path) -> None:
+    """Exit code 1, no traceback, no colors on a pipe."""
     unreachable = ("--prometheus", "http://127.0.0.1:1", "--nats", "nats://127.0.0.1:1")
-    code, said = await run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none"))
+    (code, output), (code_of_json, encoded) = await asyncio.gather(
+        run("doctor", *unreachable, KUBECONFIG=str(tmp_path / "none")),
+        run("doctor", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none")),
+    )
     assert code == 1
-    assert "Traceback" not in said
-    assert "\x1b" not in said
-    assert "no kubeconfig" in said
-    code, said = await run("doctor", *unreachable, "-o", "json", KUBECONFIG=str(tmp_path / "none"))
-    diagnosis: dict[str, Any] = json.loads(said)
-    assert code == 1
-    assert not diagnosis["well"]
+    assert "Traceback" not in output
+    assert "\x1b" not in output
+    assert "no kubeconfig" in output
+    diagnosis: dict[str, Any] = json.loads(encoded)
+    assert code_of_json == 1
+    assert not diagnosis["healthy"]
     assert {finding["check"] for finding in diagnosis["findings"]} == set(CHECKS)
     assert {finding["state"] for finding in diagnosis["findings"]} == {"error", "unknown"}
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("options", "text"),
     [
         (("--context", "nowhere"), "nowhere"),
         (("--prometheus", "prometheus:9090"), "url"),
         (("--user", "tap"), "together"),
     ],
 )
-async def test_what_cannot_be_meant_is_wrong_input(tmp_path: Path, options: tuple[str, ...], word: str) -> None:
-    """Exit code 2, and what to change."""
-    code, said = await run("doctor", *options, KUBECONFIG=str(tmp_path / "none"))
-    assert code == 2, said
-    assert word in said or "kubeconfig" in said
+async def test_invalid_options_are_invalid_input(tmp_path: Path, options: tuple[str, ...], text: str) -> None:
+    """Exit code 2, with the option in the error."""
+    code, output = await run("doctor", *options, KUBECONFIG=str(tmp_path / "none"))
+    assert code == 2, output
+    assert text in output or "kubeconfig" in output
 
 
-async def test_all_well_is_exit_code_0(
+async def test_without_errors_the_exit_code_is_0(
     metrics: tuple[Exporter, str], bus: Bus, tmp_path: Path, cluster: Cluster
 ) -> None:
-    """On a real cluster, bus and Prometheus; what is not known of scores is told and no fault."""
+    """With a real cluster, bus and Prometheus; the unknown use of scores is no error."""
     _, url = metrics
     await cluster.add_nodes([node("well")])
     async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "doctor", SystemClock()) as kube:
-        await until_found(await on_cluster(cluster, kube), all_well)
+        await until_found(await on_cluster(cluster, kube), all_ok)
     access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
     file = tmp_path / "equipoise.yaml"
     file.write_text(
         "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\ndescheduler: {intentLifetime: 60s}\n"
     )
-    code, said = await run("doctor", "--config", file, "--prometheus", url, *access, KUBECONFIG=str(cluster.kubeconfig))
-    assert code == 0, said
-    assert "their clocks are at most" in said
-    assert "stream EQUIPOISE_INTENT: keeps" in said
-    assert "profile kubelet fits" in said
-    assert "Nothing is wrong" in said
+    code, output = await run(
+        "doctor", "--config", file, "--prometheus", url, *access, KUBECONFIG=str(cluster.kubeconfig)
+    )
+    assert code == 0, output
+    assert "the clocks differ by at most" in output
+    assert "stream EQUIPOISE_INTENT: has" in output
+    assert "profile kubelet matches" in output
+    assert "0 errors, " in output

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from flow.loop import INTERVAL, Loop, settled
 
 from equipoise.cli.events.asyncapi import address_of, name_of
-from equipoise.cli.events.examples import ANSWERS, examples
 from equipoise.cli.main import main
-from equipoise.contracts.bus.subjects import CHANNELS, SERVICES, matches
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.subjects import SERVICES, matches
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -92,17 +92,15 @@ def test_every_subject_has_an_example_and_a_place_on_the_page() -> None:
     """An example is on its subject, of its message, and reads back as itself."""
     text = PAGE.read_text()
 
-    for channel, (subject, message) in examples():
+    for channel in CHANNELS:
+        subject, message = channel.example
         assert matches(channel.pattern, subject)
         assert type(message) is channel.message
         assert message == msgspec.json.decode(msgspec.json.encode(message), type=channel.message)
         assert f"## {name_of(channel)}\n" in text
         assert f"`{address_of(channel)}`" in text
         assert subject in text
-    assert {channel.pattern for channel in CHANNELS if channel.response is not None} == set(ANSWERS)
-    assert all(
-        type(ANSWERS[channel.pattern]) is channel.response for channel in CHANNELS if channel.response is not None
-    )
+        assert type(channel.response_example) is (channel.response or type(None))
 
 
 def valid(kind: str, payload: bytes) -> None:
@@ -112,10 +110,10 @@ def valid(kind: str, payload: bytes) -> None:
 
 def test_examples_are_as_the_schemas_say() -> None:
     """Each example, and each answer, by the schema of its message."""
-    for channel, (_, message) in examples():
-        valid(channel.message.__name__, msgspec.json.encode(message))
-    for answer in ANSWERS.values():
-        valid(type(answer).__name__, msgspec.json.encode(answer))
+    for channel in CHANNELS:
+        valid(channel.message.__name__, msgspec.json.encode(channel.example[1]))
+        if channel.response is not None:
+            valid(channel.response.__name__, msgspec.json.encode(channel.response_example))
 
 
 async def test_what_the_services_really_say_is_as_the_schemas_say() -> None:
@@ -137,7 +135,7 @@ async def test_the_three_lines_of_python_work(tmp_path: Path) -> None:
     """The block on the page, against a real server, prints an outcome."""
     block = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None
-    subject, outcome = next(each for channel, each in examples() if channel.message is EvictionOutcome)
+    subject, outcome = next(channel.example for channel in CHANNELS if channel.message is EvictionOutcome)
     printed: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
     async with nats_world(tmp_path) as world:
         lines = block[1].replace("nats://127.0.0.1:4222", world.settings.url).splitlines()

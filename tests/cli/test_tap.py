@@ -6,7 +6,7 @@ from builders import a_node_utilization, an_intent
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.tap.run import subscriptions_for
 from equipoise.cli.tap.text import DESCRIPTIONS, describe
-from equipoise.contracts.bus.subjects import CHANNELS
+from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat

@@ -146,7 +146,7 @@ async def test_pause_and_resume(cluster: Cluster, up: Up) -> None:
     free = await ledger()
 
     assert (0, "paused: nothing is evicted until `equipoise resume`\n") == paused
-    assert (True, "a release") == (held["paused"], held["pausedWhy"])
+    assert (True, "a release") == (held["paused"], held["pauseReason"])
     assert (0, "resumed\n") == resumed
     assert not free.get("paused")
 

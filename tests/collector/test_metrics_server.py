@@ -35,7 +35,8 @@ from equipoise.contracts.kubernetes.objects import ObjectMeta
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, NotFound, connect_kube
+from equipoise.runtime.kubernetes.client import NODES, PODS, Forbidden, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock

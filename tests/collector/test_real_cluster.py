@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.annotations import SLOTS, as_annotations, wo
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster

@@ -1,16 +1,13 @@
-"""The configuration of k8s/base in compressed time: a day in minutes, as the demo has it.
-
-What is laid over are lengths of time and what follows from a scrape each second; all else is the file itself.
-"""
+"""The configuration of k8s/base in compressed time, as in the demo: a day in minutes."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from deployment.base import BASE
+from deployment.base import BASE, NAMESPACE
 
-from equipoise.cli.demo.configuration import compressed_document, equipoise_document
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.cli.demo.configuration import COMPRESSION, compressed_document
+from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE
 
 FACTOR = 225.0
 
@@ -22,19 +19,17 @@ def compressed_configuration() -> Document:
 
 
 def _overlay() -> Document:
-    """The demo's own, without addresses and without its choice to evict."""
-    ports = dict.fromkeys((*SERVICES, "extender"), 0)
-    document = equipoise_document(
-        kubeconfig="", prometheus_url="", nats_url="", ports=ports, neutral=False, sliced=False
-    )
-    kept: Document = {name: document[name] for name in ("load", "namespaces", "descheduler")}
-    kept["collector"] = {name: document["collector"][name] for name in ("placementBatchPeriod", "profile")}
-    del kept["descheduler"]["health"]
-    # Seconds of Leases are not compressed; a replica that was killed must be missed sooner than in a day of minutes.
-    kept["descheduler"]["leaderElection"] = {"leaseDuration": 4, "renewDeadline": 3, "retryPeriod": 0.5}
-    # Or most of the time is spent waiting.
-    kept["binder"] = {"limits": document["binder"]["limits"] | {"evictionsPerCluster": {"max": "2%"}}}
-    return kept
+    """What compression forces, the excluded namespace of the trace, and what makes the test shorter."""
+    overlay: Document = {
+        "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", NAMESPACE, EXCLUDED_NAMESPACE]},
+        # Leases are not compressed; a replica that was killed must be replaced sooner than within a compressed day.
+        "descheduler": {"leaderElection": {"leaseDuration": 4, "renewDeadline": 3, "retryPeriod": 0.5}},
+        # Most of the time would be spent waiting for this limit.
+        "binder": {"limits": {"evictionsPerCluster": {"max": "2%"}}},
+    }
+    for difference in COMPRESSION:
+        overlay = merged(overlay, difference.document)
+    return overlay
 
 
 def merged(below: Any, above: Any) -> Any:

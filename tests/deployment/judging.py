@@ -14,7 +14,7 @@ from deployment.worlds import Run
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from equipoise.cli.demo import figures
-from equipoise.cli.demo.configuration import limits_in_force, window_limits
+from equipoise.cli.demo.configuration import window_limits
 from equipoise.cli.demo.manifests import BURST_NAMESPACE, burst_document
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.testbed.audit import Eviction
@@ -122,10 +122,10 @@ async def _burst(run: Run) -> None:
 
 
 async def _judge(run: Run, before: Loads, after: Loads, killed_at: dict[str, int], away: tuple[float, float]) -> Judged:
-    witness = figures.read_witness(run.world.cluster.audit_log)
+    events = figures.read_audit_log(run.world.cluster.audit_log)
     carried_out = [eviction for eviction in run.world.cluster.evictions() if eviction.succeeded]
     configuration = run.world.configuration
-    limits = window_limits(limits_in_force(configuration))
+    limits = window_limits(configuration)
     intents = [line["message"] for line in run.said() if line["subject"].startswith("equipoise.eviction.intent.")]
     ended = time.time() - LONG_AGO  # noqa: TID251  the clock of the intents
     return Judged(
@@ -133,13 +133,13 @@ async def _judge(run: Run, before: Loads, after: Loads, killed_at: dict[str, int
         spread_after=figures.spread(after),
         std_before=figures.deviation(before),
         std_after=figures.deviation(after),
-        moved_share=len(witness.evictions) / run.world.trace.pods,
-        same_node_returns=witness.same_node_returns(),
-        burst=figures.by_node(witness.burst(BURST_NAMESPACE, BURST_PODS)),
-        evictions=tuple(carried_out[: len(witness.evictions)]),
+        moved_share=len(events.evictions) / len(run.world.trace.pods),
+        same_node_returns=events.same_node_returns(),
+        burst=figures.by_node(events.burst(BURST_NAMESPACE, BURST_PODS)),
+        evictions=tuple(carried_out[: len(events.evictions)]),
         evictions_at_kill=killed_at,
-        limit_violations=figures.limit_violations(witness, limits),
-        protected_evictions=witness.protected_evictions(),
+        limit_violations=figures.limit_violations(events, limits),
+        protected_evictions=events.protected_evictions(),
         # The stream drops what expires there: on a slow machine a binder is away for longer than an intent lives.
         intents=frozenset(
             intent["id"]

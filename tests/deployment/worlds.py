@@ -20,8 +20,8 @@ from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.demo.trace import Trace
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus.permissions import USERS
 from equipoise.testbed.binaries.paths import Binaries
 from equipoise.testbed.cluster import Cluster
@@ -67,13 +67,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 def a_trace() -> Trace:
     """Fake kubelets know no capacity: usage is scaled down until no node would need more than it has."""
     trace = example_trace(nodes=NODES, steps=24)
-    workloads = tuple(
-        msgspec.structs.replace(
-            workload, cpu_milli=(SCALE * workload.cpu_milli[NOON],), memory_mib=(workload.memory_mib[NOON],)
-        )
-        for workload in trace.workloads
-    )
-    return msgspec.structs.replace(trace, workloads=workloads, seconds_per_step=FACTOR * STEP_SECONDS)
+    cpu, memory = SCALE * trace.cpu_milli[:, [NOON]], trace.memory_mib[:, [NOON]]
+    return msgspec.structs.replace(trace, cpu_milli=cpu, memory_mib=memory, seconds_per_step=FACTOR * STEP_SECONDS)
 
 
 @asynccontextmanager
@@ -93,7 +88,8 @@ async def placed_world(binaries: Binaries, directory: Path) -> AsyncIterator[Wor
         await cluster.wait(
             "/api/v1/pods?resourceVersion=0",
             lambda pods: (
-                sum(pod["status"].get("phase") == "Running" for pod in pods["items"]) >= trace.pods + len(trace.nodes)
+                sum(pod["status"].get("phase") == "Running" for pod in pods["items"])
+                >= len(trace.pods) + len(trace.nodes)
             ),
             what="every pod runs",
             timeout=60,

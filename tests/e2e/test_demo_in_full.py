@@ -10,13 +10,15 @@ import sys
 import pytest
 from rich.console import Console
 
-from equipoise.cli.demo.run import DemoOptions, Result, Screen, run_demo
+from equipoise.cli.demo.live_view import Screen
+from equipoise.cli.demo.result import DemoResult
+from equipoise.cli.demo.run import DemoOptions, run_demo
 from equipoise.contracts.bus.subjects import SERVICES
 
 pytestmark = [pytest.mark.weekly, pytest.mark.timeout(900), pytest.mark.usefixtures("testbed_binaries")]
 
 
-async def a_run(steps: int, **options: object) -> Result:
+async def a_run(steps: int, **options: object) -> DemoResult:
     """The demo with a day of so many steps of 4 s; what is judged is the same, the levelling has less time."""
     console = Console(file=sys.stdout, force_terminal=False)
     return await run_demo(DemoOptions(steps=steps, **options), Screen(console))  # type: ignore[arg-type]
@@ -42,13 +44,13 @@ async def test_the_loop_levels_a_real_cluster() -> None:
 
 
 @pytest.fixture(scope="module")
-async def controls() -> tuple[Result, Result]:
+async def controls() -> tuple[DemoResult, DemoResult]:
     """Without the descheduler, and with neutral scores; at once, on a cluster each."""
     without_descheduler = tuple(service for service in SERVICES if service != "descheduler")
     return await asyncio.gather(a_run(9, services=without_descheduler), a_run(12, neutral=True))
 
 
-async def test_placement_alone_does_not_level_what_already_runs(controls: tuple[Result, Result]) -> None:
+async def test_placement_alone_does_not_level_what_already_runs(controls: tuple[DemoResult, DemoResult]) -> None:
     """Negative control: with the descheduler off nothing moves and the spread stays."""
     result, _ = controls
 
@@ -57,7 +59,7 @@ async def test_placement_alone_does_not_level_what_already_runs(controls: tuple[
     assert result.std_after > result.std_before / 3
 
 
-async def test_evictions_alone_do_not_level_either(controls: tuple[Result, Result]) -> None:
+async def test_evictions_alone_do_not_level_either(controls: tuple[DemoResult, DemoResult]) -> None:
     """Negative control: with neutral scores replacements land where the stock scheduler likes, often at home."""
     _, result = controls
 

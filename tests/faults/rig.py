@@ -22,13 +22,15 @@ import yaml
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from equipoise.binder.shell.ledger_store import create_ledger
-from equipoise.contracts.bus.subjects import STREAMS, WORKERS, ServiceName
+from equipoise.contracts.bus.streams import STREAMS, WORKERS
+from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Bus, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.paths import Binaries

@@ -7,7 +7,7 @@ import pytest
 from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
 
 from equipoise.runtime.configuration.sections import Kubernetes
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.binaries.paths import Binaries

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from runtime.test_bus_nats import NODES, signal_server
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, BusUnavailable, Delivery
@@ -133,7 +134,7 @@ class Shown:
 async def test_a_full_stream_is_seen_in_readyz_and_in_the_metrics(world: NatsWorld) -> None:
     """With the very next message that it does not take; and no more once it takes one."""
     metrics = CollectorRegistry()
-    outcomes = next(stream for stream in subjects.STREAMS if stream.name == "EQUIPOISE_OUTCOME")
+    outcomes = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_OUTCOME")
     full = stream_config(outcomes, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
     subject = subjects.eviction_outcome("shop", "web-1")
     async with (

@@ -9,7 +9,7 @@ import pytest
 from bus_worlds import PATIENCE, NatsWorld, free_port
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import STREAMS
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.runtime.bus import BusError, BusUnavailable, connect
 from equipoise.runtime.bus import stream_reader as history_module

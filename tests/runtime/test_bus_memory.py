@@ -6,7 +6,7 @@ import pytest
 from builders import a_node_utilization, an_intent
 from bus_worlds import Heard
 
-from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus import streams, subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -39,7 +39,7 @@ async def test_work_comes_again_by_the_clock_of_the_test() -> None:
 async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
     """Intents and last values are gone after their lives."""
     clock = ManualClock()
-    bus = MemoryBus(clock, streams=subjects.with_max_ages(intent=10, utilization=100))
+    bus = MemoryBus(clock, streams=streams.with_max_ages(intent=10, utilization=100))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
     await clock.advance(11)

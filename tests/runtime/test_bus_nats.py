@@ -15,6 +15,7 @@ from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
@@ -239,7 +240,7 @@ async def test_a_micro_service_tells_of_itself(world: NatsWorld) -> None:
 
 async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> None:
     """A stream without room raises BusUnavailable and is shown; the next message that is kept clears it."""
-    stream = next(stream for stream in subjects.STREAMS if stream.name == "EQUIPOISE_OUTCOME")
+    stream = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_OUTCOME")
     subject = subjects.eviction_outcome("shop", "web-1")
     async with await nats.connect(world.settings.url) as client:
         full = stream_config(stream, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)

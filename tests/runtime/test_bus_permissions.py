@@ -11,7 +11,9 @@ from builders import an_intent
 from bus_worlds import PATIENCE, Heard, NatsWorld
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import CHANNELS, SERVICES, STREAMS, Channel, ServiceName, stream_of
+from equipoise.contracts.bus.channels import CHANNELS, Channel
+from equipoise.contracts.bus.streams import STREAMS, stream_of
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect

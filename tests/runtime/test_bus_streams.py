@@ -14,6 +14,7 @@ from bus_worlds import PATIENCE, NatsWorld, eventually
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.streams import STREAMS
 from equipoise.runtime.bus import AlreadyQueued, Bus, BusError, connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import read_max_ages, setup_streams
@@ -34,7 +35,7 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
     async with await nats.connect(world.settings.url) as client:
         streams = {info.config.name: info.config for info in await client.jetstream().streams_info()}
         binder = await client.jetstream().consumer_info("EQUIPOISE_INTENT", "binder")
-    assert set(streams) == {stream.name for stream in subjects.STREAMS}
+    assert set(streams) == {stream.name for stream in STREAMS}
     assert {config.storage for config in streams.values()} == {StorageType.FILE}
     intents = streams["EQUIPOISE_INTENT"]
     assert (intents.retention, intents.discard) == (RetentionPolicy.WORK_QUEUE, DiscardPolicy.NEW)

@@ -27,10 +27,10 @@ from equipoise.runtime.kubernetes.client import (
     KubeError,
     NotFound,
     Resource,
-    connect_kube,
     metadata_of,
     scale_of,
 )
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 
 

@@ -23,9 +23,9 @@ from equipoise.runtime.kubernetes.client import (
     Expired,
     Kube,
     KubeError,
-    connect_kube,
     metadata_of,
 )
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import SystemClock
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -150,6 +150,36 @@ async def test_a_stop_while_waiting_is_heeded(world: World) -> None:
     await until("kubernetes", world)
     world.stop.set()
     assert await running == 0
+
+
+async def test_a_stop_is_not_lost_when_the_client_loses_it(world: World) -> None:
+    """A client may connect although it was canceled. The service does not start, and the connection is closed."""
+    connecting = asyncio.Event()
+
+    @asynccontextmanager
+    async def loses_a_cancellation() -> AsyncIterator[MemoryBus]:
+        connecting.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        yield world.memory_bus
+
+    async def start(runtime: Runtime[AnySection]) -> None:
+        world.seen.append("started")
+
+    world.process = Process(
+        service="scorer",
+        configuration=load_configuration(None, "scorer", AnySection, {}),
+        clock=world.clock,
+        metrics=CollectorRegistry(),
+        bus=loses_a_cancellation,
+        kube=world.kube,
+    )
+    running = world.begin(start)
+    await connecting.wait()
+    world.stop.set()
+
+    assert await running == 0
+    assert world.seen == ["kube closed"]
 
 
 async def test_readiness_follows_the_bus(world: World) -> None:

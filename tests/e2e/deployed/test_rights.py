@@ -12,7 +12,8 @@ from deployment.worlds import Run, World
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import PODS, EvictionResult, connect_kube
+from equipoise.runtime.kubernetes.client import PODS, EvictionResult
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import ApiError
 

@@ -25,7 +25,8 @@ from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import LEASES, Kube, connect_kube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster

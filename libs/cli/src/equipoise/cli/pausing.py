@@ -8,7 +8,7 @@ import msgspec
 from equipoise.binder.shell import ledger_store
 from equipoise.cli.kubeconfig import chosen_context, default_files
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 

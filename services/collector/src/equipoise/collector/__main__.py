@@ -9,13 +9,13 @@ from equipoise.runtime.process.main import run
 
 async def start(runtime: Runtime[CollectorSettings]) -> None:
     """Runs until canceled."""
-    settings, intern = runtime.own, runtime.configuration.shared
+    settings, shared = runtime.own, runtime.configuration.shared
     collector = Collector(
         settings=settings,
-        load=intern.load,
-        namespace=intern.kubernetes.namespace,
+        load=shared.load,
+        namespace=shared.kubernetes.namespace,
         identity=runtime.identity,
-        source=open_source(settings, intern.load, runtime.clock, runtime.kube),
+        source=open_source(settings, shared.load, runtime.clock, runtime.kube),
         kube=runtime.kube,
         bus=runtime.bus,
         clock=runtime.clock,

@@ -26,8 +26,8 @@ from equipoise.runtime.kubernetes.client import (
     KubeError,
     NotFound,
     Resource,
-    connect_kube,
 )
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 

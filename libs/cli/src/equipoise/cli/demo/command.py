@@ -23,11 +23,12 @@ def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
 
     from rich.console import Console
 
-    from equipoise.cli.demo.run import DemoOptions, Screen, encoded, run_demo
+    from equipoise.cli.demo.live_view import Screen
+    from equipoise.cli.demo.run import DemoOptions, run_demo
     from equipoise.runtime.configuration import Logging
     from equipoise.runtime.process.logging import configure_logging
 
     configure_logging(Logging(level="warning"), "demo")
     screen = Screen(Console(stderr=True))
     result = asyncio.run(run_demo(DemoOptions(trace_folder=trace_folder, seed=seed, keep=keep), screen))
-    click.echo(encoded(result))
+    click.echo(result.encoded())

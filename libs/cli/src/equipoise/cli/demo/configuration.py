@@ -1,10 +1,14 @@
-"""What the demo tells Equipoise and kube-scheduler, and how its time is compressed."""
+"""The configuration of the demo: the defaults in compressed time, and what compression forces to differ from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from equipoise.cli.demo.figures import WindowLimit
+from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE
 from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.configuration import compress, read_sections, to_document
 
@@ -12,14 +16,74 @@ Document = dict[str, Any]
 
 EXTENDER_WEIGHT = 5
 
-PATIENT = "1s"
-"""httpTimeout of the demo, five times that of the shipped entry: here a whole cluster shares two cores with the scorer,
-and a pod that is placed without its answer may go home.
+EXTENDER_TIMEOUT = "1s"
+"""httpTimeout; the shipped entry has 200ms. A pod that is placed without scores may return to its node."""
+
+REAL_TIME = (
+    ("load", "freshness", "skewWarning"),
+    ("load", "freshness", "skewUnknown"),
+    ("collector", "placementBatchPeriod"),
+    ("binder", "limits", "outageThreshold"),
+)
+"""Settings that are not compressed: clocks and connections are those of this machine, whatever the time of the trace.
+
+Network timeouts and the durations of Leases are plain numbers of seconds, which are never compressed.
 """
 
 
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that differ from their defaults, in the time of the trace."""
+
+    settings: str
+    reason: str
+    document: Document = {}
+
+
+COMPRESSION = (
+    Difference(
+        settings="load.windows 15m and 1h (refreshed every 3m) and 1d; load.freshness.eviction 12m, .score 15m",
+        reason="Prometheus scrapes once per second, which is once per 3.75 minutes of the trace",
+        document={
+            "load": {
+                "windows": [
+                    {"name": "15m", "length": "15m", "refreshPeriod": "3m"},
+                    {"name": "1h", "length": "1h", "refreshPeriod": "3m"},
+                    {"name": "1d", "length": "1d", "refreshPeriod": "30m"},
+                ],
+                "freshness": {"eviction": "12m", "score": "15m"},
+            }
+        },
+    ),
+    Difference(
+        settings="descheduler.intentLifetime 12m",
+        reason="requests to the API server are not compressed",
+        document={"descheduler": {"intentLifetime": "12m"}},
+    ),
+    Difference(
+        settings=f"httpTimeout of the extender {EXTENDER_TIMEOUT}",
+        reason="the scorer shares the CPUs with the whole cluster",
+    ),
+)
+"""Forced by compression."""
+
+SLICE = Difference(
+    settings="thresholds.high.memory 95, thresholds.low.memory 90, protection.minReplicas 1",
+    reason="in a slice of a trace memory is 80 % full and most workloads have one replica",
+    document={
+        "thresholds": {"high": {"cpu": 65, "memory": 95}, "low": {"cpu": 45, "memory": 90}},
+        "protection": {"minReplicas": 1},
+    },
+)
+"""Forced by a slice of a recorded trace."""
+
+
+def differences(*, sliced: bool) -> Sequence[Difference]:
+    """`sliced`: the trace is a slice of a recorded one."""
+    return (*COMPRESSION, SLICE) if sliced else COMPRESSION
+
+
 def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms") -> Document:
-    """The stock kube-scheduler, with Equipoise as an extender once it has joined."""
+    """The stock kube-scheduler; with a URL, with Equipoise as an extender."""
     if extender_url is None:
         return {}
     extender = {
@@ -34,92 +98,61 @@ def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms")
 
 
 def equipoise_document(
-    *,
-    kubeconfig: str,
-    prometheus_url: str,
-    nats_url: str,
-    ports: Mapping[str, int],
-    neutral: bool,
-    sliced: bool,
+    *, kubeconfig: str, prometheus_url: str, nats_url: str, ports: Mapping[str, int], neutral: bool, sliced: bool
 ) -> Document:
-    """The configuration in the trace's own time, before compression.
-
-    The demo's Prometheus scrapes once a second, which is minutes of the trace's day. So everything whose length
-    follows from the scrape interval (windows, lives of samples, the life of an intent) is longer than its default;
-    limits and cool-downs are the defaults, but for the two that need more than the demo has: nothing is usual yet on
-    its first day, and a second without a word is no outage. A slice of a trace cuts most workloads down to one
-    replica, which would protect them, and its memory is 80 % full everywhere: there, and only there, such pods may
-    move, nodes may be filled further, and a node has to be further from the mean to be worth a move.
-    """
-    band = 12 if sliced else 8
-    return {
+    """The configuration before compression: addresses, evictions, an excluded namespace, and the differences."""
+    document: Document = {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "EquipoiseConfiguration",
         "nats": {"url": nats_url},
         "kubernetes": {"kubeconfig": kubeconfig},
-        "load": {
-            "windows": [
-                {"name": "15m", "length": "15m", "refreshPeriod": "3m"},
-                {"name": "1h", "length": "1h", "refreshPeriod": "3m"},
-            ],
-            "freshness": {"eviction": "12m", "score": "15m", "skewWarning": "30m", "skewUnknown": "1h"},
+        "namespaces": {
+            "exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system", EXCLUDED_NAMESPACE]
         },
-        "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system", "payments"]},
-        "thresholds": {"high": {"cpu": 65, "memory": 95}, "low": {"cpu": 45, "memory": 90}} if sliced else {},
-        "protection": {"minReplicas": 1 if sliced else 2},
-        "collector": {
-            "health": f"127.0.0.1:{ports['collector']}",
-            "prometheus": {"url": prometheus_url},
-            "placementBatchPeriod": "10s",
-            "profile": {"enabled": False},
-        },
-        "annotator": {"health": f"127.0.0.1:{ports['annotator']}"},
-        "scorer": {
-            "health": f"127.0.0.1:{ports['scorer']}",
-            "listen": f"127.0.0.1:{ports['extender']}",
-            "neutral": neutral,
-        },
-        "descheduler": {
-            "health": f"127.0.0.1:{ports['descheduler']}",
-            "intentLifetime": "12m",
-            "strategies": [{"name": "low_node_load", "deviation": {"high": {"cpu": band}, "low": {"cpu": band}}}],
-        },
-        "binder": {
-            "health": f"127.0.0.1:{ports['binder']}",
-            "evict": True,
-            "limits": {"unusualRate": {"max": "unlimited"}, "outageThreshold": "6h"},
-        },
+        **{service: {"health": f"127.0.0.1:{ports[service]}"} for service in SERVICES},
     }
+    document["collector"]["prometheus"] = {"url": prometheus_url}
+    document["scorer"] |= {"listen": f"127.0.0.1:{ports['extender']}", "neutral": neutral}
+    document["binder"]["evict"] = True
+    for difference in differences(sliced=sliced):
+        for section, settings in difference.document.items():
+            document[section] = document.get(section, {}) | settings
+    return document
 
 
 def compressed_document(document: Document, factor: float) -> Document:
-    """The same document, every default written out and every length of time divided by `factor`."""
+    """The document with all defaults, in which every duration except REAL_TIME is divided by `factor`."""
     plain = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
     shared, own = read_sections(plain, SERVICE_SETTINGS)
-    return to_document(compress(shared, factor), {name: compress(section, factor) for name, section in own.items()})
+    compressed = to_document(
+        compress(shared, factor), {name: compress(section, factor) for name, section in own.items()}
+    )
+    whole = to_document(shared, own)
+    for *sections, setting in REAL_TIME:
+        source, target = whole, compressed
+        for section in sections:
+            source, target = source[section], target[section]
+        target[setting] = source[setting]
+    return compressed
 
 
-def limits_in_force(document: Document) -> Document:
-    """The binder's limits as they stand in a compressed document."""
-    limits: Document = document["binder"]["limits"]
-    return limits
+def window_limits(document: Document) -> list[WindowLimit]:
+    """The limits of a complete document that the audit log can verify: the number of evictions in any window."""
+    limits = document["binder"]["limits"]
 
+    def seconds(name: str) -> float:
+        return Duration.parse(limits[name]["window"])
 
-def window_limits(limits: Document) -> list[WindowLimit]:
-    """Those limits that the audit log can be held against: so many evictions in any window."""
-    seconds = {name: Duration.parse(limit["window"]) for name, limit in limits.items() if "window" in (limit or ())}
     cluster = limits["evictionsPerCluster"]
     return [
-        WindowLimit(
-            scope="workload", count=limits["evictionsPerWorkload"]["max"], seconds=seconds["evictionsPerWorkload"]
-        ),
-        WindowLimit(
-            scope="namespace", count=limits["evictionsPerNamespace"]["max"], seconds=seconds["evictionsPerNamespace"]
+        *(
+            WindowLimit(scope=scope, count=limits[name]["max"], seconds=seconds(name))
+            for scope, name in (("workload", "evictionsPerWorkload"), ("namespace", "evictionsPerNamespace"))
         ),
         WindowLimit(
             scope="cluster",
             count=cluster["maxCount"],
             share=float(cluster["max"].removesuffix("%")) / 100,
-            seconds=seconds["evictionsPerCluster"],
+            seconds=seconds("evictionsPerCluster"),
         ),
     ]

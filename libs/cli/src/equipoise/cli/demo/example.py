@@ -1,61 +1,75 @@
-"""The example trace: generated, with daily curves, a few hot workloads and many that ask for far more than they use."""
+"""The generated example of the demo: daily curves, a few hot workloads, many that request far more than they use."""
 
 import math
 import random
 
-from equipoise.cli.demo.trace import Trace, TraceNode, TraceWorkload
+import numpy as np
+
+from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE, NAMESPACE
+from equipoise.lab.model.trace import Trace, TraceNode, TracePod, TraceWorkload
 
 STEPS = 96
 SECONDS_PER_STEP = 900.0
 
 KINDS = (
     # name, workloads, replicas, request (milli, MiB), mean use (milli), use of memory (MiB), swing of the day (share)
-    ("reserve", 10, (8, 11), (2400, 3584), (80, 300), (400, 900), 0.30),  # idle over-requesters
+    ("reserve", 10, (8, 11), (2400, 3584), (80, 300), (400, 900), 0.30),  # idle, with large requests
     ("service", 20, (14, 20), (150, 384), (80, 220), (300, 600), 0.35),
-    ("engine", 22, (2, 4), (100, 512), (1150, 1850), (300, 480), 0.20),  # hot, and modest in what they ask for
+    ("engine", 22, (2, 4), (100, 512), (1150, 1850), (300, 480), 0.20),  # hot, with small requests
     ("batch", 8, (12, 18), (100, 256), (40, 140), (200, 450), 0.50),  # busy at night
 )
 
 
 def example_trace(seed: int = 1, *, nodes: int = 40, steps: int = STEPS) -> Trace:
-    """A fleet of two node sizes at about half of its CPU capacity; the same seed gives the same trace.
+    """Nodes of two sizes at about half of their CPU capacity; the same seed gives the same trace.
 
-    `nodes` scales the number of workloads; with fewer `steps` the day is shorter, not coarser, and swings less, so that
-    loads change as fast as on a whole one: windows of a fixed length must still see where they are.
+    `nodes` scales the number of workloads. Fewer `steps` make the day shorter, not coarser, with smaller swings: loads
+    change as fast as on a whole day, which windows of a fixed length must be able to follow.
     """
     chooser = random.Random(seed)
-    calm = min(1.0, steps / STEPS)
-    fleet = tuple(
-        TraceNode(name=f"small-{index:02d}", cpu_milli=8_000, memory_mib=32_768)
-        if index % 5 < 3
-        else TraceNode(name=f"large-{index:02d}", cpu_milli=16_000, memory_mib=65_536)
-        for index in range(nodes)
-    )
-    workloads = []
-    for kind, count, replicas, (request_cpu, request_memory), cpu, memory, swing in KINDS:
+    damping = min(1.0, steps / STEPS)
+    workloads: list[TraceWorkload] = []
+    pods: list[TracePod] = []
+    cpu, memory = [], []
+    for kind, count, replicas, (request_cpu, request_memory), cpu_range, memory_range, swing in KINDS:
         for index in range(max(1, round(count * nodes / 40))):
-            mean = chooser.uniform(*cpu)
+            name = f"{kind}-{index:02d}"
+            mean = chooser.uniform(*cpu_range)
             peak_hour = chooser.gauss(2.0 if kind == "batch" else 14.0, 1.5)
+            for number in range(chooser.randint(*replicas)):
+                pods.append(TracePod(name=f"{name}-{number:02d}", workload=len(workloads)))
+            hours = (step / steps * 24 for step in range(steps))
+            cpu.append(
+                [
+                    round(mean * _day(hour, peak_hour, damping * swing) * chooser.uniform(0.95, 1.05), 1)
+                    for hour in hours
+                ]
+            )
+            memory.append([round(chooser.uniform(*memory_range), 1)] * steps)
             workloads.append(
                 TraceWorkload(
-                    name=f"{kind}-{index:02d}",
-                    replicas=chooser.randint(*replicas),
+                    name=name,
+                    namespace=EXCLUDED_NAMESPACE if kind == "service" and index % 7 == 6 else NAMESPACE,
                     request_cpu_milli=request_cpu,
                     request_memory_mib=request_memory,
-                    cpu_milli=tuple(
-                        round(mean * _day(step / steps * 24, peak_hour, calm * swing) * chooser.uniform(0.95, 1.05), 1)
-                        for step in range(steps)
-                    ),
-                    memory_mib=(round(chooser.uniform(*memory), 1),) * steps,
-                    protected_by_budget=index % 4 == 0,
-                    excluded=kind == "service" and index % 7 == 6,
                 )
             )
     return Trace(
-        name=f"example (seed {seed})", nodes=fleet, workloads=tuple(workloads), seconds_per_step=SECONDS_PER_STEP
+        name=f"example (seed {seed})",
+        nodes=tuple(
+            TraceNode(name=f"small-{index:02d}", cpu_milli=8_000, memory_mib=32_768)
+            if index % 5 < 3
+            else TraceNode(name=f"large-{index:02d}", cpu_milli=16_000, memory_mib=65_536)
+            for index in range(nodes)
+        ),
+        workloads=tuple(workloads),
+        pods=tuple(pods),
+        cpu_milli=np.array(cpu),
+        memory_mib=np.array(memory),
+        seconds_per_step=SECONDS_PER_STEP,
     )
 
 
 def _day(hour: float, peak_hour: float, swing: float) -> float:
-    """A day's shape around 1: 1 + swing at the peak hour, 1 − swing twelve hours later."""
+    """The shape of a day around 1: 1 + swing at the peak hour, 1 − swing twelve hours later."""
     return 1.0 + swing * math.cos((hour - peak_hour) / 24 * 2 * math.pi)

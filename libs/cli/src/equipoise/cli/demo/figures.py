@@ -1,4 +1,4 @@
-"""What a run is judged by. Loads come from Prometheus, evictions and placements from the API server's audit log."""
+"""The figures of a run. Loads come from Prometheus, evictions and placements from the API server's audit log."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
 from equipoise.testbed import audit
 
 
-class _Audited(msgspec.Struct, frozen=True, kw_only=True):
+class _AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     namespace: str
     pod: str
@@ -21,42 +21,42 @@ class _Audited(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workload(self) -> str:
-        """The Deployment's name: a pod is called `<deployment>-<template hash>-<suffix>`."""
+        """The name of the Deployment: pod names are `<deployment>-<template hash>-<suffix>`."""
         return self.pod.rsplit("-", 2)[0]
 
 
-class AuditedEviction(_Audited, frozen=True, kw_only=True):
-    """A real eviction (no dry run) that the API server carried out.
+class AuditedEviction(_AuditedEvent, frozen=True, kw_only=True):
+    """An eviction that the API server executed; dry runs are not included.
 
-    `node` is where the pod was bound, by the same log; empty when it was bound before the log began.
+    `node` is where the pod was bound, by the same log; empty if it was bound before the log began.
     """
 
 
-class AuditedBinding(_Audited, frozen=True, kw_only=True):
-    """A pod that was given its node."""
+class AuditedBinding(_AuditedEvent, frozen=True, kw_only=True):
+    """A pod that was bound to a node."""
 
 
-class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """What the audit log saw."""
+class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Evictions and bindings of an audit log."""
 
     evictions: tuple[AuditedEviction, ...]
     bindings: tuple[AuditedBinding, ...]
 
     def burst(self, namespace: str, pods: int) -> tuple[AuditedBinding, ...]:
-        """A namespace's first `pods` placements by time; later ones are replacements."""
+        """A namespace's first `pods` bindings by time; later ones are replacements."""
         bindings = [binding for binding in self.bindings if binding.namespace == namespace]
         return tuple(sorted(bindings, key=lambda binding: binding.at)[:pods])
 
     def same_node_returns(self) -> int:
-        """Evictions whose replacement was bound to the node that the pod had left.
+        """Evictions whose replacement was bound to the node of the evicted pod.
 
-        Replacements have new names: the first binding of the workload after an eviction is taken for its replacement.
+        Replacements have new names: the first binding of the workload after an eviction counts as its replacement.
         """
         returns = 0
-        waiting: dict[tuple[str, str], list[AuditedEviction]] = defaultdict(list)
+        evicted: dict[tuple[str, str], list[AuditedEviction]] = defaultdict(list)
         events: list[AuditedEviction | AuditedBinding] = [*self.evictions, *self.bindings]
         for event in sorted(events, key=lambda event: event.at):
-            queue = waiting[event.namespace, event.workload]
+            queue = evicted[event.namespace, event.workload]
             if isinstance(event, AuditedEviction):
                 queue.append(event)
             elif queue and queue.pop(0).node == event.node:
@@ -71,16 +71,16 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_node(bindings: Sequence[AuditedBinding]) -> Counter[str]:
-    """How many of them each node was given."""
+    """Number of bindings."""
     return Counter(binding.node for binding in bindings)
 
 
 def max_share(bindings: Sequence[AuditedBinding]) -> float:
-    """Largest share of these placements that went to one node."""
+    """Largest share of these bindings on one node."""
     return max(by_node(bindings).values()) / len(bindings) if bindings else 0.0
 
 
-def read_witness(audit_log: Path) -> Witness:
+def read_audit_log(audit_log: Path) -> AuditedEvents:
     evictions: list[AuditedEviction] = []
     bindings: list[AuditedBinding] = []
     bound: dict[tuple[str, str], str] = {}
@@ -93,7 +93,7 @@ def read_witness(audit_log: Path) -> Witness:
         elif event.succeeded:
             node = bound.get(name, "")
             evictions.append(AuditedEviction(at=at, namespace=event.namespace, pod=event.pod, node=node))
-    return Witness(evictions=tuple(evictions), bindings=tuple(bindings))
+    return AuditedEvents(evictions=tuple(evictions), bindings=tuple(bindings))
 
 
 class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,25 +102,25 @@ class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     count: int
     share: float | None = None
-    """Given: at most this share (0..1) of the pods on the nodes at that moment, but one in any case."""
+    """If set: also at most this share (0..1) of the pods bound at that time, but at least one."""
 
     seconds: float
 
-    def most(self, pods: int) -> int:
+    def maximum(self, pods: int) -> int:
         return self.count if self.share is None else min(self.count, max(1, int(self.share * pods)))
 
 
-def limit_violations(witness: Witness, limits: Sequence[WindowLimit]) -> int:
-    """Evictions that were one too many in a sliding window that ends with them."""
+def limit_violations(events: AuditedEvents, limits: Sequence[WindowLimit]) -> int:
+    """Evictions that exceed a limit in the sliding window that ends with them."""
     violations = 0
-    bound = sorted(binding.at for binding in witness.bindings)
+    bound = sorted(binding.at for binding in events.bindings)
     for limit in limits:
-        seen: dict[str, list[float]] = defaultdict(list)
-        for before, eviction in enumerate(sorted(witness.evictions, key=lambda eviction: eviction.at)):
-            times = seen[_scope(eviction, limit.scope)]
+        counted: dict[str, list[float]] = defaultdict(list)
+        for before, eviction in enumerate(sorted(events.evictions, key=lambda eviction: eviction.at)):
+            times = counted[_scope(eviction, limit.scope)]
             times.append(eviction.at)
             recent = [at for at in times if at > eviction.at - limit.seconds]
-            violations += len(recent) > limit.most(bisect_right(bound, eviction.at) - before)
+            violations += len(recent) > limit.maximum(bisect_right(bound, eviction.at) - before)
     return violations
 
 
@@ -132,7 +132,7 @@ def _scope(eviction: AuditedEviction, scope: str) -> str:
             return eviction.namespace
         case "cluster":
             return ""
-    raise ValueError(f"no such scope: {scope}")
+    raise ValueError(f"unknown scope: {scope}")
 
 
 def spread(loads: Mapping[str, float]) -> float:
@@ -145,6 +145,6 @@ def deviation(loads: Mapping[str, float]) -> float:
     return pstdev(loads.values())
 
 
-def same_point_after(moment: float, first: float, period: float) -> float:
-    """The earliest time at or after `moment` that lies whole periods after `first`, one at least; all in seconds."""
-    return first + max(1, ceil((moment - first) / period)) * period
+def same_time_of_day(earliest: float, first: float, period: float) -> float:
+    """The first time from `earliest` on that is whole periods after `first`, at least one; all in seconds."""
+    return first + max(1, ceil((earliest - first) / period)) * period

@@ -1,9 +1,12 @@
-"""The live picture: every node as a cell coloured by its load, the spread over time, each eviction with its reason."""
+"""The live view: every node as a cell colored by its load, the spread over time, each eviction with its reason."""
 
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -11,7 +14,7 @@ from rich.text import Text
 from equipoise.cli.demo.figures import deviation, spread
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_COLOURS = (
+_COLORS = (
     (15, "rgb(24,62,120)"),
     (30, "rgb(33,102,172)"),
     (40, "rgb(67,147,195)"),
@@ -25,23 +28,23 @@ _HOTTEST = "rgb(165,0,38)"
 _CELLS_PER_ROW = 10
 
 
-def colour(load: float) -> str:
+def color(load: float) -> str:
     """From blue (idle) over green to red (full)."""
-    return next((name for limit, name in _COLOURS if load < limit), _HOTTEST)
+    return next((name for limit, name in _COLORS if load < limit), _HOTTEST)
 
 
 def heat_map(loads: Mapping[str, float]) -> Table:
-    """A cell per node, in the order given; its number is the CPU load in percent."""
+    """A cell per node, in the given order, with its CPU load in percent."""
     table = Table.grid(padding=(0, 0))
     nodes = list(loads)
     for begin in range(0, len(nodes), _CELLS_PER_ROW):
         cells = [
-            Text(f" {loads[node]:3.0f} ", style=f"bold white on {colour(loads[node])}")
+            Text(f" {loads[node]:3.0f} ", style=f"bold white on {color(loads[node])}")
             for node in nodes[begin : begin + _CELLS_PER_ROW]
         ]
         table.add_row(*cells)
         table.add_row(
-            *(Text("     ", style=f"on {colour(loads[node])}") for node in nodes[begin : begin + _CELLS_PER_ROW])
+            *(Text("     ", style=f"on {color(loads[node])}") for node in nodes[begin : begin + _CELLS_PER_ROW])
         )
     return table
 
@@ -53,13 +56,13 @@ def spark_line(values: Sequence[float], width: int, top: float) -> str:
     )
 
 
-class Picture:
-    """What the screen shows; `render` may be called at any time."""
+class LiveView:
+    """The state of a run; `render` may be called at any time."""
 
     def __init__(self, title: str, seconds: float) -> None:
         self._title = title
         self.seconds = seconds
-        """From the first look to the last."""
+        """From the measurement before to the measurement after."""
 
         self._spreads: deque[float] = deque(maxlen=2_000)
         self._lines: deque[Text] = deque(maxlen=9)
@@ -70,12 +73,12 @@ class Picture:
         self.hour = 0.0
         self.counts: dict[str, int] = {}
 
-    def measured(self, loads: Mapping[str, float]) -> None:
+    def add_loads(self, loads: Mapping[str, float]) -> None:
         self.now = loads
         if loads:
             self._spreads.append(spread(loads))
 
-    def said(self, text: str, style: str = "") -> None:
+    def add_line(self, text: str, style: str = "") -> None:
         self._lines.append(Text(text, style=style, overflow="ellipsis", no_wrap=True))
 
     def render(self) -> RenderableType:
@@ -90,7 +93,7 @@ class Picture:
             (f"{self.phase}  ", "bold"),
             (bar, "green"),
             ("─" * (40 - len(bar)), "dim"),
-            f"  {clock} on the trace's clock",
+            f"  {clock} in the trace",
         )
         history = list(self._spreads)
         step = max(1, len(history) // 60)
@@ -111,3 +114,38 @@ class Picture:
             f"spread {spread(loads):.0f}   std {deviation(loads):.1f}   hottest {max(loads.values()):.0f} %",
             style="dim",
         )
+
+
+class Screen:
+    """The live view on a terminal; elsewhere a line every 15 seconds, on stderr."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._last_line = 0.0
+
+    def print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def print_table(self, table: Table) -> None:
+        self._console.print(table)
+
+    @asynccontextmanager
+    async def showing(self, view: LiveView) -> AsyncIterator[None]:
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(view.render(), console=self._console, refresh_per_second=4, transient=False) as live:
+            self._live = live
+            try:
+                yield
+            finally:
+                self._live = None
+
+    def refresh(self, view: LiveView) -> None:
+        if self._live is not None:
+            self._live.update(view.render())
+        elif view.now and time.monotonic() - self._last_line > 15:
+            self._last_line = time.monotonic()
+            counts = ", ".join(f"{name} {count}" for name, count in sorted(view.counts.items()))
+            self.print(f"{view.phase}: spread {spread(view.now):.0f} points, {counts or 'no outcomes yet'}")

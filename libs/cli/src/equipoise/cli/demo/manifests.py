@@ -1,8 +1,8 @@
-"""A trace as Kubernetes objects: nodes, Deployments whose pods carry their usage curves, budgets, a DaemonSet."""
+"""A trace as Kubernetes objects: nodes, Deployments with usage curves, PodDisruptionBudgets, a DaemonSet."""
 
 from typing import Any
 
-from equipoise.cli.demo.trace import Trace, TraceWorkload
+from equipoise.lab.model.trace import Trace, TraceWorkload
 from equipoise.testbed.usage import constant_usage_annotations, usage_annotations
 
 Document = dict[str, Any]
@@ -12,6 +12,9 @@ EXCLUDED_NAMESPACE = "payments"
 BURST_NAMESPACE = "launch"
 DAEMON_SET = "node-agent"
 BURST = "newcomer"
+
+BUDGETS = 4
+"""Every fourth workload has a PodDisruptionBudget."""
 
 
 def namespace_documents() -> list[Document]:
@@ -27,8 +30,8 @@ def node_documents(trace: Trace) -> list[Document]:
 
 def _node(name: str, cpu_milli: int, memory_mib: int) -> Document:
     amounts = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi", "pods": "110"}
-    # A real machine slows its pods down when all cores are busy; a fake one just adds up what they say. Usage above its
-    # cores would be an impossible reading, so unknown, and its hottest nodes would stay for ever.
+    # A real machine throttles its pods when all cores are busy; the usage of fake pods is just added up. Usage above
+    # the node's capacity would be invalid, so unknown, and the hottest nodes would never be relieved.
     machine = amounts | {"cpu": f"{2 * cpu_milli}m"}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     return {
@@ -40,33 +43,30 @@ def _node(name: str, cpu_milli: int, memory_mib: int) -> Document:
 
 
 def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[Document]:
-    """Everything that runs before Equipoise joins. Step 0 of the curves begins at Unix second `epoch`."""
+    """All workloads, as Deployments. Step 0 of the curves begins at Unix second `epoch`."""
     documents = [_daemon_set()]
-    for workload in trace.workloads:
-        usage = usage_annotations(workload.cpu_milli, workload.memory_mib, step_seconds, epoch)
-        namespace = EXCLUDED_NAMESPACE if workload.excluded else NAMESPACE
-        documents.append(_deployment(workload, namespace, usage))
-        if workload.protected_by_budget:
-            documents.append(_budget(workload.name, namespace))
+    for index, (workload, replicas) in enumerate(zip(trace.workloads, trace.replicas().tolist(), strict=True)):
+        curves = trace.cpu_milli[index].tolist(), trace.memory_mib[index].tolist()
+        documents.append(_deployment(workload, replicas, usage_annotations(*curves, step_seconds, epoch)))
+        if index % BUDGETS == 0:
+            documents.append(_budget(workload))
     return documents
 
 
 def burst_document(trace: Trace, pods: int) -> Document:
-    """A workload that was never measured, and uses about what it asks for: together 8 % of the fleet's CPU."""
+    """A new workload, without any measurement, that uses 8 % of the cluster's CPU, about what it requests."""
     cpu_milli = round(0.08 * sum(node.cpu_milli for node in trace.nodes) / pods)
     memory_mib = round(0.015 * sum(node.memory_mib for node in trace.nodes) / pods)
     newcomer = TraceWorkload(
         name=BURST,
-        replicas=pods,
+        namespace=BURST_NAMESPACE,
         request_cpu_milli=round(1.1 * cpu_milli),
         request_memory_mib=memory_mib,
-        cpu_milli=(float(cpu_milli),),
-        memory_mib=(float(memory_mib),),
     )
-    return _deployment(newcomer, BURST_NAMESPACE, constant_usage_annotations(float(cpu_milli), float(memory_mib)))
+    return _deployment(newcomer, pods, constant_usage_annotations(cpu_milli, memory_mib))
 
 
-def _deployment(workload: TraceWorkload, namespace: str, usage: dict[str, str]) -> Document:
+def _deployment(workload: TraceWorkload, replicas: int, usage: dict[str, str]) -> Document:
     labels = {"app": workload.name}
     resources: Document = {
         "requests": {"cpu": f"{workload.request_cpu_milli}m", "memory": f"{workload.request_memory_mib}Mi"}
@@ -76,9 +76,9 @@ def _deployment(workload: TraceWorkload, namespace: str, usage: dict[str, str]) 
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": workload.name, "namespace": namespace},
+        "metadata": {"name": workload.name, "namespace": workload.namespace},
         "spec": {
-            "replicas": workload.replicas,
+            "replicas": replicas,
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels, "annotations": usage},
@@ -112,10 +112,10 @@ def _daemon_set() -> Document:
     }
 
 
-def _budget(name: str, namespace: str) -> Document:
+def _budget(workload: TraceWorkload) -> Document:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": name}}},
+        "metadata": {"name": workload.name, "namespace": workload.namespace},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": workload.name}}},
     }

@@ -1,1 +1,1 @@
-"""`equipoise doctor`: checks of everything that Equipoise depends on. CHECKS lists them."""
+"""`equipoise doctor`: checks of everything that Equipoise depends on."""

@@ -29,7 +29,7 @@ def doctor(
     """
     import asyncio
 
-    from equipoise.cli.doctor.run import configuration_for, run_doctor
+    from equipoise.cli.doctor.run import run_doctor, settings_for
 
     connection, problem = None, ""
     try:
@@ -40,10 +40,10 @@ def doctor(
         problem = error.message
     nats = {"url": url, "user": user, "password_file": password_file}
     try:
-        configuration = configuration_for(
+        settings = settings_for(
             cluster.configuration, os.environ, prometheus_url=prometheus_url, nats=nats, cluster=connection
         )
     except ValueError as error:
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-    if not asyncio.run(run_doctor(configuration, cluster_problem=problem, as_json=as_json)):
+    if not asyncio.run(run_doctor(settings, cluster_problem=problem, as_json=as_json)):
         raise SystemExit(1)

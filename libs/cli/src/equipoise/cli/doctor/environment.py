@@ -1,4 +1,4 @@
-"""What the checks look at, and as whom."""
+"""What the checks have access to: the configuration, the API server and the source of metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,8 +21,8 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.scorer.settings import ScorerSettings
 
 
-class Configured(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole configuration."""
+class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared sections, and the section of every service."""
 
     shared: Shared = Shared()
     collector: CollectorSettings = CollectorSettings()
@@ -33,27 +33,27 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Surroundings:
-    """Handed to every check. What several of them need is asked for once."""
+class Environment:
+    """Passed to every check. Nodes are listed once."""
 
-    configured: Configured
+    settings: AllSettings
     clock: Clock
     kube: Kube | KubeError
-    """An error: why there is no way to the API server."""
+    """The error if there is no connection to the API server."""
 
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
-    _asking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     @asynccontextmanager
     async def open_source(
         self, settings: CollectorSettings | None = None, load: LoadSettings | None = None
     ) -> AsyncIterator[MetricSource]:
-        """Where usage is measured, as configured or as told. Raises ConfigurationError, KubeError.
+        """The source of metrics, as configured or with these settings. Raises ConfigurationError and KubeError.
 
-        One that must be polled is polled meanwhile: it answers nothing before its first poll.
+        A source that polls is polled while it is open: it has no values before its first poll.
         """
-        settings, load = settings or self.configured.collector, load or self.configured.shared.load
-        # Only one source asks the API server: without one the others can be looked at all the same.
+        settings, load = settings or self.settings.collector, load or self.settings.shared.load
+        # Only metrics-server is reached through the API server: other sources can be checked without it.
         kube: Any = self.api() if settings.source == "metrics-server" else self.kube
         source = open_source(settings, load, self.clock, kube)
         polling = asyncio.create_task(source.run(), name="poll the source")
@@ -73,7 +73,7 @@ class Surroundings:
 
     async def nodes(self) -> list[Node]:
         """Raises KubeError."""
-        async with self._asking:
+        async with self._listing:
             if self._nodes is None:
                 try:
                     self._nodes = await self.api().list(NODES)
@@ -84,6 +84,6 @@ class Surroundings:
         return self._nodes
 
     @property
-    def bus_user(self) -> str:
-        """Whose inbox is ours."""
-        return self.configured.shared.nats.user or "tap"
+    def nats_user(self) -> str:
+        """The user whose inbox prefix is used."""
+        return self.settings.shared.nats.user or "tap"

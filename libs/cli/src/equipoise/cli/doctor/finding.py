@@ -1,30 +1,28 @@
-"""What a check has found."""
+"""The results of checks."""
 
 from typing import Literal
 
 import msgspec
 
 State = Literal["ok", "warning", "error", "unknown"]
-"""unknown: it could not be looked at, which says nothing of how it is."""
+"""unknown: the check could not run, or its result says nothing."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     check: str = ""
-    """By its name in CHECKS."""
+    """Its name in CHECKS."""
 
     state: State
-    where: str
-    what: str
-    to_do: str = ""
-    """Empty when there is nothing to do."""
+    subject: str
+    message: str
+    fix: str = ""
+    """Empty if there is nothing to fix."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings, in the order of the checks."""
+    """All findings, in the order of CHECKS."""
+
+    healthy: bool
+    """No finding is an error; warnings and unknown results do not count."""
 
     findings: list[Finding]
-
-    @property
-    def well(self) -> bool:
-        """Is nothing wrong? A warning can wait, and what is unknown is not wrong for that."""
-        return all(finding.state != "error" for finding in self.findings)

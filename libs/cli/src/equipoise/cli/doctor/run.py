@@ -1,4 +1,4 @@
-"""The command: runs every check beside the others, whatever becomes of one, and shows what was found."""
+"""Runs all checks concurrently and prints their findings."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,29 +8,30 @@ from pathlib import Path
 import msgspec
 
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.environment import Configured, Surroundings
+from equipoise.cli.doctor.environment import AllSettings, Environment
 from equipoise.cli.doctor.finding import Diagnosis, Finding
 from equipoise.cli.doctor.text import show
 from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.cli.terminal import console
+from equipoise.cli.terminal import console, print_json
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
-from equipoise.runtime.kubernetes.client import KubeError, connect_kube
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-CHECK_SECONDS = 120.0
-"""After which a check is given up: a person waits."""
+CHECK_TIMEOUT = 120.0
+"""Seconds."""
 
 
-def configuration_for(
+def settings_for(
     configuration: Path | None,
     environment: Mapping[str, str],
     *,
     prometheus_url: str | None,
     nats: Mapping[str, str | None],
     cluster: Kubernetes | None,
-) -> Configured:
-    """The whole configuration: options override environment variables, those the file, that the defaults.
+) -> AllSettings:
+    """Options override environment variables, those the file, that the defaults.
 
     `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
     invalid options.
@@ -39,57 +40,54 @@ def configuration_for(
     shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
     server = msgspec.structs.replace(shared.nats, **{name: value for name, value in nats.items() if value is not None})
     shared = msgspec.structs.replace(shared, nats=server, kubernetes=cluster or shared.kubernetes)
-    configured = Configured(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
+    settings = AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
     if prometheus_url is None:
-        return configured
-    prometheus = msgspec.structs.replace(configured.collector.prometheus, url=prometheus_url)
-    collector = msgspec.structs.replace(configured.collector, prometheus=prometheus)
-    return msgspec.structs.replace(configured, collector=collector)
+        return settings
+    prometheus = msgspec.structs.replace(settings.collector.prometheus, url=prometheus_url)
+    collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
+    return msgspec.structs.replace(settings, collector=collector)
 
 
-async def run_doctor(configured: Configured, *, cluster_problem: str = "", as_json: bool) -> bool:
-    """Print the diagnosis; is all well? `cluster_problem`: why there is no way to the API server."""
-    # What cannot be reached is a finding: the libraries need not say so too.
+async def run_doctor(settings: AllSettings, *, cluster_problem: str = "", as_json: bool) -> bool:
+    """Print the diagnosis; True if it is healthy. `cluster_problem`: why there is no connection to the API server."""
+    # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")
     clock = SystemClock()
-    async with AsyncExitStack() as open_:
-        kube = KubeError(0, "NoCluster", cluster_problem)
-        around = Surroundings(configured=configured, clock=clock, kube=kube)
+    async with AsyncExitStack() as stack:
+        environment = Environment(settings=settings, clock=clock, kube=KubeError(0, "NoCluster", cluster_problem))
         if not cluster_problem:
             try:
-                around.kube = await open_.enter_async_context(
-                    connect_kube(configured.shared.kubernetes, "doctor", clock)
-                )
+                connection = connect_kube(settings.shared.kubernetes, "doctor", clock)
+                environment.kube = await stack.enter_async_context(connection)
             except KubeError as error:
-                around.kube = error
-        diagnosis = await diagnose(around)
+                environment.kube = error
+        diagnosis = await diagnose(environment)
     if as_json:
-        print(msgspec.json.encode({"well": diagnosis.well, "findings": diagnosis.findings}).decode())
+        print_json(diagnosis)
     else:
         show(diagnosis, console())
-    return diagnosis.well
+    return diagnosis.healthy
 
 
-async def diagnose(around: Surroundings, checks: Mapping[str, Check] = CHECKS) -> Diagnosis:
-    """Every check's findings, in the order of the table."""
-    found = await asyncio.gather(*(_carried_out(check, around) for check in checks.values()))
-    return Diagnosis(
-        findings=[
-            msgspec.structs.replace(finding, check=name)
-            for name, findings in zip(checks, found, strict=True)
-            for finding in findings
-        ]
-    )
+async def diagnose(environment: Environment, checks: Mapping[str, Check] = CHECKS) -> Diagnosis:
+    """The findings of every check, in the order of the table."""
+    results = await asyncio.gather(*(_result(check, environment) for check in checks.values()))
+    findings = [
+        msgspec.structs.replace(finding, check=name)
+        for name, found in zip(checks, results, strict=True)
+        for finding in found
+    ]
+    return Diagnosis(healthy=all(finding.state != "error" for finding in findings), findings=findings)
 
 
-async def _carried_out(check: Check, around: Surroundings) -> list[Finding]:
-    """What it finds; a fault of its own is a finding too, and keeps no other from its work."""
+async def _result(check: Check, environment: Environment) -> list[Finding]:
+    """An error of the check itself is a finding too, and does not affect other checks."""
     try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            return await check(around)
+        async with asyncio.timeout(CHECK_TIMEOUT):
+            return await check(environment)
     except TimeoutError:
-        return [Finding(state="unknown", where="this check", what=f"took longer than {CHECK_SECONDS:g} s")]
+        return [Finding(state="unknown", subject="this check", message=f"no result within {CHECK_TIMEOUT:g} s")]
     except Exception as error:
-        what = f"failed: {type(error).__name__}: {error}"
-        to_do = "this is a fault of the program: please tell of it, with this line"
-        return [Finding(state="unknown", where="this check", what=what, to_do=to_do)]
+        message = f"failed: {type(error).__name__}: {error}"
+        fix = "this is a fault of the program: please report it with this line"
+        return [Finding(state="unknown", subject="this check", message=message, fix=fix)]

@@ -1,5 +1,6 @@
-"""A diagnosis for people."""
+"""A diagnosis on a terminal."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -10,36 +11,34 @@ from equipoise.cli.doctor.finding import Diagnosis, Finding, State
 
 STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "magenta"}
 
-NAMED = 5
-"""Findings of one check that want the same done, after which the rest is only counted: of nodes there may be many."""
+MAX_ALIKE = 5
+"""Consecutive findings of one check with the same fix; more of them are only counted."""
 
 _INDENT = " " * 9
 
 
 def show(diagnosis: Diagnosis, to: Console) -> None:
-    """Check by check, then a line that adds up."""
+    """Every check, then the number of findings."""
     for check, findings in groupby(diagnosis.findings, key=lambda finding: finding.check):
         to.print(Text(check, style="bold"))
         for line in _lines(list(findings)):
             to.print(line)
     to.print()
-    to.print(_sum(diagnosis))
+    to.print(_summary(diagnosis))
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[Text]:
-    for (state, to_do), group in groupby(findings, key=lambda finding: (finding.state, finding.to_do)):
+    for (state, fix), group in groupby(findings, key=lambda finding: (finding.state, finding.fix)):
         alike = list(group)
-        for finding in alike[:NAMED]:
-            yield Text.assemble((f"{state:<9}", STYLES[state]), f"{finding.where}: {finding.what}")
-        if len(alike) > NAMED:
-            yield Text(f"{_INDENT}and {len(alike) - NAMED} more (-o json names them)", style=STYLES[state])
-        if to_do:
-            yield Text(f"{_INDENT}→ {to_do}")
+        for finding in alike[:MAX_ALIKE]:
+            yield Text.assemble((f"{state:<9}", STYLES[state]), f"{finding.subject}: {finding.message}")
+        if len(alike) > MAX_ALIKE:
+            yield Text(f"{_INDENT}and {len(alike) - MAX_ALIKE} more (-o json has all)", style=STYLES[state])
+        if fix:
+            yield Text(f"{_INDENT}→ {fix}")
 
 
-def _sum(diagnosis: Diagnosis) -> Text:
-    counts = {state: sum(finding.state == state for finding in diagnosis.findings) for state in STYLES}
-    told = [f"{counts['error']} wrong", f"{counts['warning']} to look at", f"{counts['unknown']} not known"]
-    if diagnosis.well:
-        return Text(f"Nothing is wrong ({', '.join(told[1:])}).", style="bold green")
-    return Text(f"{told[0]}, {told[1]}, {told[2]}.", style="bold red")
+def _summary(diagnosis: Diagnosis) -> Text:
+    counts = Counter(finding.state for finding in diagnosis.findings)
+    text = f"{counts['error']} errors, {counts['warning']} warnings, {counts['unknown']} unknown"
+    return Text(text, style="bold green" if diagnosis.healthy else "bold red")

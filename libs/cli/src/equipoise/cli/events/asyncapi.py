@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from equipoise.cli.events.examples import ANSWERS, example_of
-from equipoise.contracts.bus.subjects import CHANNELS, PREFIX, SERVICES, Channel, Stream, stream_of
+from equipoise.contracts.bus.channels import CHANNELS, Channel
+from equipoise.contracts.bus.streams import Stream, stream_of
+from equipoise.contracts.bus.subjects import PREFIX, SERVICES
 from equipoise.contracts.configuration.field_docs import field_docstrings
 
 Document = dict[str, Any]
@@ -145,8 +146,8 @@ def _kinds() -> list[type[msgspec.Struct]]:
 
 
 def _messages() -> Document:
-    examples = {channel.message: example_of(channel)[1] for channel in CHANNELS}
-    examples |= {type(answer): answer for answer in ANSWERS.values()}
+    examples = {channel.message: channel.example[1] for channel in CHANNELS}
+    examples |= {type(response): response for channel in CHANNELS if (response := channel.response_example) is not None}
     return {
         kind.__name__: {
             "name": kind.__name__,

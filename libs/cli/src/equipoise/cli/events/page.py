@@ -6,8 +6,8 @@ import textwrap
 import msgspec
 
 from equipoise.cli.events.asyncapi import address_of, name_of, summary_of
-from equipoise.cli.events.examples import ANSWERS, example_of
-from equipoise.contracts.bus.subjects import CHANNELS, Channel, stream_of
+from equipoise.contracts.bus.channels import CHANNELS, Channel
+from equipoise.contracts.bus.streams import stream_of
 
 INTRODUCTION = """\
 # Events: what you can listen to
@@ -62,11 +62,11 @@ def _table() -> str:
 
 
 def _section(channel: Channel) -> str:
-    subject, message = example_of(channel)
+    subject, message = channel.example
     parts = [f"## {name_of(channel)}\n", f"{summary_of(channel.message)}\n", _who(channel)]
     parts += [f"```json\n{_text({'subject': subject, 'message': message})}\n```\n"]
     if channel.response is not None:
-        parts += [f"Answer: {summary_of(channel.response)}\n", f"```json\n{_text(ANSWERS[channel.pattern])}\n```\n"]
+        parts += [f"Answer: {summary_of(channel.response)}\n", f"```json\n{_text(channel.response_example)}\n```\n"]
     return "\n".join(parts)
 
 

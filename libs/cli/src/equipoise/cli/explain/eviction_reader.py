@@ -12,7 +12,7 @@ from equipoise.cli.explain.eviction_text import show
 from equipoise.cli.explain.scores import pod_name
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import stream_of
+from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.runtime.bus.stream_reader import history

@@ -2,7 +2,7 @@
 
 from equipoise.binder.shell import ledger_store
 from equipoise.runtime.configuration import Kubernetes, Logging
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 

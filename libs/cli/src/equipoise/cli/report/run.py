@@ -10,7 +10,9 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.report.figures import Figures
 from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
-from equipoise.contracts.bus.subjects import CHANNELS, STREAMS, matches
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.runtime.bus.stream_reader import history

@@ -9,7 +9,8 @@ from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import read_document, read_sections
-from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound, connect_kube
+from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 
 

@@ -17,7 +17,8 @@ from equipoise.cli.terminal import console, print_json, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
-from equipoise.runtime.kubernetes.client import Kube, connect_kube
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 

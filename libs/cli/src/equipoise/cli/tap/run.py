@@ -8,7 +8,8 @@ import msgspec
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.tap.text import json_printer, text_printer
-from equipoise.contracts.bus.subjects import CHANNELS, PREFIX
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.runtime.bus import Bus, Delivery, connect
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock

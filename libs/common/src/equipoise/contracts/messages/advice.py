@@ -1,26 +1,27 @@
-"""`advice.>`: what the scorer says of placements that were made, and of the fleet."""
+"""`advice.>`: the scorer's review of placements, and of the load of all nodes."""
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
 
 class AdvisedNode(Value, frozen=True, kw_only=True):
-    """A node that a placed pod is on, or could have been on."""
+    """The node of a placed pod, or another candidate."""
 
     node: str
     score: float
     """0..100, the policy's."""
 
     load: Resources
-    """0..1 of the base without the pod, in the shortest window that the node has measured."""
+    """0..1 of the base without the pod, in the shortest measured window."""
 
     with_pod: Resources
-    """The same with what the pod is expected to use."""
+    """The same with the expected usage of the pod."""
 
 
 class PlacementAdvice(Message, frozen=True, kw_only=True):
-    """`advice.placement.<namespace>.<pod>.<uid>`: a placed pod, scored as if its scheduler had asked."""
+    """`advice.placement.<namespace>.<pod>.<uid>`: a placed pod, scored as for a request of kube-scheduler."""
 
     pod_uid: str
     namespace: str
@@ -31,53 +32,53 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
 
     policy: str
     considered: int
-    """Nodes that could have held it, as far as the scorer knows: ready, open, with room by requests."""
+    """Candidates: nodes that are Ready and schedulable and have room for its requests."""
 
     chosen: AdvisedNode | None = None
     best: AdvisedNode | None = None
-    """The node of the highest score, the chosen one when none is better. None, as all of the following, when nothing
-    can be said: too little is known of the fleet, or nothing of the chosen node."""
+    """The node with the highest score; the chosen one if no other is better. None, like all of the following, if the
+    load of too few nodes or of the chosen node is known."""
 
     rank: int | None = None
-    """Of the chosen node: 1 + how many have a higher score."""
+    """Of the chosen node: 1 + the number of nodes with a higher score."""
 
     regret: float | None = None
-    """Points of the policy: the highest score − that of the chosen node."""
+    """The highest score minus the score of the chosen node (points, 0..100)."""
 
     neutral: bool = False
-    """The answer would have told no nodes apart."""
+    """All nodes would have got the same score."""
 
     why: str = ""
-    """Why it is neutral, or nothing can be said."""
+    """Why it is neutral, or there is no score."""
 
     high: Resources = Resources()
-    """The high marks, as load 0..1; None: this resource has none."""
+    """The high thresholds, as load 0..1; None: this resource has none."""
 
     placed_at: float
     advised_at: float
 
 
 class ScoresFollowed(Value, frozen=True, kw_only=True):
-    """What became of a scorer's answers since it began."""
+    """Whether kube-scheduler followed the scores since this scorer started."""
 
     requests: int
-    """Questions of kube-scheduler."""
+    """Requests of kube-scheduler."""
 
     placed: int = 0
-    """Pods that were asked about and then placed, of the last 1,000."""
+    """Pods that were scored and then placed, of the last 1,000."""
 
     followed: float | None = None
-    """Share (0..1) of those that came to a best node of their answer; None without any."""
+    """Share (0..1) of them that were placed on a node with the highest score; None without any."""
 
     by_chance: float | None = None
-    """The share that a blind choice among the candidates would have reached."""
+    """The share that a random choice among the candidates would have reached."""
 
 
 class ClusterReview(Message, frozen=True, kw_only=True):
-    """`advice.cluster.<hour>.<since>`: what one scorer saw of the fleet in (a part of) an hour; said again as it grows.
+    """`advice.cluster.<hour>.<since>`: what one scorer observed within one hour; published again as it grows.
 
-    Several scorers tell of the same time, and one that was restarted begins anew within the hour: who adds up takes
-    parts that do not overlap.
+    Several scorers publish about the same time, and a restarted one begins again within the hour. To add up, use
+    reviews that do not overlap.
     """
 
     since: float
@@ -85,25 +86,58 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """Both within one full hour."""
 
     seen: float
-    """Seconds between them of which enough was known of the fleet."""
+    """Seconds in between in which the load of enough nodes was known."""
 
     nodes: float
-    """How many nodes had a known load, on average."""
+    """Average number of nodes with a known load."""
 
     over: dict[str, float] = {}
-    """Per node that was above its high mark in any resource: for how many seconds."""
+    """By node: seconds above its high threshold in any resource."""
 
     high: Resources = Resources()
-    """The high marks, as load 0..1; None: this resource has none."""
+    """The high thresholds, as load 0..1; None: this resource has none."""
 
     spread: Resources = Resources()
-    """Highest − lowest load (0..1) of all nodes, on average over the time seen."""
+    """Highest minus lowest load (0..1) of all nodes, averaged over the seconds observed."""
 
     deviation: Resources = Resources()
-    """Standard deviation of the load (0..1) over all nodes, on average over the time seen."""
+    """Standard deviation of the load (0..1) over all nodes, averaged over the seconds observed."""
 
     skipped: int = 0
-    """Placements that got no advice, because they came faster than `scorer.advice.perSecond`."""
+    """Placements without advice, because of the rate limit `scorer.advice.perSecond`."""
 
     scores: ScoresFollowed | None = None
-    """Of this scorer at this moment."""
+    """Of this scorer, until now."""
+
+
+_CHOSEN = AdvisedNode(
+    node=IDLE_NODE, score=88.0, load=Resources(cpu=0.21, memory=0.3), with_pod=Resources(cpu=0.36, memory=0.35)
+)
+
+PLACEMENT_ADVICE = PlacementAdvice(
+    pod_uid=POD_UID,
+    namespace="shop",
+    pod=POD,
+    workload=WORKLOAD,
+    node=IDLE_NODE,
+    policy="profile",
+    considered=40,
+    chosen=_CHOSEN,
+    best=_CHOSEN,
+    rank=1,
+    regret=0.0,
+    high=Resources(cpu=0.65, memory=0.8),
+    placed_at=NOW + 1.3,
+    advised_at=NOW + 1.4,
+)
+
+CLUSTER_REVIEW = ClusterReview(
+    since=NOW,
+    until=NOW + 600,
+    seen=600,
+    nodes=39.5,
+    over={HOT_NODE: 240.0},
+    high=Resources(cpu=0.65, memory=0.8),
+    spread=Resources(cpu=0.42, memory=0.31),
+    deviation=Resources(cpu=0.11, memory=0.08),
+)

@@ -1,10 +1,11 @@
-"""`annotation.>`: what the annotator wrote on objects."""
+"""`annotation.>`: what the annotator wrote."""
 
+from equipoise.contracts.messages.example import HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message
 
 
 class AnnotationWritten(Message, frozen=True, kw_only=True):
-    """`annotation.node.<node>` and `annotation.workload.…`: what was written on an object."""
+    """`annotation.node.<node>` and `annotation.workload.…`: annotations that were written on an object."""
 
     object: str
     """`node/<name>`, or the workload as text."""
@@ -12,3 +13,13 @@ class AnnotationWritten(Message, frozen=True, kw_only=True):
     annotations: dict[str, str]
     why: str
     written_at: float
+
+
+ANNOTATION_WRITTEN = AnnotationWritten(
+    object=f"node/{HOT_NODE}",
+    annotations={
+        "equipoise.dev/load": '{"windows":{"5m":{"mean":{"cpu":0.91,"memory":0.5625}}},"sampledAt":1799999994}'
+    },
+    why="cpu changed by 7 points",
+    written_at=NOW + 0.1,
+)

@@ -1,8 +1,19 @@
-"""`decision.descheduler.>`: what the descheduler saw, proposed and left alone."""
+"""`decision.descheduler.>`: what each evaluation of the descheduler found, proposed and rejected."""
 
 from typing import Literal
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.example import (
+    HOT_NODE,
+    IDLE_NODE,
+    INTENT_ID,
+    NOW,
+    POD,
+    POD_UID,
+    REASON,
+    USAGE,
+    WORKLOAD,
+)
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
@@ -10,11 +21,11 @@ NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
 
 
 class NodeClassification(Value, frozen=True, kw_only=True):
-    """What an evaluation said of one node."""
+    """The class of one node in an evaluation."""
 
     node: str
     state: NodeState
-    """sparse: with so little on it that it may be emptied."""
+    """sparse: its load is so low that bin_pack may empty it."""
 
     load: Resources
     """0..1 of the base."""
@@ -22,14 +33,14 @@ class NodeClassification(Value, frozen=True, kw_only=True):
     abnormal_evaluations: int = 0
     why: str = ""
     over: list[str] = []
-    """The resources in which a hot node is over its mark."""
+    """The resources in which a hot node is above its threshold."""
 
     sampled_at: float = 0.0
-    """The oldest sample that was looked at; 0 where none was."""
+    """The oldest sample that was used; 0 without any."""
 
     @property
     def abnormal(self) -> bool:
-        """Does it count towards a move away from the node?"""
+        """Whether it counts towards a move away from the node."""
         return self.state in ("hot", "sparse")
 
 
@@ -40,7 +51,7 @@ class RefusedMove(Value, frozen=True, kw_only=True):
 
 
 class ProposedMove(Value, frozen=True, kw_only=True):
-    """A move as it was decided: what an intent says of it, kept when the intent itself is done."""
+    """A proposed move: the fields of its intent, which outlive the intent itself."""
 
     intent_id: str
     namespace: str
@@ -52,13 +63,13 @@ class ProposedMove(Value, frozen=True, kw_only=True):
     reason: str
     expected_reduction: Resources
     sampled_at: float
-    """Oldest sample the decision stands on."""
+    """The oldest sample that the decision is based on."""
 
     expires_at: float
 
 
 class DryRunMove(Value, frozen=True, kw_only=True):
-    """A move that was a dry run: its pod counts on the target, and is proposed no more, until then."""
+    """A dry-run move: until it expires its pod counts on the target, and is not proposed again."""
 
     namespace: str
     pod: str
@@ -70,46 +81,46 @@ class DryRunMove(Value, frozen=True, kw_only=True):
 
 
 class ReplacementPlaced(Value, frozen=True, kw_only=True):
-    """Where the replacement of an evicted pod was seen."""
+    """The replacement of an evicted pod was placed."""
 
     intent_id: str
     namespace: str
     pod: str
-    """The one that was evicted."""
+    """The evicted pod."""
 
     node: str
-    """Which it had left."""
+    """The node from which it was evicted."""
 
     target: str
-    """Where its replacement was expected."""
+    """The node where its replacement was expected."""
 
     replacement: str
     placed_on: str
 
 
 class LoadReduction(Value, frozen=True, kw_only=True):
-    """What the load of a node did after evictions from it, once its shortest window shows nothing of their pods."""
+    """How a node's usage changed after evictions, once its shortest window no longer includes the evicted pods."""
 
     node: str
     intents: list[str]
-    """Those whose evictions it tells of."""
+    """The intents of these evictions."""
 
     over: list[str]
-    """The resources that are judged."""
+    """The resources that are compared."""
 
     before: Resources
-    """Usage when the first of them was proposed, cores and bytes."""
+    """Usage when the first of them was proposed, in cores and bytes."""
 
     after: Resources
     expected: Resources
-    """What all of them together should have taken away."""
+    """The sum of the expected reductions."""
 
     reduced: bool
-    """By at least half of what was expected."""
+    """Usage fell by at least half of what was expected."""
 
 
 class NodeCooldown(Value, frozen=True, kw_only=True):
-    """A node that nothing is moved away from until then, and why."""
+    """A node from which nothing is moved until the given time."""
 
     node: str
     until: float
@@ -117,13 +128,13 @@ class NodeCooldown(Value, frozen=True, kw_only=True):
 
 
 class DescheduleDecision(Message, frozen=True, kw_only=True):
-    """`decision.descheduler.<strategy>`: what one evaluation saw, proposed and left alone."""
+    """`decision.descheduler.<strategy>`: what one evaluation found, proposed and rejected."""
 
     strategy: str
     evaluated_at: float
     nodes: list[NodeClassification]
     intents: list[str]
-    """Their ids."""
+    """The ids of the proposed intents."""
 
     refused: list[RefusedMove] = []
     """At most 50."""
@@ -132,14 +143,46 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     """Why nothing was proposed; empty when something was."""
 
     moves: list[ProposedMove] = []
-    """What the intents asked for."""
+    """The moves of these intents."""
 
     dry_run_moves: list[DryRunMove] = []
-    """Moves assumed in dry run: the loads of `nodes` are with them. At most 50, the newest."""
+    """Dry-run moves: the loads of `nodes` include them. At most 50, the newest."""
 
     replacements: list[ReplacementPlaced] = []
-    """Replacements seen since the last evaluation. As `load_reductions`, published by the first strategy only."""
+    """Replacements placed since the last evaluation. As `load_reductions`, published by the first strategy only."""
 
     load_reductions: list[LoadReduction] = []
     cooldowns: list[NodeCooldown] = []
-    """Nodes that did not get better and are left alone."""
+    """Nodes whose load did not fall after evictions."""
+
+
+DESCHEDULE_DECISION = DescheduleDecision(
+    strategy="low_node_load",
+    evaluated_at=NOW,
+    nodes=[
+        NodeClassification(
+            node=HOT_NODE,
+            state="hot",
+            load=Resources(cpu=0.91, memory=0.5625),
+            abnormal_evaluations=5,
+            over=["cpu"],
+            sampled_at=NOW - 6,
+        )
+    ],
+    intents=[INTENT_ID],
+    moves=[
+        ProposedMove(
+            intent_id=INTENT_ID,
+            namespace="shop",
+            pod=POD,
+            pod_uid=POD_UID,
+            workload=WORKLOAD,
+            node=HOT_NODE,
+            target=IDLE_NODE,
+            reason=REASON,
+            expected_reduction=USAGE,
+            sampled_at=NOW - 6,
+            expires_at=NOW + 180,
+        )
+    ],
+)

@@ -1,15 +1,27 @@
-"""`eviction.>`: which pods the descheduler wants moved, and what the binder did about it."""
+"""`eviction.>`: the evictions that the descheduler proposes, and what the binder did with each."""
 
 from enum import StrEnum
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.example import (
+    HOT_NODE,
+    IDLE_NODE,
+    INTENT_ID,
+    LEASE_EPOCH,
+    NOW,
+    POD,
+    POD_UID,
+    REASON,
+    USAGE,
+    WORKLOAD,
+)
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.resources import Resources
 
 
 class EvictionIntent(Message, frozen=True, kw_only=True):
-    """`eviction.intent.<namespace>.<pod>`: a pod that should leave its node, and why."""
+    """`eviction.intent.<namespace>.<pod>`: a pod to evict, and why."""
 
     id: str
     """Also the Nats-Msg-Id."""
@@ -21,24 +33,24 @@ class EvictionIntent(Message, frozen=True, kw_only=True):
     workload: Workload | None = None
     strategy: str
     reason: str
-    """As people read it: `node is overutilized, cpu usage(68.53%)>threshold(50.00%)`."""
+    """For example `node is overutilized, cpu usage(68.53%)>threshold(50.00%)`."""
 
     sampled_at: float
-    """Oldest sample the decision stands on."""
+    """The oldest sample that the decision is based on."""
 
     decided_at: float
     expires_at: float
     expected_reduction: Resources
-    """What the node is expected to lose."""
+    """The expected reduction of the node's usage, in cores and bytes."""
 
     target: str
-    """Where the replacement is expected to go. A hint, never a reservation."""
+    """The node where the replacement is expected. A hint, not a reservation."""
 
     epoch: LeaseEpoch
 
 
 class Outcome(StrEnum):
-    """What became of an intent."""
+    """The result of an intent."""
 
     EVICTED = "evicted"
     ALREADY_GONE = "already_gone"
@@ -60,7 +72,7 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     intent_id: str
     outcome: Outcome
     detail: str = ""
-    """Why, as people read it."""
+    """Why, in words."""
 
     pod_uid: str
     namespace: str
@@ -79,4 +91,37 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     """What that limit refuses together with the pod: "pod", "workload", "namespace" or "cluster"."""
 
     retry_at: float | None = None
-    """When that limit may agree again; None when time alone does not help."""
+    """When that limit may allow it; None when waiting does not help."""
+
+
+EVICTION_INTENT = EvictionIntent(
+    id=INTENT_ID,
+    pod_uid=POD_UID,
+    namespace="shop",
+    pod=POD,
+    node=HOT_NODE,
+    workload=WORKLOAD,
+    strategy="low_node_load",
+    reason=REASON,
+    sampled_at=NOW - 6,
+    decided_at=NOW,
+    expires_at=NOW + 180,
+    expected_reduction=USAGE,
+    target=IDLE_NODE,
+    epoch=LEASE_EPOCH,
+)
+
+EVICTION_OUTCOME = EvictionOutcome(
+    intent_id=INTENT_ID,
+    outcome=Outcome.EVICTED,
+    pod_uid=POD_UID,
+    namespace="shop",
+    pod=POD,
+    node=HOT_NODE,
+    workload=WORKLOAD,
+    target=IDLE_NODE,
+    reason=REASON,
+    expected_reduction=USAGE,
+    decided_at=NOW,
+    settled_at=NOW + 0.4,
+)

@@ -1,7 +1,8 @@
-"""`score.explain`: how nodes come to their scores."""
+"""`score.explain`: the scores of nodes with all of their inputs."""
 
 from typing import Literal
 
+from equipoise.contracts.messages.example import IDLE_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
@@ -9,56 +10,56 @@ from equipoise.contracts.messages.utilization import WindowUsage
 
 
 class ExplainRequest(Message, frozen=True, kw_only=True):
-    """Asked on `score.explain`: a pod by its name, any pod, or a node alone. It books nothing and changes nothing."""
+    """Request on `score.explain`: a pod by its name, any pod, or a node. It reserves nothing and changes nothing."""
 
     namespace: str = ""
     name: str = ""
-    """Of a pod that has a node: explained as if it asked now, without itself on its node."""
+    """Name of a placed pod: it is scored now, as if it were not on its node."""
 
     pod: PodDemand | None = None
-    """Instead of a name: any pod, also one that does not exist."""
+    """Instead of a name: any pod, even one that does not exist."""
 
     node: str = ""
-    """To be told of however it scores. Without a pod: as a pod sees it that asks for nothing."""
+    """A node to include in the response, whatever its score. Without a pod: scored for a pod without requests."""
 
     nodes: list[str] = []
-    """The candidates; empty: all that could hold the pod as far as the scorer knows. The pod's own node and `node` are
-    candidates in any case."""
+    """The candidates; empty: all nodes that have room for the pod. The pod's own node and `node` are always
+    candidates."""
 
 
 class Correction(Value, frozen=True, kw_only=True):
-    """Pods that a window shows in part, and what they change in its mean."""
+    """Pods that a window includes in part, and the resulting correction of its mean."""
 
     amount: Resources = Resources()
     pods: list[str] = []
-    """`namespace/name`, at most 10, those that change most first."""
+    """`namespace/name`, at most 10, the largest corrections first."""
 
     count: int = 0
-    """Of all of them."""
+    """The number of all of them."""
 
 
 class WindowExplanation(Value, frozen=True, kw_only=True):
-    """One window of a node: measured mean + added − taken off (never below 0) + booked = load × base."""
+    """One window of a node: measured mean + added − subtracted (never below 0) + reserved = load × base."""
 
     window: str
     measured: WindowUsage | None = None
-    """As the collector said it; None: there is no value."""
+    """As published by the collector; None: there is no value."""
 
     added: Correction = Correction()
-    """Of pods that arrived and are not, or not wholly, in the mean yet."""
+    """Of pods that arrived and are not, or not fully, in the mean yet."""
 
     subtracted: Correction = Correction()
-    """Of pods that left or are leaving, and of the pod in question if it is here, as far as they are in the mean."""
+    """Of pods that left or are terminating, and of the explained pod on its own node: their part of the mean."""
 
     reserved: Resources = Resources()
-    """Promised to pods that are not heard to be here yet."""
+    """Reserved for pods that are not placed yet."""
 
     load: Resources = Resources()
-    """0..1 of the base, as the policy saw it; unknown where the value may not be used."""
+    """0..1 of the base, as used by the policy; unknown if the value is outdated."""
 
     load_with_pod: Resources = Resources()
     statistics: dict[str, Resources] = {}
-    """By name, as `load`: what the policy looks at beside the mean."""
+    """By name, like `load`: other statistics that the policy uses."""
 
     age: float | None = None
     """Seconds since the newest sample in it."""
@@ -71,24 +72,24 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
 
 
 class NodeExplanation(Value, frozen=True, kw_only=True):
-    """How one node came to its score, with all that went in."""
+    """The score of one node, with all of its inputs."""
 
     node: str
     rank: int
-    """1 is the best; nodes of equal answers are in the order of their scores."""
+    """1 is the best; nodes with equal integers are ordered by their scores."""
 
     extender_score: int
-    """As kube-scheduler would be told: 0..10, or up to the resolution of the scorer."""
+    """The integer for kube-scheduler: 0..10, or up to `scorer.extender.maxScore`."""
 
     score: float
-    """0..100, the policy's; 0 for a node to keep away from."""
+    """0..100, the policy's; 0 for a node to avoid."""
 
     parts: dict[str, float] = {}
-    """By policy, where several are mixed."""
+    """By policy, for a mix."""
 
     status: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
     why: str = ""
-    """What the standing comes from, as people read it."""
+    """The reason for the status, in words."""
 
     base: Resources = Resources()
     """Cores and bytes that load refers to."""
@@ -96,73 +97,73 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     requests: Resources = Resources()
     limits: Resources = Resources()
     age: float | None = None
-    """Seconds since the node's newest sample; None: nothing was heard."""
+    """Seconds since the node's newest sample; None: there is none."""
 
     lifetime: float
-    """Seconds for which the node may go without a new one."""
+    """Seconds after which a node without a new sample is unknown."""
 
     reserved_by_responses: int = 0
-    """Pods that were lately told of it as a best node, and are not heard to be placed."""
+    """Pods for which it recently had the highest score, and that are not placed yet."""
 
     reserved_for_replacements: int = 0
-    """Pods evicted for it whose replacements are on their way."""
+    """Evicted pods whose replacements are expected on it."""
 
     windows: list[WindowExplanation] = []
 
 
 class RankChange(Value, frozen=True, kw_only=True):
-    """What would have changed the order."""
+    """What would have changed the order of the first two nodes."""
 
     best: str
     runner_up: str
     cpu_change: float | None = None
-    """Smallest change of the best node's CPU load, in points, with which the runner-up is better; None: there is none,
-    or the order does not come from loads."""
+    """Smallest change of the best node's CPU load, in points, that makes the runner-up better; None: there is none, or
+    the order does not depend on loads."""
 
     why: str
-    """As people read it."""
+    """In words."""
 
 
 class Explanation(Message, frozen=True, kw_only=True):
-    """Answer to an explain question. Of many nodes it tells the best ones, the pod's own and the one asked about."""
+    """Response on `score.explain`: of many nodes only the best, the pod's own and the requested one."""
 
     problem: str = ""
-    """Why nothing can be explained, and what to do; empty when the rest is there."""
+    """Why nothing can be explained, and what to do; empty when there is an explanation."""
 
     pod: PodDemand | None = None
-    """None: a pod that asks for nothing."""
+    """None: a pod without requests."""
 
     current_node: str = ""
-    """The node that the pod has; it was scored without itself there."""
+    """The node of the pod; it was scored as if the pod were not there."""
 
     policy: str = ""
     demand: Resources = Resources()
     """Expected usage, for the shortest window."""
 
     demand_sources: dict[str, str] = {}
-    """Per resource the link of the chain that told."""
+    """By resource, the estimate source that was used."""
 
     chain: list[str] = []
-    """Links in the order in which they are asked."""
+    """The estimate sources, in order of precedence."""
 
     windows_used: list[str] = []
-    """The windows that the policy looks at, the most telling first; empty where it looks at whole days."""
+    """The windows that the policy uses, the most important first; empty for a policy that uses 24-hour profiles."""
 
     level: Resources = Resources()
-    """0..1: the load that nodes are led to."""
+    """The target load, 0..1."""
 
     compensation: str = ""
     """The mode: proportional, cliff, off."""
 
     considered: int = 0
     neutral: bool = False
-    """All nodes get the same answer."""
+    """All nodes get the same score."""
 
     why: str = ""
-    """Why it is neutral; empty when it is not."""
+    """Why it is neutral; empty if it is not."""
 
     data_problem: str = ""
-    """What is wrong with the coverage; empty when enough is known."""
+    """Why the coverage is too low; empty when the load of enough nodes is known."""
 
     nodes: list[NodeExplanation] = []
     """By rank."""
@@ -171,6 +172,10 @@ class Explanation(Message, frozen=True, kw_only=True):
     """None with fewer than two nodes."""
 
     notes: list[str] = []
-    """What the numbers do not say, as people read it."""
+    """Remarks about the numbers."""
 
     explained_at: float = 0.0
+
+
+EXPLAIN_REQUEST = ExplainRequest(node=IDLE_NODE)
+EXPLANATION = Explanation(policy="profile", considered=40, explained_at=NOW)

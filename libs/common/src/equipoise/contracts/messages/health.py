@@ -1,9 +1,10 @@
-"""`health.>`: whether each service is well."""
+"""`health.>`: the state of each service process."""
 
+from equipoise.contracts.messages.example import DESCHEDULER, NOW
 from equipoise.contracts.messages.message import Message
 
 REAL, DRY_RUN = "real", "dry run"
-"""What binders say of their evictions while nothing keeps them from any."""
+"""The two values of `Heartbeat.evictions` while evictions are possible."""
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
@@ -16,9 +17,12 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     leading: bool | None = None
     problems: list[str] = []
     evictions: str = ""
-    """Of a binder: `real`, `dry run`, or why it carries out nothing."""
+    """Of a binder: `real`, `dry run`, or why it evicts nothing."""
 
     shard: str = ""
-    """Of a collector: the part of the cluster that it shares with others of the same (`collector.shard`)."""
+    """Of a collector: the part of the cluster that it shares with other replicas (`collector.shard`)."""
 
     at: float
+
+
+HEARTBEAT = Heartbeat(service="descheduler", id=DESCHEDULER, version="0.1.0", ready=True, leading=True, at=NOW)

@@ -1,10 +1,10 @@
-"""Which leader says something, where only the one that leads may."""
+"""The term of a leader, for messages that only the current leader may publish."""
 
 from equipoise.contracts.messages.message import Value
 
 
 class LeaseEpoch(Value, frozen=True, kw_only=True, order=True):
-    """Which leader spoke: its Lease's UID, leaseTransitions and holder."""
+    """One term of one leader: its Lease's UID, leaseTransitions and holder."""
 
     lease_uid: str
     transitions: int

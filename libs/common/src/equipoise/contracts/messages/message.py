@@ -1,4 +1,4 @@
-"""What everything said on the bus is made of."""
+"""The base classes of all messages."""
 
 import msgspec
 

@@ -1,7 +1,8 @@
-"""`placement.>`: what stands on each node, as the collector reads it from the API server."""
+"""`placement.>`: the pods on each node, as the collector reads them from the API server."""
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
+from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD, POD_UID, REQUESTS, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
@@ -13,7 +14,7 @@ class Taint(Value, frozen=True, kw_only=True):
 
 
 class PlacedPod(Value, frozen=True, kw_only=True):
-    """A pod on a node, as placement tells it."""
+    """A pod on a node."""
 
     uid: str
     namespace: str
@@ -23,9 +24,11 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     """When it was bound (condition PodScheduled)."""
 
     running_since: float | None = None
+    """Since when it is Ready, or has its start time; None: it does not run yet."""
+
     terminating: bool = False
     preempted_at: float | None = None
-    """When kube-scheduler took its place for a pod of higher priority."""
+    """When kube-scheduler preempted it for a pod of higher priority."""
 
     qos: Qos = "BestEffort"
     priority: int = 0
@@ -37,7 +40,7 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
 
 class GonePod(Value, frozen=True, kw_only=True):
-    """A pod that left within the longest window; its usage is still in the means."""
+    """A pod that left within the longest window: its usage is still in the means."""
 
     uid: str
     namespace: str
@@ -49,11 +52,11 @@ class GonePod(Value, frozen=True, kw_only=True):
     requests: Resources = Resources()
     limits: Resources = Resources()
     usage: Resources = Resources()
-    """Last measured usage; unknown when it never was."""
+    """Its last measured usage; unknown when it was never measured."""
 
 
 class NodePlacement(Message, frozen=True, kw_only=True):
-    """`placement.node.<node>`: the node's whole placement."""
+    """`placement.node.<node>`: a node and all of its pods. Always complete."""
 
     node: str
     uid: str
@@ -61,7 +64,7 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     taints: list[Taint] = []
     ready: bool = False
     ready_since: float | None = None
-    """Since when the condition Ready has had its present value."""
+    """Since when the condition Ready has its current status."""
 
     cordoned: bool = False
     created_at: float = 0.0
@@ -71,7 +74,34 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []
     removed: bool = False
-    """The node itself is gone: forget it."""
+    """The node was deleted: readers drop it."""
 
     epoch: int
     sequence: int
+
+
+NODE_PLACEMENT = NodePlacement(
+    node=HOT_NODE,
+    uid="7b1c",
+    labels={"topology.kubernetes.io/zone": "a"},
+    ready=True,
+    ready_since=NOW - 90_000,
+    created_at=NOW - 90_100,
+    allocatable=Resources(cpu=8, memory=32 * GIB),
+    capacity=Resources(cpu=8, memory=32 * GIB),
+    pods=[
+        PlacedPod(
+            uid=POD_UID,
+            namespace="shop",
+            name=POD,
+            workload=WORKLOAD,
+            placed_at=NOW - 7_200,
+            running_since=NOW - 7_195,
+            qos="Burstable",
+            requests=REQUESTS,
+            limits=Resources(cpu=2),
+        )
+    ],
+    epoch=COLLECTOR_EPOCH,
+    sequence=41,
+)

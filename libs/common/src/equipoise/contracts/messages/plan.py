@@ -1,18 +1,20 @@
-"""`plan.preview`: what the descheduler would move now."""
+"""`plan.preview`: the moves that the descheduler would propose now."""
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
+from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
+from equipoise.contracts.messages.health import DRY_RUN
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
 
 class PlanRequest(Message, frozen=True, kw_only=True):
-    """Asked on `plan.preview`: what would move now? It proposes nothing and changes nothing."""
+    """Request on `plan.preview`. It proposes nothing and changes nothing."""
 
 
 class PlannedMove(Value, frozen=True, kw_only=True):
-    """A pod that would move now, were its node abnormal for long enough."""
+    """A pod that would move now if its node had been abnormal for long enough."""
 
     strategy: str
     namespace: str
@@ -26,30 +28,30 @@ class PlannedMove(Value, frozen=True, kw_only=True):
 
     sampled_at: float
     later: bool = False
-    """It has no room yet: other moves make it, and it is proposed once it is there."""
+    """It does not fit yet: other moves make room, and it is proposed after them."""
 
 
 class PlannedNode(Value, frozen=True, kw_only=True):
-    """A node that is abnormal, or that planned moves leave or come to."""
+    """A node that is abnormal, or the source or target of planned moves."""
 
     strategy: str
     node: str
     state: NodeState
     before: Resources
-    """Load (0..1 of the base) over the strategy's first window, with assumed moves, without those under way."""
+    """Load (0..1 of the base) over the strategy's first window, with dry-run moves, without pending ones."""
 
     after: Resources
-    """Once the moves under way and the planned ones are done."""
+    """After the pending and the planned moves."""
 
     abnormal_evaluations: int = 0
     missing_evaluations: int = 0
-    """Abnormal evaluations that are still needed until something is really proposed; 0 for a node that is well."""
+    """Abnormal evaluations that are still needed before a move is proposed; 0 for a normal node."""
 
     why: str = ""
 
 
 class PendingMove(Value, frozen=True, kw_only=True):
-    """Proposed and not settled yet, or evicted with no replacement seen."""
+    """A move that is proposed and not settled, or whose pod is evicted and not replaced yet."""
 
     namespace: str
     pod: str
@@ -60,25 +62,36 @@ class PendingMove(Value, frozen=True, kw_only=True):
 
 
 class PlanResponse(Message, frozen=True, kw_only=True):
-    """Answer to a plan question, by the leading descheduler. Every list holds at most 500."""
+    """Response of the leading descheduler. Every list has at most 500 entries."""
 
     moves: list[PlannedMove] = []
     nodes: list[PlannedNode] = []
     refused: list[RefusedMove] = []
     why: dict[str, str] = {}
-    """By strategy that would move nothing: why not."""
+    """By strategy: why it would move nothing."""
 
     pending: list[PendingMove] = []
     dry_run_moves: list[DryRunMove] = []
     cooldowns: list[NodeCooldown] = []
     evictions: str = ""
-    """What binders do with intents at present: `real`, `dry run`, or why nothing; empty when no binder was heard."""
+    """What binders do with intents: `real`, `dry run`, or why nothing; empty without a heartbeat of any binder."""
 
     considered: int = 0
-    """Nodes looked at."""
+    """Nodes in the evaluation."""
 
     interval: float = 0.0
     """Seconds between two evaluations."""
 
     leader: LeaseEpoch
     planned_at: float
+
+
+PLAN_REQUEST = PlanRequest()
+PLAN_RESPONSE = PlanResponse(
+    why={"low_node_load": "no node is hot"},
+    evictions=DRY_RUN,
+    considered=40,
+    interval=120,
+    leader=LEASE_EPOCH,
+    planned_at=NOW,
+)

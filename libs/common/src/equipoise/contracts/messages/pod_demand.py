@@ -1,13 +1,14 @@
-"""A pod that waits for a node, as scores are asked for it."""
+"""A pod that waits for a node, as the scorer knows it."""
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
+from equipoise.contracts.messages.example import POD, POD_UID, REQUESTS, WORKLOAD
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.resources import Resources
 
 
 class PodDemand(Message, frozen=True, kw_only=True):
-    """What the bus may know of a pod that waits for a node. Never the Pod: its env values are secrets."""
+    """The fields of a waiting pod that the bus may carry. Never the whole Pod: its env values are secrets."""
 
     namespace: str
     name: str
@@ -16,5 +17,10 @@ class PodDemand(Message, frozen=True, kw_only=True):
     qos: Qos = "Burstable"
     priority: int = 0
     priority_class: PriorityClass = "prod"
+    """Koordinator's class, from its labels, the priority or the QoS class."""
+
     requests: Resources = Resources()
     limits: Resources = Resources()
+
+
+POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, requests=REQUESTS)

@@ -1,4 +1,4 @@
-"""Amounts of cpu and memory, as most messages tell them."""
+"""Amounts of cpu and memory."""
 
 from equipoise.contracts.messages.message import Value
 

@@ -3,12 +3,13 @@
 from typing import Literal
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
 
 
 class WindowUsage(Value, frozen=True, kw_only=True):
-    """What was used over one window that ends at `sampled_at`."""
+    """Usage over one window that ends at `sampled_at`."""
 
     sampled_at: float
     """Time of the newest raw sample in this window, on Prometheus' clock."""
@@ -20,7 +21,7 @@ class WindowUsage(Value, frozen=True, kw_only=True):
 
 
 class NodeUtilization(Message, frozen=True, kw_only=True):
-    """`utilization.node.<node>`: what a node and each of its pods use. Always complete."""
+    """`utilization.node.<node>`: the usage of a node and of each of its pods. Always complete."""
 
     node: str
     uid: str
@@ -38,13 +39,13 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     """By window name; windows that samples do not cover are absent."""
 
     system: Resources = Resources()
-    """What the node uses beyond its pods (mean of the shortest window)."""
+    """Usage of the node outside its pods (mean of the shortest window)."""
 
     pods: dict[str, Resources] = {}
     """By pod UID: mean of the shortest window."""
 
     epoch: int
-    """Milliseconds at which this collector took over; with `sequence` it orders messages: lower is dropped."""
+    """When this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
 
     sequence: int
 
@@ -67,15 +68,15 @@ class WorkloadUtilization(Message, frozen=True, kw_only=True):
 
 
 class UtilizationCycle(Message, frozen=True, kw_only=True):
-    """`utilization.cycle.<shard>`: ends a round of the collector."""
+    """`utilization.cycle.<shard>`: published at the end of each measurement cycle of a collector."""
 
     shard: str
     cycle: int
     expected: int
-    """Ready nodes, old enough, that match the collector's selector."""
+    """Ready nodes that are old enough and match the collector's selector."""
 
     fresh: int
-    """Those of them with known load."""
+    """Those of them whose load is known."""
 
     queried_at: float
     skew: float = 0.0
@@ -88,7 +89,49 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
     """How many expected nodes are without data, by the kind of reason."""
 
     problem: str = ""
-    """What keeps the collector from measuring at all; empty when nothing does."""
+    """Why the collector cannot measure at all; empty when it can."""
 
     epoch: int = 0
     sequence: int = 0
+
+
+def _window(cpu: float, memory: float) -> WindowUsage:
+    return WindowUsage(sampled_at=NOW - 6, mean=Resources(cpu=cpu, memory=memory * GIB))
+
+
+NODE_UTILIZATION = NodeUtilization(
+    node=HOT_NODE,
+    uid="7b1c",
+    base=Resources(cpu=8, memory=32 * GIB),
+    sampled_at=NOW - 6,
+    queried_at=NOW,
+    windows={"5m": _window(7.28, 18), "15m": _window(7.1, 18)},
+    system=Resources(cpu=0.3, memory=GIB),
+    pods={POD_UID: USAGE},
+    epoch=COLLECTOR_EPOCH,
+    sequence=42,
+)
+
+WORKLOAD_UTILIZATION = WorkloadUtilization(
+    workload=WORKLOAD,
+    replicas=3,
+    sampled_at=NOW - 6,
+    queried_at=NOW,
+    windows={"5m": _window(1.1, 1.5)},
+    profile={"cpu": [0.4] * 8 + [1.1] * 2 + [None] * 14, "memory": [1.5 * GIB] * 10 + [None] * 14},
+    epoch=COLLECTOR_EPOCH,
+    sequence=42,
+)
+
+UTILIZATION_CYCLE = UtilizationCycle(
+    shard="all",
+    cycle=42,
+    expected=40,
+    fresh=39,
+    queried_at=NOW,
+    skew=0.02,
+    missing={"node-17.example.com": "no sample within 180 s"},
+    reasons={"no sample": 1},
+    epoch=COLLECTOR_EPOCH,
+    sequence=42,
+)

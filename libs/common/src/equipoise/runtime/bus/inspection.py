@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from nats.js.errors import APIError
 
-from equipoise.contracts.bus.subjects import WORKERS, Stream
+from equipoise.contracts.bus.streams import WORKERS, Stream
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors

@@ -14,7 +14,8 @@ from nats.aio.msg import Msg
 from nats.micro.request import Request
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.bus.subjects import STREAMS, micro_name, stream_of
+from equipoise.contracts.bus.streams import STREAMS, stream_of
+from equipoise.contracts.bus.subjects import micro_name
 from equipoise.runtime.bus import (
     AlreadyQueued,
     BusError,

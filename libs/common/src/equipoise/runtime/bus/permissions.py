@@ -11,17 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.bus.subjects import (
-    CHANNELS,
-    PREFIX,
-    SERVICES,
-    STREAMS,
-    WORKERS,
-    Channel,
-    ServiceName,
-    micro_name,
-    stream_of,
-)
+from equipoise.contracts.bus.channels import CHANNELS, Channel
+from equipoise.contracts.bus.streams import STREAMS, WORKERS, stream_of
+from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName, micro_name
 
 User = Literal["setup", "collector", "annotator", "scorer", "descheduler", "binder", "tap"]
 USERS: tuple[User, ...] = ("setup", *SERVICES, "tap")

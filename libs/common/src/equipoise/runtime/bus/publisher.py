@@ -10,7 +10,7 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
-from equipoise.contracts.bus.subjects import stream_of
+from equipoise.contracts.bus.streams import stream_of
 from equipoise.runtime.bus import AlreadyQueued, BusError, BusUnavailable, Receipt
 from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.headers import Headers

@@ -16,7 +16,7 @@ import structlog
 from nats.js import api
 from nats.js.errors import APIError
 
-from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE, WORKERS, Stream, with_max_ages
+from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, WORKERS, Stream, with_max_ages
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.codec import ACK_WAIT, MAX_DELIVERIES

@@ -9,7 +9,7 @@ import nats.errors
 from nats.js import api
 from nats.js.errors import APIError
 
-from equipoise.contracts.bus.subjects import Stream
+from equipoise.contracts.bus.streams import Stream
 from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors

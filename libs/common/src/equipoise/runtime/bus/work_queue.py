@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from equipoise.contracts.bus.subjects import WORKERS, Stream
+from equipoise.contracts.bus.streams import WORKERS, Stream
 from equipoise.runtime.bus import BusError, T, Worker
 from equipoise.runtime.bus.codec import MessageReader
 from equipoise.runtime.bus.connection import NatsConnection

@@ -1,17 +1,11 @@
-"""The API server: raw reads into slim structs, patches, evictions. Only this file touches kubernetes-asyncio."""
+"""The interface of the API server client: resources, requests, and their errors."""
 
-import os
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=objects.Object)
 
@@ -246,127 +240,3 @@ class Kube(Protocol):
     def server_time_bounds(self, now: float) -> tuple[float, float]:
         """The earliest and the latest that the API server's time can be at local time `now`."""
         ...
-
-
-class ConnectionSettings(Protocol):
-    """The section `kubernetes` of the configuration, as far as it says where the API server is."""
-
-    @property
-    def kubeconfig(self) -> str | None:
-        """A file; None: the pod's own account inside a cluster, else what kubectl would use."""
-        ...
-
-    @property
-    def context(self) -> str | None:
-        """A context of the kubeconfig; None: its current one."""
-        ...
-
-    @property
-    def service_account(self) -> str:
-        """The directory where a pod finds its token and the authority of the API server."""
-        ...
-
-
-@asynccontextmanager
-async def connect_kube(
-    settings: ConnectionSettings,
-    service: str,
-    clock: Clock,
-    *,
-    environment: Mapping[str, str] = os.environ,
-) -> AsyncIterator[Kube]:
-    """The API server, as `equipoise-<service>`. No request is made yet.
-
-    Raises KubeError when the credentials cannot be found or read.
-    """
-    from kubernetes_asyncio.client.configuration import Configuration
-
-    from equipoise.runtime.kubernetes.http import ApiServer, Transport
-
-    configuration = Configuration()
-    credentials = _Credentials(configuration, _loader(settings, configuration, environment))
-    await credentials.reload()
-    transport = Transport(
-        url=str(configuration.host),
-        tls=_tls(configuration),
-        server_name=configuration.tls_server_name,
-        proxy=configuration.proxy,
-    )
-    try:
-        yield ApiServer(
-            transport=transport,
-            credentials=credentials,
-            agent=f"equipoise-{service}",
-            version=version("equipoise-common"),
-            clock=clock,
-        )
-    finally:
-        await transport.close()
-
-
-class _Credentials:
-    """A token that kubernetes-asyncio reads anew every minute."""
-
-    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
-        self._configuration = configuration
-        self._load = load
-
-    async def authorization(self) -> str:
-        try:
-            token: str | None = await self._configuration.get_api_key_with_prefix("BearerToken")
-        except Exception as error:
-            raise _no_credentials(error) from error
-        return (token or "").strip()
-
-    async def reload(self) -> None:
-        try:
-            await self._load()
-        except Exception as error:
-            raise _no_credentials(error) from error
-
-
-def _tls(configuration: Any) -> ssl.SSLContext:
-    """Whom to trust, and who we are where a certificate says so."""
-    try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    except OSError as error:
-        raise _no_credentials(error) from error
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _no_credentials(error: Exception) -> KubeError:
-    """Loaders raise whatever a broken file makes Python raise: the name of the error is part of what it says."""
-    return KubeError(0, "NoCredentials", f"{type(error).__name__}: {error} (settings: kubernetes.kubeconfig, context)")
-
-
-def _loader(
-    settings: ConnectionSettings, configuration: Any, environment: Mapping[str, str]
-) -> Callable[[], Awaitable[None]]:
-    """What puts the server's address and our token into `configuration`."""
-    from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
-    from kubernetes_asyncio.config.kube_config import load_kube_config
-
-    service_account = Path(settings.service_account)
-
-    async def in_cluster() -> None:
-        InClusterConfigLoader(
-            token_filename=str(service_account / "token"),
-            cert_filename=str(service_account / "ca.crt"),
-            environ=dict(environment),
-        ).load_and_set(configuration)
-
-    async def from_file() -> None:
-        await load_kube_config(
-            config_file=settings.kubeconfig or None,
-            context=settings.context or None,
-            client_configuration=configuration,
-            persist_config=False,
-        )
-
-    inside = "KUBERNETES_SERVICE_HOST" in environment and not settings.kubeconfig
-    return in_cluster if inside else from_file

@@ -140,6 +140,10 @@ class Process(Generic[S]):
         async with AsyncExitStack() as stack:
             kube = await self._reach_api_server(stack)
             bus = await self._reach_bus(stack)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # `asyncio.wait_for` of Python 3.11, which the NATS client uses, can lose a cancellation.
+                raise asyncio.CancelledError
             runtime = Runtime(
                 configuration=self._configuration,
                 bus=bus,

@@ -19,7 +19,7 @@ from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.bus import connect
 from equipoise.runtime.configuration import Configuration, ConfigurationError, load_configuration
-from equipoise.runtime.kubernetes.client import connect_kube
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.lifecycle import Process, Start
 from equipoise.runtime.process.logging import configure_logging

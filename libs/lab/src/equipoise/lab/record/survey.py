@@ -13,16 +13,8 @@ from equipoise.lab.record.progress import RecordProgress
 from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge
 from equipoise.lab.record.queries import METRICS, Series, UsageMetrics, least_samples, owners
 from equipoise.lab.record.writer import moment
-from equipoise.runtime.kubernetes.client import (
-    JOBS,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    Forbidden,
-    KubeError,
-    NotFound,
-    connect_kube,
-)
+from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Forbidden, KubeError, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock
 
 PROBES = 168

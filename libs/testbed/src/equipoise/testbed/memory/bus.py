@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
-from equipoise.contracts.bus.subjects import STREAMS, Stream, matches
+from equipoise.contracts.bus.streams import STREAMS, Stream
+from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import (
     BusError,
     BusUnavailable,

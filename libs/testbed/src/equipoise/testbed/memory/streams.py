@@ -2,7 +2,8 @@
 
 import msgspec
 
-from equipoise.contracts.bus.subjects import Stream, matches
+from equipoise.contracts.bus.streams import Stream
+from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import AlreadyQueued, Receipt
 from equipoise.runtime.bus.codec import MAX_DELIVERIES
 from equipoise.runtime.bus.headers import MESSAGE_ID, Headers

@@ -1,6 +1,6 @@
 """The skew between the metric source's clock and the collectors': if it is too large, no value's age is known."""
 
-from equipoise.contracts.bus.subjects import UTILIZATION_MAX_AGE
+from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE
 from equipoise.contracts.load.correction import skew_of
 from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.utilization import UtilizationCycle

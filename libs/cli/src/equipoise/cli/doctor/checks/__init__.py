@@ -1,4 +1,4 @@
-"""CHECKS by name, in the order in which they are told."""
+"""Checks, one file each. A check only reads: it changes nothing anywhere."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -6,20 +6,21 @@ from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
 from equipoise.cli.doctor.checks.nodes import nodes
+from equipoise.cli.doctor.checks.permissions import permissions
 from equipoise.cli.doctor.checks.prometheus import prometheus
-from equipoise.cli.doctor.checks.rights import rights
 from equipoise.cli.doctor.checks.streams import streams
-from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
 
-Check = Callable[[Surroundings], Awaitable[list[Finding]]]
+Check = Callable[[Environment], Awaitable[list[Finding]]]
 
 CHECKS: Mapping[str, Check] = {
     "kubernetes": kubernetes,
-    "rights": rights,
+    "permissions": permissions,
     "bus": streams,
     "prometheus": prometheus,
     "nodes": nodes,
     "clocks": clocks,
     "extender": extender,
 }
+"""In the order of the output."""

@@ -1,88 +1,80 @@
-"""Clocks: this machine's, the API server's, that of the source. Ages of samples are differences between them."""
+"""The clocks of this machine, of the API server and of the metrics source agree: sample ages are their differences."""
 
-from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.query import SourceError
 from equipoise.contracts.configuration.settings import Freshness
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import LEASES, KubeError
 
-Bounds = tuple[float, float]
-"""The least and the most that a clock may be ahead of this machine's, in seconds."""
+SkewBounds = tuple[float, float]
+"""By how many seconds a clock is ahead of this machine's: at least and at most."""
 
-_ANSWERS = 3
-"""So many answers narrow down a clock that is told in whole seconds."""
+_REQUESTS = 3
+"""The API server reports its time in whole seconds; several responses narrow it down."""
 
 
-async def clocks(around: Surroundings) -> list[Finding]:
-    freshness = around.configured.shared.load.freshness
-    server = await _of_api_server(around)
-    findings = [_told("API server", server, freshness)]
-    if around.configured.collector.source == "metrics-server":
-        return findings  # it goes by the API server's clock
-    name = "Prometheus" if around.configured.collector.source == "prometheus" else around.configured.collector.source
-    source = await _of_source(around)
-    findings.insert(0, _told(name, source, freshness))
+async def clocks(environment: Environment) -> list[Finding]:
+    freshness = environment.settings.shared.load.freshness
+    server = await _skew_of_api_server(environment)
+    findings = [_finding("API server", server, freshness)]
+    source_name = environment.settings.collector.source
+    if source_name == "metrics-server":
+        return findings  # it uses the API server's clock
+    name = "Prometheus" if source_name == "prometheus" else source_name
+    source = await _skew_of_source(environment)
+    findings.insert(0, _finding(name, source, freshness))
     if not isinstance(source, str) and not isinstance(server, str):
-        apart = source[0] - server[1], source[1] - server[0]
-        findings.append(judged(f"{name} and API server", apart, freshness))
+        skew = source[0] - server[1], source[1] - server[0]
+        findings.append(skew_finding(f"{name} and API server", skew, freshness))
     return findings
 
 
-def _told(name: str, found: Bounds | str, freshness: Freshness) -> Finding:
-    if isinstance(found, str):
-        return Finding(state="unknown", where=name, what=f"its clock is not known: {found}")
-    return judged(f"{name} and this machine", found, freshness)
+def _finding(name: str, skew: SkewBounds | str, freshness: Freshness) -> Finding:
+    if isinstance(skew, str):
+        return Finding(state="unknown", subject=name, message=f"its clock is unknown: {skew}")
+    return skew_finding(f"{name} and this machine", skew, freshness)
 
 
-def judged(where: str, ahead: Bounds, freshness: Freshness) -> Finding:
-    """By what is certain: the least that two clocks must be apart."""
-    least, most = ahead
-    apart = max(0.0, least, -most)
-    direction = "ahead" if least > 0 else "behind"
-    if apart > freshness.skew_unknown:
-        state, effect = "error", "every value is unknown, nothing is scored and nothing evicted"
-    elif apart > freshness.skew_warning:
-        state, effect = "warning", "ages are wrong by as much"
-    else:
-        most_apart = max(abs(least), abs(most))
-        return Finding(state="ok", where=where, what=f"their clocks are at most {most_apart:.1f} s apart")
-    return Finding(
-        state="error" if state == "error" else "warning",
-        where=where,
-        what=f"the first clock is at least {apart:.1f} s {direction} of the second: {effect}",
-        to_do="synchronise the clocks (chrony or ntpd) on both machines",
-    )
+def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Finding:
+    """Judged by the smallest possible skew."""
+    at_least, at_most = skew
+    certain = max(0.0, at_least, -at_most)
+    direction = "ahead of" if at_least > 0 else "behind"
+    fix = "synchronize the clocks (chrony or ntpd) of both machines"
+    message = f"the first clock is at least {certain:.1f} s {direction} the second"
+    if certain > freshness.skew_unknown:
+        message += ": every load is unknown, scores are neutral and nothing is evicted"
+        return Finding(state="error", subject=subject, message=message, fix=fix)
+    if certain > freshness.skew_warning:
+        return Finding(state="warning", subject=subject, message=f"{message}: sample ages are wrong by this", fix=fix)
+    possible = max(abs(at_least), abs(at_most))
+    return Finding(state="ok", subject=subject, message=f"the clocks differ by at most {possible:.1f} s")
 
 
-async def _of_source(around: Surroundings) -> Bounds | str:
-    cut_off = 1.0 if around.configured.collector.source == "load-watcher" else 0.0  # it dates to the second
+async def _skew_of_source(environment: Environment) -> SkewBounds | str:
+    truncation = 1.0 if environment.settings.collector.source == "load-watcher" else 0.0  # times in whole seconds
     try:
-        async with around.open_source() as source:
-            asked = around.clock.now()
-            told = await source.time()
-            return told - around.clock.now(), told - asked + cut_off
+        async with environment.open_source() as source:
+            before = environment.clock.now()
+            time = await source.time()
+            return time - environment.clock.now(), time - before + truncation
     except (ConfigurationError, KubeError, SourceError) as error:
         return str(error)
 
 
-async def _of_api_server(around: Surroundings) -> Bounds | str:
+async def _skew_of_api_server(environment: Environment) -> SkewBounds | str:
+    namespace = environment.settings.shared.kubernetes.namespace
     try:
-        kube = around.api()
-        for _ in range(_ANSWERS):
-            await _any_answer(around)
+        kube = environment.api()
+        for _ in range(_REQUESTS):
+            try:
+                await kube.get(LEASES, "equipoise-collector", namespace)
+            except KubeError as error:
+                if not error.status:  # any response has the time, a refusal too
+                    raise
     except KubeError as error:
         return str(error)
-    now = around.clock.now()
+    now = environment.clock.now()
     earliest, latest = kube.server_time_bounds(now)
     return earliest - now, latest - now
-
-
-async def _any_answer(around: Surroundings) -> None:
-    """A small one; a refusal is an answer too. Raises KubeError when there is none."""
-    namespace = around.configured.shared.kubernetes.namespace
-    try:
-        await around.api().get(LEASES, "equipoise-collector", namespace)
-    except KubeError as error:
-        if not error.status:
-            raise

@@ -1,27 +1,19 @@
-"""The API server: is it there, and does it show us the nodes?"""
+"""The API server responds and lists the nodes."""
 
-from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
-from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
 
-WHERE = "API server"
+SUBJECT = "API server"
 
 
-async def kubernetes(around: Surroundings) -> list[Finding]:
+async def kubernetes(environment: Environment) -> list[Finding]:
     try:
-        return [told(await around.nodes())]
+        nodes = await environment.nodes()
+    except Forbidden as error:
+        fix = "use a kubeconfig or context whose user may list nodes"
+        return [Finding(state="error", subject=SUBJECT, message=str(error), fix=fix)]
     except KubeError as error:
-        return [refused(error)]
-
-
-def told(nodes: list[Node]) -> Finding:
-    return Finding(state="ok", where=WHERE, what=f"answers, and shows {len(nodes)} nodes")
-
-
-def refused(error: KubeError) -> Finding:
-    if isinstance(error, Forbidden):
-        to_do = "use a kubeconfig or context whose user may list nodes"
-    else:
-        to_do = "is this the right cluster (--kubeconfig, --context), and does `kubectl get nodes` work?"
-    return Finding(state="error", where=WHERE, what=str(error), to_do=to_do)
+        fix = "check --kubeconfig and --context, and whether `kubectl get nodes` works"
+        return [Finding(state="error", subject=SUBJECT, message=str(error), fix=fix)]
+    return [Finding(state="ok", subject=SUBJECT, message=f"responds and lists {len(nodes)} nodes")]

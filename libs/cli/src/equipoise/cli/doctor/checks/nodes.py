@@ -1,10 +1,10 @@
-"""Which nodes have no known load, and why: asked as the collector asks, of every window."""
+"""Which nodes have an unknown load, and why: every window is measured as the collector measures it."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import MetricQuery, SourceError
@@ -19,187 +19,186 @@ from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import KubeError
 
-TO_DO: Mapping[Reason, str] = {
-    "no sample": "is this node scraped (`up` in Prometheus), and does a label hold its name (prometheus.nodeLabels)?",
-    "duplicate": "two series say they are this node: drop one scrape job, or choose one with prometheus.matchers",
-    "future": "synchronise the clocks of this node, its exporter and Prometheus",
-    "stale": "the scrapes of this node fail, or its exporter repeats an old value: look at `up` and its page",
-    "gap": "scrapes of this node fail now and then, or have just begun: wait for a window, then look at `up`",
-    "young": "wait: the node has not been here for long enough",
-    "previous object": "wait: the samples are those of a node that had this name before",
-    "invalid": "the exporter of this node shows what is no number: look at its page",
-    "excess": "more than the machine has: the unit is another, or the series is the sum of several",
-    "frozen": "its exporter repeats an old page: restart the exporter, or the kubelet",
-    "zeros": "too many nodes read exactly 0, which none of them can be: look at one exporter's page",
+FIXES: Mapping[Reason, str] = {
+    "no sample": "check that the node is scraped (`up` in Prometheus) and a label has its name (prometheus.nodeLabels)",
+    "duplicate": "two series have the name of this node: remove a scrape job, or select one with prometheus.matchers",
+    "future": "synchronize the clocks of this node, of its exporter and of Prometheus",
+    "stale": "scrapes of this node fail, or its exporter repeats an old value: check `up` and the exporter's page",
+    "gap": "some scrapes of this node fail, or have just begun: wait for one window, then check `up`",
+    "young": "wait: the node is too new",
+    "previous object": "wait: the samples are those of an earlier node with this name",
+    "invalid": "the exporter of this node reports something that is not a number: check its page",
+    "excess": "the value exceeds the capacity of the machine: wrong unit, or a sum of several series",
+    "frozen": "the exporter repeats an old page: restart the exporter or the kubelet",
+    "zeros": "too many nodes read exactly 0, which is impossible: check the page of an exporter",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
-    "no capacity": "the kubelet of this node tells no capacity: look at its status in `kubectl get node -o yaml`",
-    "unsupported": "choose a profile that measures it, or give the query (collector.prometheus.custom)",
-    "no result": "Prometheus did not answer that question: see above",
+    "no capacity": "the kubelet reports no capacity: check the status in `kubectl get node -o yaml`",
+    "unsupported": "choose a profile that measures it, or add the query (collector.prometheus.custom)",
+    "no result": "Prometheus did not return a result: see above",
 }
 
-
-TO_DO_POLLED = "does {source} tell of this node? Ask it, and look at its log"
-
-_NOW_ONLY = "{source} tells of this moment only: what is known of a window only the collector can tell"
-_ASK_COLLECTOR = "look at its /readyz and at equipoise_collector_nodes_unknown"
+_POLLED_FIX = "check that {source} has this node: query it, and read its log"
+_COLLECTOR_FIX = "see the collector's /readyz and equipoise_collector_nodes_unknown"
 
 
-class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of which something is not known in the shortest window."""
+class UnknownNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with a resource that is unknown in the shortest window."""
 
     node: str
     reason: Reason
     why: str
-    excuse: str = ""
-    """Why that is no fault; empty when it is one."""
+    expected: str = ""
+    """Why this is no fault; empty if it is one."""
 
 
-async def nodes(around: Surroundings) -> list[Finding]:
-    settings, load = around.configured.collector, around.configured.shared.load
+async def nodes(environment: Environment) -> list[Finding]:
+    settings, load = environment.settings.collector, environment.settings.shared.load
+    settling = load.coverage.node_settling_period
     try:
-        mine, others = selected(await around.nodes(), settings)
-        async with around.open_source() as source:
+        mine, others = selected(await environment.nodes(), settings)
+        async with environment.open_source() as source:
             at = await source.time()
-            if settings.source != "prometheus":  # without a memory: what it told before only the collector has
-                unknown = await _untold(source, settings.source, mine, at, load.coverage.node_settling_period)
-                told_now = _told_now(settings.source, len(mine), unknown, load)
-                return [*told_now, *_never(source, load, at), *filtered(others, settings)]
-            readings = await _read(source, mine, settings, load, at)
+            if settings.source != "prometheus":
+                return [
+                    *await _without_history(source, settings.source, mine, at, load),
+                    *_unsupported_windows(source, load, at),
+                    *_not_selected(others, settings),
+                ]
+            readings = await _measure(source, mine, settings, load, at)
     except (KubeError, ConfigurationError, SourceError) as error:
-        return [Finding(state="unknown", where="nodes", what=f"not looked at: {error}")]
+        return [Finding(state="unknown", subject="nodes", message=f"not checked: {error}")]
     measured = UtilizationStore(load)
     for window in load.windows:
         for resource, found in readings[window.name].items():
             measured.record(window, resource, found, at)
     fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
-    unknown = find_unknown(mine, readings[load.shortest.name], at, load.coverage.node_settling_period)
+    unknown = find_unknown(mine, readings[load.shortest.name], at, settling)
     return [
-        *(told(each) for each in unknown),
-        *coverage(len(mine), [each for each in unknown if each.node not in fresh], load),
-        *(longer(window.name, mine, readings[window.name]) for window in load.windows[1:]),
-        *filtered(others, settings),
+        *(node_finding(each) for each in unknown),
+        coverage_finding(len(mine), [each for each in unknown if each.node not in fresh], load),
+        *(window_finding(window.name, mine, readings[window.name]) for window in load.windows[1:]),
+        *_not_selected(others, settings),
     ]
 
 
 def selected(every: Sequence[Node], settings: CollectorSettings) -> tuple[list[Node], list[Node]]:
-    """The collector's nodes, and those that are not its."""
-    wanted = settings.node_selector.items()
-    mine = [node for node in every if wanted <= node.metadata.labels.items()]
-    return mine, [node for node in every if not wanted <= node.metadata.labels.items()]
+    """The nodes that match the collector's selector, and the others."""
+    selector = settings.node_selector.items()
+    mine = [node for node in every if selector <= node.metadata.labels.items()]
+    return mine, [node for node in every if not selector <= node.metadata.labels.items()]
 
 
-async def _read(
+async def _measure(
     source: MetricSource, mine: Sequence[Node], settings: CollectorSettings, load: LoadSettings, at: float
 ) -> dict[str, Readings]:
-    """By window, resource and node. Raises SourceError when the scrape interval cannot be asked for."""
-    known = {node.metadata.name: node_target(node, has_pods=True) for node in mine}
+    """By window, resource and node. Raises SourceError if the scrape interval cannot be determined."""
+    targets = {node.metadata.name: node_target(node, has_pods=True) for node in mine}
     intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
         intervals = await find_intervals(source, load.shortest.length, at)
     found: dict[str, Readings] = {}
     for window in load.windows:
-        answered = await measure_nodes(source, known, criteria_of(load, window, at, intervals))
+        results = await measure_nodes(source, targets, criteria_of(load, window, at, intervals))
         failed = {
-            resource: dict.fromkeys(known, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))
-            for resource, why in answered.failed.items()
+            resource: dict.fromkeys(targets, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))
+            for resource, why in results.failed.items()
         }
-        found[window.name] = {**answered.readings, **failed}
+        found[window.name] = {**results.readings, **failed}
     return found
 
 
-async def _untold(source: MetricSource, name: str, mine: Sequence[Node], at: float, settling: float) -> list[Unknown]:
-    """The nodes of which the source tells nothing at this moment."""
+async def _without_history(
+    source: MetricSource, name: str, mine: Sequence[Node], at: float, load: LoadSettings
+) -> list[Finding]:
+    """Of a source that has only current values: its history is in the collector."""
     newest = await source.query(MetricQuery(subject="node", resource="cpu", aggregate="newest", length=0.0, at=at))
-    heard = {sample.node for sample in newest}
-    left_out = [node for node in mine if node.metadata.name not in heard]
-    nothing = NodeReading(unknown=UnknownUsage("no sample", f"{name} does not tell of it"))
-    return find_unknown(left_out, {"cpu": {node.metadata.name: nothing for node in left_out}}, at, settling)
-
-
-def _told_now(source: str, count: int, unknown: Sequence[Unknown], load: LoadSettings) -> list[Finding]:
-    """What can be said of a source without a memory."""
+    sampled = {sample.node for sample in newest}
+    missing = [node for node in mine if node.metadata.name not in sampled]
+    reading = NodeReading(unknown=UnknownUsage("no sample", f"{name} has no sample of it"))
+    readings: Readings = {"cpu": {node.metadata.name: reading for node in missing}}
+    unknown = find_unknown(missing, readings, at, load.coverage.node_settling_period)
+    message = f"{name} has only current values: windows are known to the collector alone"
     return [
-        *(told(each, TO_DO_POLLED.format(source=source)) for each in unknown),
-        *coverage(count, unknown, load),
-        Finding(state="unknown", where="windows", what=_NOW_ONLY.format(source=source), to_do=_ASK_COLLECTOR),
+        *(node_finding(each, _POLLED_FIX.format(source=name)) for each in unknown),
+        coverage_finding(len(mine), unknown, load),
+        Finding(state="unknown", subject="windows", message=message, fix=_COLLECTOR_FIX),
     ]
 
 
-def _never(source: MetricSource, load: LoadSettings, at: float) -> list[Finding]:
-    """The windows that it can never know."""
-    asks = {
+def _unsupported_windows(source: MetricSource, load: LoadSettings, at: float) -> list[Finding]:
+    queries = {
         window.name: MetricQuery(subject="node", resource="cpu", aggregate="mean", length=window.length, at=at)
         for window in load.windows
     }
     return [
-        Finding(state="warning", where=f"window {name}", what=reason, to_do="give load.windows that it knows")
-        for name, ask in asks.items()
-        if (reason := source.unsupported(ask))
+        Finding(state="warning", subject=f"window {name}", message=reason, fix="choose load.windows that it supports")
+        for name, query in queries.items()
+        if (reason := source.unsupported(query))
     ]
 
 
-def _doubt(node: str, readings: Readings) -> UnknownUsage | None:
-    """Why a resource of the node is not known; None when all are."""
+def _why_unknown(node: str, readings: Readings) -> UnknownUsage | None:
+    """Of the first resource that is unknown; None if all are known."""
     found = (by_node[node] for by_node in readings.values())
     return next((reading.unknown for reading in found if reading.unknown), None)
 
 
-def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: float) -> list[Unknown]:
-    """The nodes of which a resource is not known."""
+def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: float) -> list[UnknownNode]:
+    """The nodes with a resource that is unknown."""
     return [
-        Unknown(
+        UnknownNode(
             node=node.metadata.name,
-            reason=doubt.reason,
-            why=doubt.text,
-            excuse=unmeasurable(node) or not_yet_expected(node, at, settling),
+            reason=unknown.reason,
+            why=unknown.text,
+            expected=unmeasurable(node) or not_yet_expected(node, at, settling),
         )
         for node in mine
-        if (doubt := _doubt(node.metadata.name, readings)) is not None
+        if (unknown := _why_unknown(node.metadata.name, readings)) is not None
     ]
 
 
-def told(unknown: Unknown, to_do: str = "") -> Finding:
-    where = f"node {unknown.node}"
-    if unknown.excuse:
-        return Finding(state="ok", where=where, what=f"{unknown.why}; none is expected: {unknown.excuse}")
-    return Finding(state="warning", where=where, what=unknown.why, to_do=to_do or TO_DO[unknown.reason])
+def node_finding(unknown: UnknownNode, fix: str = "") -> Finding:
+    subject = f"node {unknown.node}"
+    if unknown.expected:
+        message = f"{unknown.why}; no data is expected: {unknown.expected}"
+        return Finding(state="ok", subject=subject, message=message)
+    return Finding(state="warning", subject=subject, message=unknown.why, fix=fix or FIXES[unknown.reason])
 
 
-def coverage(count: int, unknown: Sequence[Unknown], load: LoadSettings) -> list[Finding]:
-    """Is enough known for scores and for evictions?"""
-    expected = count - sum(bool(each.excuse) for each in unknown)
+def coverage_finding(count: int, unknown: Sequence[UnknownNode], load: LoadSettings) -> Finding:
+    """The share of known nodes against the thresholds for scores and evictions."""
+    expected = count - sum(bool(each.expected) for each in unknown)
     fresh = count - len(unknown)
     if not expected:
-        return [Finding(state="warning", where="nodes", what="no node is expected to have data")]
+        return Finding(state="warning", subject="nodes", message="no node is expected to have data")
     share, limits = fresh / expected, load.coverage
-    what = f"the load of {fresh} of {expected} nodes is known ({share:.0%})"
-    to_do = "see the nodes above"
+    message = f"the load of {fresh} of {expected} nodes is known ({share:.0%})"
+    if share >= limits.eviction:
+        return Finding(state="ok", subject="nodes", message=message)
     if share < limits.score:
-        what += f": below {limits.score:.0%} every score is neutral, and nothing is evicted"
-        return [Finding(state="error", where="nodes", what=what, to_do=to_do)]
-    if share < limits.eviction:
-        what += f": below {limits.eviction:.0%} nothing is evicted"
-        return [Finding(state="error", where="nodes", what=what, to_do=to_do)]
-    return [Finding(state="ok", where="nodes", what=what)]
+        message += f": below {limits.score:.0%} scores are neutral and nothing is evicted"
+    else:
+        message += f": below {limits.eviction:.0%} nothing is evicted"
+    return Finding(state="error", subject="nodes", message=message, fix="see the nodes above")
 
 
-def longer(window: str, mine: Sequence[Node], readings: Readings) -> Finding:
-    """Of a longer window: how many nodes have it. A young Prometheus has none, which policies make do with."""
-    doubts = [doubt for node in mine if (doubt := _doubt(node.metadata.name, readings)) is not None]
-    where = f"window {window}"
-    what = f"known of {len(mine) - len(doubts)} of {len(mine)} nodes"
-    if not doubts:
-        return Finding(state="ok", where=where, what=what)
-    what += f"; of one: {doubts[0].text}"
-    if len(doubts) < len(mine):
-        return Finding(state="ok", where=where, what=what)
-    to_do = "wait until Prometheus has run for as long; is its retention longer than that?"
-    return Finding(state="warning", where=where, what=what, to_do=to_do)
+def window_finding(window: str, mine: Sequence[Node], readings: Readings) -> Finding:
+    """The number of nodes with this longer window. Policies work without it: a young Prometheus has none."""
+    unknown = [why for node in mine if (why := _why_unknown(node.metadata.name, readings)) is not None]
+    subject = f"window {window}"
+    message = f"known for {len(mine) - len(unknown)} of {len(mine)} nodes"
+    if not unknown:
+        return Finding(state="ok", subject=subject, message=message)
+    message += f"; unknown for one because {unknown[0].text}"
+    if len(unknown) < len(mine):
+        return Finding(state="ok", subject=subject, message=message)
+    fix = "wait until Prometheus has run for this long, and check that its retention is longer"
+    return Finding(state="warning", subject=subject, message=message, fix=fix)
 
 
-def filtered(others: Sequence[Node], settings: CollectorSettings) -> list[Finding]:
+def _not_selected(others: Sequence[Node], settings: CollectorSettings) -> list[Finding]:
     if not others:
         return []
     selector = ", ".join(f"{label}={value}" for label, value in settings.node_selector.items())
-    what = f"{len(others)} nodes are not looked at: collector.nodeSelector is {selector}"
-    return [Finding(state="ok", where="nodes", what=what)]
+    message = f"{len(others)} nodes are not measured: collector.nodeSelector is {selector}"
+    return [Finding(state="ok", subject="nodes", message=message)]

@@ -1,10 +1,10 @@
-"""Where usage is measured: does it answer, and has it the metrics of the configured profile?"""
+"""The metrics source responds and has the metrics of the configured profile."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Surroundings
+from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
@@ -16,108 +16,106 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import KubeError
 
-UNREACHABLE: Mapping[str, str] = {
-    "prometheus": "is collector.prometheus.url right, seen from here (--prometheus URL), with its authentication?",
-    "load-watcher": "is collector.loadWatcher.url right, seen from here, and has load-watcher a source of its own?",
-    "metrics-server": "does `kubectl top nodes` work? metrics-server must be installed, and you be allowed to ask it",
+UNREACHABLE_FIXES: Mapping[str, str] = {
+    "prometheus": "check collector.prometheus.url (or --prometheus URL) from this machine, and its authentication",
+    "load-watcher": "check collector.loadWatcher.url from this machine, and the metrics source of load-watcher",
+    "metrics-server": "check that metrics-server is installed and `kubectl top nodes` works for this user",
 }
-"""What to do about a source that does not answer."""
 
-_POLLED: Mapping[str, str] = {
-    "load-watcher": "is load-watcher's own source this cluster's? Its /watcher must name the nodes as Kubernetes does",
-    "metrics-server": "does `kubectl top nodes` show them? The log of metrics-server says which kubelets it cannot ask",
+_POLLED_FIXES: Mapping[str, str] = {
+    "load-watcher": "check the metrics source of load-watcher: /watcher must have the nodes by their Kubernetes names",
+    "metrics-server": "check that `kubectl top nodes` has the nodes; the log of metrics-server names failing kubelets",
 }
-"""What to do about one without profiles that has no metrics of our nodes."""
+"""For sources without profiles."""
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile's metrics show."""
+class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of a profile that the source has."""
 
     nodes: Mapping[str, int] = {}
-    """By resource that is measured: how many nodes have a live series."""
+    """Nodes with a live series, by resource that the profile measures."""
 
-    strangers: str = ""
-    """The labels of a series whose node this cluster does not have, where no series names one that it has."""
+    foreign_series: str = ""
+    """Labels of a series of an unknown node, if no series belongs to a known one."""
 
     pods: int = 0
-    """Pods with live series of cpu and memory; 0 where one of them is not measured."""
+    """Pods with live series of cpu and memory; 0 if one of them is not measured."""
 
-    unasked: tuple[str, ...] = ()
-    """Why questions were left out that never have an answer here."""
+    unsupported: tuple[str, ...] = ()
+    """Why queries were skipped that this profile does not support."""
 
     problem: str = ""
-    """Why nothing can be said."""
+    """Why nothing is known."""
 
     @property
-    def fits(self) -> bool:
-        return not self.problem and not self.strangers and bool(self.nodes) and all(self.nodes.values())
+    def matches(self) -> bool:
+        return not self.problem and not self.foreign_series and bool(self.nodes) and all(self.nodes.values())
 
 
-async def prometheus(around: Surroundings) -> list[Finding]:
-    settings = around.configured.collector
-    profiled = settings.source == "prometheus"
-    where, chosen = (settings.prometheus.url, settings.prometheus.profile) if profiled else (settings.source,) * 2
+async def prometheus(environment: Environment) -> list[Finding]:
+    settings = environment.settings.collector
+    has_profiles = settings.source == "prometheus"
+    subject, chosen = (settings.prometheus.url, settings.prometheus.profile) if has_profiles else (settings.source,) * 2
     try:
-        async with around.open_source() as source:
+        async with environment.open_source() as source:
             at = await source.time()
-            names = await _names(around)
-            fits: dict[str, Fit] = {chosen: await fit_of(source, names, at)}
+            names = await _node_names(environment)
+            profiles: dict[str, ProfileMatch] = {chosen: await match_profile(source, names, at)}
     except ConfigurationError as error:
-        return [Finding(state="error", where=where, what=str(error), to_do="correct the configuration")]
+        return [Finding(state="error", subject=subject, message=str(error), fix="correct the configuration")]
     except KubeError as error:
-        return [Finding(state="unknown", where=where, what=f"not looked at: {error}")]
+        return [Finding(state="unknown", subject=subject, message=f"not checked: {error}")]
     except SourceError as error:
-        what, to_do = f"does not answer: {error}", UNREACHABLE[settings.source]
-        return [Finding(state="error", where=where, what=what, to_do=to_do)]
-    if profiled and not fits[chosen].fits:
-        fits |= await _others(around, names, at)
-    return [Finding(state="ok", where=where, what="answers"), judged(where, chosen, fits)]
+        fix = UNREACHABLE_FIXES[settings.source]
+        return [Finding(state="error", subject=subject, message=f"does not respond: {error}", fix=fix)]
+    if has_profiles and not profiles[chosen].matches:
+        profiles |= await _other_profiles(environment, names, at)
+    return [Finding(state="ok", subject=subject, message="responds"), profile_finding(subject, chosen, profiles)]
 
 
-async def _names(around: Surroundings) -> frozenset[str] | None:
-    """Of the cluster's nodes; None: not known."""
+async def _node_names(environment: Environment) -> frozenset[str] | None:
+    """None if they are unknown."""
     try:
-        return frozenset(node.metadata.name for node in await around.nodes())
+        return frozenset(node.metadata.name for node in await environment.nodes())
     except KubeError:
         return None
 
 
-async def _others(around: Surroundings, names: frozenset[str] | None, at: float) -> dict[str, Fit]:
-    """How the profiles fit that are not configured."""
-    settings, load = around.configured.collector, around.configured.shared.load
-    found: dict[str, Fit] = {}
+async def _other_profiles(environment: Environment, names: frozenset[str] | None, at: float) -> dict[str, ProfileMatch]:
+    settings, load = environment.settings.collector, environment.settings.shared.load
+    found: dict[str, ProfileMatch] = {}
     for name in PROFILES:
-        if name in (settings.prometheus.profile, "custom"):  # nobody but the user knows what a custom one would ask
+        if name in (settings.prometheus.profile, "custom"):  # custom has no queries unless it is configured
             continue
         try:
-            async with around.open_source(*as_profile(name, settings, load)) as source:
-                found[name] = await fit_of(source, names, at)
+            async with environment.open_source(*with_profile(name, settings, load)) as source:
+                found[name] = await match_profile(source, names, at)
         except ConfigurationError:
-            continue  # it needs settings that are not there
+            continue  # it needs settings that are missing
     return found
 
 
-def as_profile(name: str, settings: CollectorSettings, load: LoadSettings) -> tuple[CollectorSettings, LoadSettings]:
-    """The same, but for the profile and, where it has no such metrics, what memory is counted."""
+def with_profile(name: str, settings: CollectorSettings, load: LoadSettings) -> tuple[CollectorSettings, LoadSettings]:
+    """The settings with this profile, and with a kind of memory that it measures."""
     changed = msgspec.structs.replace(settings.prometheus, profile=name, custom=CustomQueries())
     kinds = PROFILES[name](changed.custom).memory
     memory = load.memory if load.memory in kinds else next(iter(kinds))
     return msgspec.structs.replace(settings, prometheus=changed), msgspec.structs.replace(load, memory=memory)
 
 
-async def fit_of(source: MetricSource, names: frozenset[str] | None, at: float) -> Fit:
-    """What its metrics show at this moment. `names`: the nodes there are; None: not known, any counts."""
+async def match_profile(source: MetricSource, names: frozenset[str] | None, at: float) -> ProfileMatch:
+    """`names`: the nodes of the cluster; None if they are unknown, then any node counts."""
     nodes: dict[str, int] = {}
-    strangers = ""
+    foreign_series = ""
     pods: list[set[tuple[str, str]]] = []
-    unasked: list[str] = []
+    unsupported: list[str] = []
 
     async def live(subject: Subject, resource: ResourceName) -> list[Sample] | None:
-        question = MetricQuery(subject=subject, resource=resource, aggregate="newest", length=0.0, at=at)
-        if reason := source.unsupported(question):
-            unasked.append(reason)
+        query = MetricQuery(subject=subject, resource=resource, aggregate="newest", length=0.0, at=at)
+        if reason := source.unsupported(query):
+            unsupported.append(reason)
             return None
-        return await source.query(question)
+        return await source.query(query)
 
     try:
         for resource in RESOURCES:
@@ -125,54 +123,52 @@ async def fit_of(source: MetricSource, names: frozenset[str] | None, at: float) 
                 known = {sample.node for sample in samples if names is None or sample.node in names}
                 nodes[resource] = len(known)
                 if samples and not known:
-                    strangers = samples[0].series
+                    foreign_series = samples[0].series
             samples = await live("pod", resource)
             pods.append({(sample.namespace, sample.pod) for sample in samples or ()})
     except SourceError as error:
-        return Fit(problem=str(error))
-    return Fit(
+        return ProfileMatch(problem=str(error))
+    return ProfileMatch(
         nodes=nodes,
-        strangers=strangers,
+        foreign_series=foreign_series,
         pods=len(set.intersection(*pods)),
-        unasked=tuple(dict.fromkeys(unasked)),
+        unsupported=tuple(dict.fromkeys(unsupported)),
     )
 
 
-def judged(where: str, chosen: str, fits: Mapping[str, Fit]) -> Finding:
-    """Of the chosen profile, or source without profiles, and which other one to choose."""
-    fit = fits[chosen]
-    name = chosen if chosen in _POLLED else f"profile {chosen}"
-    shown = ", ".join(
-        f"{resource} of {fit.nodes[resource]} nodes"
-        if resource in fit.nodes
+def profile_finding(subject: str, chosen: str, profiles: Mapping[str, ProfileMatch]) -> Finding:
+    """Of the chosen profile, or of a source without profiles; with another profile that matches, if there is one."""
+    match = profiles[chosen]
+    name = chosen if chosen in _POLLED_FIXES else f"profile {chosen}"
+    counts = ", ".join(
+        f"{resource} of {match.nodes[resource]} nodes"
+        if resource in match.nodes
         else f"{resource} of nodes is not measured"
         for resource in RESOURCES
     )
-    if fit.fits:
-        what = f"{name} fits: {shown}, usage of {fit.pods} pods"
-        if fit.pods:
-            return Finding(state="ok", where=where, what=what)
-        to_do = "scrape the pods' metrics too"
-        if fit.unasked:
-            to_do = f"have the pods measured too ({'; '.join(fit.unasked)})"
-        to_do += ": without that nobody knows what a pod would bring"
-        return Finding(state="warning", where=where, what=what, to_do=to_do)
-    if fit.problem:
-        what = f"{name} cannot be asked: {fit.problem}"
-    elif fit.strangers:
-        what = f"{name}: no series names a node of this cluster; one has {fit.strangers}"
+    if match.matches:
+        message = f"{name} matches: {counts}, usage of {match.pods} pods"
+        if match.pods:
+            return Finding(state="ok", subject=subject, message=message)
+        fix = f"measure the pods too ({'; '.join(match.unsupported)})" if match.unsupported else "scrape the pods too"
+        fix += ": without it the usage of a pod is unknown"
+        return Finding(state="warning", subject=subject, message=message, fix=fix)
+    if match.problem:
+        message = f"{name} cannot be queried: {match.problem}"
+    elif match.foreign_series:
+        message = f"{name}: no series has a node of this cluster; one has {match.foreign_series}"
     else:
-        what = f"{name} has no metrics here: {shown}"
-    others = [name for name, other in fits.items() if other.fits]
+        message = f"{name} has no metrics: {counts}"
+    others = [name for name, other in profiles.items() if other.matches]
     if others:
-        to_do = f"set collector.prometheus.profile: {others[0]}, whose metrics are here"
-    elif chosen in _POLLED:
-        to_do = _POLLED[chosen]
-    elif fit.strangers:
-        to_do = (
-            "name the label that holds the node's name in collector.prometheus.nodeLabels, or give the scrape job one; "
-            "is it this cluster's Prometheus (collector.prometheus.matchers)?"
+        fix = f"set collector.prometheus.profile to {others[0]}, which matches"
+    elif chosen in _POLLED_FIXES:
+        fix = _POLLED_FIXES[chosen]
+    elif match.foreign_series:
+        fix = (
+            "add the label that has the node's name to collector.prometheus.nodeLabels, or to the scrape job; check "
+            "that this Prometheus has this cluster (collector.prometheus.matchers)"
         )
     else:
-        to_do = f"no profile fits ({', '.join(fits)}): scrape the kubelets' /metrics/resource with the node in a label"
-    return Finding(state="error", where=where, what=what, to_do=to_do)
+        fix = f"no profile matches ({', '.join(profiles)}): scrape the kubelets' /metrics/resource with a node label"
+    return Finding(state="error", subject=subject, message=message, fix=fix)

@@ -1,0 +1,78 @@
+"""The streams of the bus: which messages JetStream keeps, how many and for how long."""
+
+import msgspec
+
+from equipoise.contracts.bus.subjects import PREFIX
+
+UTILIZATION_MAX_AGE: float = 1_800
+"""Seconds for which the last utilization of a removed node and the last cycle of a removed shard are kept."""
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """How JetStream keeps the messages of some subjects. All streams are file-backed: a restart loses nothing."""
+
+    name: str
+    subjects: tuple[str, ...]
+    last_per_subject: bool = False
+    work_queue: bool = False
+    """Each message goes to one worker. A subject holds one message: another one is refused."""
+
+    open_to_users: bool = False
+    """The user `tap` may read its messages."""
+
+    max_age: float | None = None
+    """Seconds."""
+
+    max_bytes: int | None = None
+
+
+STREAMS: tuple[Stream, ...] = (
+    Stream(
+        name="EQUIPOISE_UTILIZATION",
+        subjects=(f"{PREFIX}.utilization.>",),
+        last_per_subject=True,
+        max_age=UTILIZATION_MAX_AGE,
+    ),
+    Stream(name="EQUIPOISE_PLACEMENT", subjects=(f"{PREFIX}.placement.>",), last_per_subject=True),
+    Stream(name="EQUIPOISE_INTENT", subjects=(f"{PREFIX}.eviction.intent.>",), work_queue=True, max_age=180),
+    Stream(
+        name="EQUIPOISE_OUTCOME",
+        subjects=(f"{PREFIX}.eviction.outcome.>",),
+        open_to_users=True,
+        max_age=86_400,
+        max_bytes=256 * 2**20,
+    ),
+    Stream(
+        name="EQUIPOISE_DECISION",
+        subjects=(f"{PREFIX}.annotation.>", f"{PREFIX}.decision.>"),
+        open_to_users=True,
+        max_age=86_400,
+        max_bytes=256 * 2**20,
+    ),
+    Stream(
+        name="EQUIPOISE_ADVICE",
+        subjects=(f"{PREFIX}.advice.>",),
+        last_per_subject=True,
+        open_to_users=True,
+        max_age=8 * 86_400,  # a week, and the day of the report
+        max_bytes=256 * 2**20,
+    ),
+)
+
+
+WORKERS = "binder"
+"""The durable consumer of the work queue that all binders share."""
+
+
+def with_max_ages(*, intent: float, utilization: float) -> tuple[Stream, ...]:
+    """The streams with the configured maximum ages (seconds) of intents and of utilization."""
+    ages = {"EQUIPOISE_INTENT": intent, "EQUIPOISE_UTILIZATION": utilization}
+    return tuple(msgspec.structs.replace(stream, max_age=ages.get(stream.name, stream.max_age)) for stream in STREAMS)
+
+
+def stream_of(subject: str) -> Stream | None:
+    """The stream that keeps this subject (or pattern); None: no stream does."""
+    return next(
+        (stream for stream in STREAMS for pattern in stream.subjects if subject.startswith(pattern.removesuffix(">"))),
+        None,
+    )
