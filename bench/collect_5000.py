@@ -146,8 +146,8 @@ async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.
             made = measurement.node_messages(some, epoch=1, sequence=1)
             size += sum(len(msgspec.json.encode(message)) for message in made)
             messages += made
-        async for seen in in_batches(measurement.workloads, WORKLOADS_PER_BATCH):
-            told = measurement.workload_messages(seen, epoch=1, sequence=1)
+        async for seen in in_batches(measurement.workload_store.measured, WORKLOADS_PER_BATCH):
+            told = measurement.workload_store.messages(seen, measurement.source_now(), epoch=1, sequence=1)
             size += sum(len(msgspec.json.encode(message)) for message in told)
             workloads += told
         ended = time.monotonic()

@@ -17,7 +17,7 @@ SCRAPE_INTERVAL = 0.2
 
 
 class Exporter:
-    """Each page is a target of its own. A page without text answers 500, as a target that is ill does."""
+    """Each page is a target of its own. A page without text responds with status 500, as a broken target does."""
 
     def __init__(self) -> None:
         self._pages: dict[str, Callable[[], str]] = {}
@@ -120,7 +120,7 @@ def _await_ready(url: str) -> None:
 
 
 def a_job(name: str, exporter: Exporter, page: str, **labels: str) -> dict[str, object]:
-    """One target whose series carry these labels."""
+    """One target whose series have these labels."""
     return {
         "job_name": name,
         "metrics_path": f"/{page}",

@@ -1,4 +1,4 @@
-"""Which nodes should have data."""
+"""Which nodes are expected to have data."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -30,14 +30,14 @@ def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> objec
         (a_node(labels={"kubernetes.io/os": "windows"}), "Windows"),
     ],
 )
-def test_some_nodes_have_nothing_to_measure(node: objects.Node, word: str) -> None:
-    """By the marks that virtual-kubelet and every kubelet leave."""
+def test_virtual_and_windows_nodes_may_have_no_data(node: objects.Node, word: str) -> None:
+    """By the labels and taints that virtual-kubelet and kubelets set."""
     assert word in unmeasurable(node)
     assert bool(unmeasurable(node)) == bool(word)
 
 
-def test_a_node_is_expected_once_it_is_ready_and_has_settled() -> None:
-    """Age from its creation, in seconds."""
+def test_a_node_is_expected_when_it_is_ready_and_old_enough() -> None:
+    """Age since its creation, in seconds."""
     assert not_yet_expected(a_node(age=300.0), NOW, 300.0) == ""
     assert not_yet_expected(a_node(age=299.0), NOW, 300.0) == "created 299 s ago: data is expected after 300 s"
     assert not_yet_expected(a_node(ready="Unknown"), NOW, 300.0) == "not Ready"

@@ -1,4 +1,4 @@
-"""Servers that are ill, hostile or no Prometheus at all."""
+"""Prometheus servers that are broken, slow or hostile."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from equipoise.collector.sources.prometheus.prometheus_source import PrometheusS
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 
-ASK = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=300.0, at=1_000.0004)
+QUERY = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=300.0, at=1_000.0004)
 GOOD = json.dumps(
     {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"node": "a"}, "value": [1, "2"]}]}}
 ).encode()
@@ -27,11 +27,11 @@ Handler = BaseHTTPRequestHandler
 
 
 class Server:
-    """Answers as `answer` says; remembers what came."""
+    """Responds as `respond` does, and keeps the requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
-        self.answer: Callable[[Handler], None] = lambda handler: send(handler, GOOD)
+        self.respond: Callable[[Handler], None] = lambda handler: send(handler, GOOD)
         server = self
 
         class Answering(BaseHTTPRequestHandler):
@@ -39,7 +39,7 @@ class Server:
 
             def do_GET(self) -> None:
                 server.requests.append((self.path, dict(self.headers)))
-                server.answer(self)
+                server.respond(self)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -84,9 +84,9 @@ async def source(server: Server) -> AsyncIterator[PrometheusSource]:
     opened.close()
 
 
-async def test_a_query_is_one_get(server: Server, source: PrometheusSource) -> None:
-    """At the given moment, to the millisecond, under a path without a doubled slash."""
-    samples = await source.query(ASK)
+async def test_a_query_is_one_get_request(server: Server, source: PrometheusSource) -> None:
+    """With its time in milliseconds, under a path without a double slash."""
+    samples = await source.query(QUERY)
     (path, _) = server.requests[0]
 
     assert [("a", 2.0)] == [(sample.node, sample.value) for sample in samples]
@@ -96,7 +96,7 @@ async def test_a_query_is_one_get(server: Server, source: PrometheusSource) -> N
 
 
 @pytest.mark.parametrize(
-    ("answer", "word"),
+    ("respond", "word"),
     [
         (lambda h: send(h, b"", 302, Location="http://169.254.169.254/"), "redirect"),
         (lambda h: send(h, b"<html>login</html>"), "no JSON"),
@@ -114,16 +114,16 @@ async def test_a_query_is_one_get(server: Server, source: PrometheusSource) -> N
         (lambda h: h.connection.shutdown(2), "Remote|aborted|closed|reset"),
     ],
 )  # fmt: skip
-async def test_a_bad_answer_is_an_error_with_a_reason(
-    server: Server, source: PrometheusSource, answer: Callable[[Handler], None], word: str
+async def test_a_bad_response_is_an_error_with_a_reason(
+    server: Server, source: PrometheusSource, respond: Callable[[Handler], None], word: str
 ) -> None:
-    """Whatever comes, the question is unknown, and the next one works."""
-    server.answer = answer
+    """The next query succeeds."""
+    server.respond = respond
     with pytest.raises(SourceError, match=word):
-        await source.query(ASK)
-    server.answer = lambda handler: send(handler, GOOD)
+        await source.query(QUERY)
+    server.respond = lambda handler: send(handler, GOOD)
 
-    assert 1 == len(await source.query(ASK))
+    assert 1 == len(await source.query(QUERY))
 
 
 def silent(handler: Handler, over: threading.Event) -> None:
@@ -139,50 +139,50 @@ def dripping(handler: Handler, over: threading.Event) -> None:
         handler.wfile.flush()
 
 
-@pytest.mark.parametrize("answer", [silent, dripping])
-async def test_a_server_that_does_not_come_to_an_end_costs_no_more_than_its_time(
-    server: Server, answer: Callable[[Handler, threading.Event], None]
+@pytest.mark.parametrize("respond", [silent, dripping])
+async def test_an_endless_response_ends_with_the_timeout(
+    server: Server, respond: Callable[[Handler, threading.Event], None]
 ) -> None:
-    """The question's time ends the wait, for the first byte as for the last, and the next question is answered."""
+    """Whether the first byte is late or the last one. The next query succeeds."""
     source, over = a_source(server, timeout=2.0), threading.Event()
-    server.answer = lambda handler: answer(handler, over)
+    server.respond = lambda handler: respond(handler, over)
     async with asyncio.timeout(60):
         with pytest.raises(SourceError, match=r"longer than|timed out"):
-            await source.query(ASK)
+            await source.query(QUERY)
     over.set()
-    server.answer = lambda handler: send(handler, GOOD)
+    server.respond = lambda handler: send(handler, GOOD)
 
-    assert 1 == len(await source.query(ASK))
+    assert 1 == len(await source.query(QUERY))
     source.close()
 
 
-async def test_a_moments_absence_is_bridged(server: Server, source: PrometheusSource) -> None:
-    """A 503 is tried again at once, a few times; its wish to be left alone for an hour is not followed."""
-    answers = iter([503, 503, 200])
-    server.answer = lambda handler: send(handler, GOOD, next(answers), Retry_After="3600")
+async def test_a_short_outage_is_bridged_by_retries(server: Server, source: PrometheusSource) -> None:
+    """A 503 is retried a few times; a Retry-After of an hour is ignored."""
+    statuses = iter([503, 503, 200])
+    server.respond = lambda handler: send(handler, GOOD, next(statuses), Retry_After="3600")
 
-    assert 1 == len(await source.query(ASK))
+    assert 1 == len(await source.query(QUERY))
 
 
-async def test_nobody_there(server: Server) -> None:
-    """The reason is short and names the refusal, not the whole query."""
+async def test_a_refused_connection_is_reported(server: Server) -> None:
+    """The reason is short and does not contain the query."""
     source = a_source(server)
     server.close()
     with pytest.raises(SourceError, match="refused") as caught:
-        await source.query(ASK)
+        await source.query(QUERY)
     source.close()
 
     assert "query=" not in str(caught.value)
 
 
-async def test_redirects_carry_no_token_away(server: Server, tmp_path: Path) -> None:
-    """The other server is never asked."""
+async def test_redirects_do_not_leak_the_token(server: Server, tmp_path: Path) -> None:
+    """The other server gets no request."""
     other = Server()
     (tmp_path / "token").write_text("secret")
     source = a_source(server, bearer_token_file=str(tmp_path / "token"))
-    server.answer = lambda handler: send(handler, b"", 307, Location=other.url)
+    server.respond = lambda handler: send(handler, b"", 307, Location=other.url)
     with pytest.raises(SourceError) as caught:
-        await source.query(ASK)
+        await source.query(QUERY)
     source.close()
     other.close()
 
@@ -190,40 +190,40 @@ async def test_redirects_carry_no_token_away(server: Server, tmp_path: Path) -> 
     assert "secret" not in str(caught.value)
 
 
-async def test_tokens_are_read_anew(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rotated token counts at once, and no .netrc takes its place."""
+async def test_tokens_are_read_for_every_query(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rotated token is used at once, and .netrc is ignored."""
     (tmp_path / ".netrc").write_text("default login eve password wrong\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     token = tmp_path / "token"
     source = a_source(server, bearer_token_file=str(token), headers={"X-Scope-OrgID": "platform"})
     for text in ("one", "two\n"):
         token.write_text(text)
-        await source.query(ASK)
+        await source.query(QUERY)
     token.unlink()
     with pytest.raises(SourceError, match="cannot read"):
-        await source.query(ASK)
+        await source.query(QUERY)
     source.close()
 
     assert ["Bearer one", "Bearer two"] == [headers["Authorization"] for _, headers in server.requests]
     assert "platform" == server.requests[0][1]["X-Scope-OrgID"]
 
 
-async def test_basic_authentication(server: Server, tmp_path: Path) -> None:
-    """Name and password."""
+async def test_basic_authentication_sends_name_and_password(server: Server, tmp_path: Path) -> None:
+    """The password comes from its file."""
     (tmp_path / "password").write_text("open\n")
     basic = BasicAuthentication(username="eve", password_file=str(tmp_path / "password"))
     source = a_source(server, basic_authentication=basic)
-    await source.query(ASK)
+    await source.query(QUERY)
     source.close()
 
     assert "Basic ZXZlOm9wZW4=" == server.requests[0][1]["Authorization"]
 
 
-async def test_queries_wait_for_one_another(server: Server) -> None:
-    """Never more under way than `concurrency`, however many are asked."""
+async def test_concurrent_queries_are_limited(server: Server) -> None:
+    """Never more than `concurrency` at the same time."""
     under_way, most, lock, two_at_once = 0, 0, threading.Lock(), threading.Event()
 
-    def answer(handler: Handler) -> None:
+    def respond(handler: Handler) -> None:
         nonlocal under_way, most
         with lock:
             under_way += 1
@@ -236,9 +236,9 @@ async def test_queries_wait_for_one_another(server: Server) -> None:
             under_way -= 1
         send(handler, GOOD)
 
-    server.answer = answer
+    server.respond = respond
     source = a_source(server, concurrency=2)
-    await asyncio.gather(*(source.query(ASK) for _ in range(10)))
+    await asyncio.gather(*(source.query(QUERY) for _ in range(10)))
     source.close()
 
     assert 2 == most
@@ -258,13 +258,13 @@ async def test_queries_wait_for_one_another(server: Server) -> None:
         ({"nodeLabels": []}, "at least one"),
     ],
 )
-def test_settings_that_cannot_work(fields: dict[str, Any], word: str) -> None:
-    """They are refused with what to do."""
+def test_invalid_settings_are_refused(fields: dict[str, Any], word: str) -> None:
+    """The error says what to do."""
     with pytest.raises(msgspec.ValidationError, match=word):
         msgspec.convert(fields, PrometheusSettings)
 
 
-def test_a_profile_without_that_memory_is_refused() -> None:
-    """The kubelet's resource metrics do not tell anonymous memory."""
+def test_a_kind_of_memory_that_the_profile_lacks_is_refused() -> None:
+    """The kubelet's resource metrics have no anonymous memory."""
     with pytest.raises(ConfigurationError, match="workingSet"):
         PrometheusSource(PrometheusSettings(), memory="anonymous", clock=SystemClock())

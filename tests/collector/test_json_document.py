@@ -30,32 +30,32 @@ def plain(read: Any) -> Any:
 
 
 @given(series=st.lists(SERIES, max_size=30), end=ENDS, part=st.integers(1, 300))
-def test_in_parts_a_body_says_what_it_says_as_a_whole(series: Any, end: Any, part: int) -> None:
-    """Every series in its place, whatever its labels hold, and what comes after the last one."""
+def test_a_body_decoded_in_parts_equals_the_whole(series: Any, end: Any, part: int) -> None:
+    """Every series in its place, whatever its labels hold, and everything after the last one."""
     body = a_body(series, **end)
-    told = plain(decode_document(body, part))
-    assert [{"metric": each["metric"], "value": each["value"]} for each in told["data"]["result"]] == series
-    assert {key: value for key, value in told.items() if key not in ("status", "data")} == end
+    decoded = plain(decode_document(body, part))
+    assert [{"metric": each["metric"], "value": each["value"]} for each in decoded["data"]["result"]] == series
+    assert {key: value for key, value in decoded.items() if key not in ("status", "data")} == end
 
 
 @given(part=st.integers(1, 300), length=st.integers(0, 1_200))
-def test_a_body_that_was_cut_off_is_none(part: int, length: int) -> None:
-    """However it is read, half an answer is no answer."""
+def test_a_truncated_body_is_an_error(part: int, length: int) -> None:
+    """Whether it is decoded in parts or not."""
     body = a_body([{"metric": {"pod": f"web-{number}"}, "value": [1, "2"]} for number in range(30)])
     with pytest.raises(msgspec.DecodeError):
         decode_document(body[: min(length, len(body) - 1)], part)
 
 
 @given(part=st.integers(1, 300), place=st.integers(0, 29))
-def test_one_broken_series_breaks_the_body(part: int, place: int) -> None:
-    """It is no JSON, wherever that stands."""
+def test_one_broken_series_makes_the_body_invalid(part: int, place: int) -> None:
+    """Wherever it is."""
     body = a_body([{"metric": {"pod": f"web-{number:02}"}, "value": [1, "2"]} for number in range(30)])
     with pytest.raises(msgspec.DecodeError):
         decode_document(body.replace(f'"web-{place:02}"'.encode(), b'"web"-'), part)
 
 
-def test_no_part_is_longer_than_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of Python runs while a part is read, so a body of any length is read in short ones."""
+def test_parts_have_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding a part blocks the interpreter, so a body of any length is decoded in short parts."""
     read: list[int] = []
 
     class Watching:
@@ -76,11 +76,11 @@ def test_no_part_is_longer_than_it_should_be(monkeypatch: pytest.MonkeyPatch) ->
     assert max(read[1:]) < 5_000 + 100
 
 
-def test_a_matrix_is_read_in_parts_too() -> None:
+def test_a_matrix_is_decoded_in_parts_too() -> None:
     """Its series hold many values each."""
     series = [{"metric": {"pod": f"web-{number}"}, "values": [[1, "2"], [2, "3"]]} for number in range(50)]
-    told = plain(decode_document(a_body(series), 100))
-    assert [{"metric": each["metric"], "values": each["values"]} for each in told["data"]["result"]] == series
+    decoded = plain(decode_document(a_body(series), 100))
+    assert [{"metric": each["metric"], "values": each["values"]} for each in decoded["data"]["result"]] == series
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_a_matrix_is_read_in_parts_too() -> None:
         '{"x":{"y":[{"metric":1},{"metric":2}]},"z":[{"metric":3},{"metric":4},{"metric":5}],"data":[]}',
     ],
 )
-def test_another_document_is_read_as_it_is(body: str) -> None:
-    """Whoever asked for it judges what it is."""
+def test_other_documents_are_decoded_unchanged(body: str) -> None:
+    """The caller checks what it is."""
     assert decode_document(body.encode(), 10) == json.loads(body)

@@ -1,4 +1,4 @@
-"""load-watcher's HTTP API, served for real."""
+"""load-watcher's HTTP API, on a real HTTP server."""
 
 import json
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ def a_node(cpu: object = 25.0, memory: object = 50.0, operator: str = "AVG") -> 
 
 @dataclass
 class World:
-    """load-watcher looks once a minute; a test moves the clock from one look of it to the next of ours."""
+    """load-watcher measures once a minute; a test advances the clock from one measurement of it to our next poll."""
 
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
     nodes: dict[str, object] = field(default_factory=lambda: {"a": a_node(), "b": a_node(75.0)})
@@ -48,7 +48,7 @@ class World:
     raw: bytes | None = None
     url: str = ""
 
-    async def answer(self, _: web.Request) -> web.Response:
+    async def respond(self, _: web.Request) -> web.Response:
         if self.status != 200:
             return web.Response(status=self.status, headers={"Location": "/elsewhere"})
         window = {"duration": f"{self.length // 60}m", "start": self.end - self.length, "end": self.end}
@@ -64,7 +64,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     made = World()
     app = web.Application()
-    app.router.add_get("/watcher", made.answer)
+    app.router.add_get("/watcher", made.respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -75,8 +75,8 @@ async def world() -> AsyncIterator[World]:
 
 
 def a_source(world: World, **settings: object) -> LoadWatcherSource:
-    told = LoadWatcherSettings(url=f"{world.url}/", **settings)  # type: ignore[arg-type]
-    return LoadWatcherSource(told, memory="workingSet", clock=world.clock)
+    chosen = LoadWatcherSettings(url=f"{world.url}/", **settings)  # type: ignore[arg-type]
+    return LoadWatcherSource(chosen, memory="workingSet", clock=world.clock)
 
 
 async def watch(world: World, source: LoadWatcherSource, minutes: int) -> None:
@@ -101,8 +101,8 @@ async def deviations(source: LoadWatcherSource) -> list[float]:
     return [sample.value for sample in await source.query(query) if sample.share_of_capacity]
 
 
-async def test_a_mean_is_a_share_of_what_the_machine_has(world: World) -> None:
-    """Percent become cores and bytes; the deviation that it tells is told."""
+async def test_percent_become_cores_and_bytes(world: World) -> None:
+    """The standard deviation as well."""
     source = a_source(world)
     await watch(world, source, 16)
     readings = await read(source)
@@ -113,16 +113,16 @@ async def test_a_mean_is_a_share_of_what_the_machine_has(world: World) -> None:
     assert NOW + 15 * MINUTE == readings["cpu"]["a"].sampled_at
 
 
-async def test_a_window_that_was_not_watched_is_unknown(world: World) -> None:
-    """How many samples are behind a mean it does not tell: a node must have been told of all through the window."""
+async def test_a_window_without_responses_throughout_it_is_unknown(world: World) -> None:
+    """load-watcher does not report how many samples a mean has."""
     source = a_source(world)
     await watch(world, source, 4)
 
     assert "cover" in (await read(source))["cpu"]["a"].why
 
 
-async def test_a_load_watcher_that_says_the_same_again_ages(world: World) -> None:
-    """It serves its last answer however old that is."""
+async def test_a_repeated_response_becomes_stale(world: World) -> None:
+    """load-watcher returns its last response however old it is."""
     source = a_source(world)
     await watch(world, source, 16)
     end = world.end
@@ -134,8 +134,8 @@ async def test_a_load_watcher_that_says_the_same_again_ages(world: World) -> Non
     assert (None, end - MINUTE) == (reading.mean, reading.sampled_at)
 
 
-async def test_a_node_that_is_left_out_is_unknown(world: World) -> None:
-    """Its last mean is not kept."""
+async def test_a_node_missing_in_a_response_is_unknown(world: World) -> None:
+    """Its last mean is not used."""
     source = a_source(world)
     await watch(world, source, 16)
     del world.nodes["a"]
@@ -149,8 +149,8 @@ async def test_a_node_that_is_left_out_is_unknown(world: World) -> None:
     ("node", "known"),
     [(a_node(-1.0), {"memory"}), (a_node(120.0), {"memory"}), (a_node(25.0, 1e9), {"cpu"}), ({"metrics": None}, set())],
 )
-async def test_what_is_no_share_is_unknown(world: World, node: object, known: set[str]) -> None:
-    """Byte rates that it multiplies by a hundred, and figures that are none."""
+async def test_invalid_figures_are_unknown(world: World, node: object, known: set[str]) -> None:
+    """Byte rates multiplied by a hundred, and figures that are no numbers."""
     source = a_source(world)
     await watch(world, source, 16)
     world.nodes["a"] = node
@@ -160,8 +160,8 @@ async def test_what_is_no_share_is_unknown(world: World, node: object, known: se
     assert known == {resource for resource in ("cpu", "memory") if readings[resource]["a"].mean is not None}
 
 
-async def test_figures_of_a_moment_are_averaged_here(world: World) -> None:
-    """Where its own source is metrics-server, the window that it names is not the window of its figures."""
+async def test_current_values_are_averaged_by_the_collector(world: World) -> None:
+    """When its own source is metrics-server, the window in its response is not the window of its figures."""
     source = a_source(world)
     for cpu in (20.0, 30.0) * 8:
         world.nodes = {"a": a_node(cpu, operator="Latest")}
@@ -172,8 +172,8 @@ async def test_figures_of_a_moment_are_averaged_here(world: World) -> None:
     assert [pytest.approx(0.05, rel=0.05)] == await deviations(source)
 
 
-async def test_a_fallback_to_a_shorter_window_is_no_answer_to_the_longer_one(world: World) -> None:
-    """It answers with 10 minutes when it has no 15."""
+async def test_a_response_about_a_shorter_window_is_not_used_for_the_longer_one(world: World) -> None:
+    """It returns 10 minutes when it has no 15."""
     source = a_source(world)
     world.length = 600
     await watch(world, source, 16)
@@ -182,8 +182,8 @@ async def test_a_fallback_to_a_shorter_window_is_no_answer_to_the_longer_one(wor
     assert 4.0 == (await read(source, 600.0))["cpu"]["a"].mean
 
 
-async def test_what_it_cannot_know_is_said(world: World) -> None:
-    """Other windows, pods, quantiles: unknown, and no failure."""
+async def test_unsupported_queries_are_unknown_with_a_reason(world: World) -> None:
+    """Other windows, pods, quantiles: no failure."""
     source = a_source(world)
     await watch(world, source, 16)
     at = await source.time()
@@ -209,10 +209,8 @@ async def test_what_it_cannot_know_is_said(world: World) -> None:
         (200, b" " * 2_000, "larger than loadWatcher.maxBodyBytes"),
     ],
 )
-async def test_a_bad_answer_is_a_problem_and_nothing_else(
-    world: World, status: int, raw: bytes | None, complaint: str
-) -> None:
-    """Redirects are not followed, and there is an end to what is read."""
+async def test_a_bad_response_is_a_source_error(world: World, status: int, raw: bytes | None, complaint: str) -> None:
+    """Redirects are not followed, and the size of the body is limited."""
     source = a_source(world, max_body_bytes=1_024)
     world.status, world.raw, world.nodes = status, raw, {}
     await source.poll_once()
@@ -221,8 +219,8 @@ async def test_a_bad_answer_is_a_problem_and_nothing_else(
         await source.time()
 
 
-async def test_a_load_watcher_that_is_away_is_a_problem(world: World) -> None:
-    """Until it answers."""
+async def test_a_load_watcher_that_is_down_is_a_source_error(world: World) -> None:
+    """Until it responds."""
     source = a_source(world)
     url, world.url = world.url, "http://127.0.0.1:9"
     away = a_source(world)
@@ -236,13 +234,13 @@ async def test_a_load_watcher_that_is_away_is_a_problem(world: World) -> None:
 
 
 @pytest.mark.parametrize("url", ["load-watcher:2020", "ftp://x", "http://me:secret@load-watcher:2020"])
-def test_an_address_is_looked_at_when_it_is_read(url: str) -> None:
-    """And a password is not shown in what is said of it later."""
+def test_an_invalid_address_is_refused(url: str) -> None:
+    """A password in it is refused as well, because it would be shown in messages."""
     with pytest.raises(msgspec.ValidationError, match="url"):
         msgspec.convert({"url": url}, LoadWatcherSettings)
 
 
 def test_another_kind_of_memory_is_refused() -> None:
-    """load-watcher knows one only."""
+    """load-watcher has one kind only."""
     with pytest.raises(ConfigurationError, match="anonymous is not allowed"):
         LoadWatcherSource(LoadWatcherSettings(), memory="anonymous", clock=ManualClock(NOW))

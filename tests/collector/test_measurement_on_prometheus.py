@@ -1,4 +1,4 @@
-"""What a node's metrics may look like, and why its load is then unknown: on a real Prometheus that scrapes them."""
+"""Why the load of a node is unknown: on a real Prometheus that scrapes faulty metrics."""
 
 import asyncio
 import time
@@ -54,21 +54,21 @@ class Machines:
 
 
 class World:
-    """A fleet that a test makes, measured in a real Prometheus."""
+    """Nodes that a test creates, measured on a real Prometheus."""
 
     def __init__(self, machines: Machines, source: PrometheusSource, selector: dict[str, str]) -> None:
         self.machines = machines
         self.clock = SystemClock()
-        self.fleet = ClusterPlacement(
+        self.placement = ClusterPlacement(
             windows=[2.0], start_timeout=600.0, owner_retention=60.0, owner_of=lambda _: None, selector=selector
         )
         settings = CollectorSettings(node_selector=selector)
         self.measurement = Measurement(
-            settings=settings, load=LOAD, source=source, placement=self.fleet, clock=self.clock
+            settings=settings, load=LOAD, source=source, placement=self.placement, clock=self.clock
         )
 
     def put(self, *names: str, age: float = LONG_AGO, uid: str = "", pods: bool = False, **node: Any) -> None:
-        """Ready nodes of this age; with `pods` each has one that ran all the time."""
+        """Ready nodes of this age; with `pods` each has one that ran throughout."""
         now = self.clock.now()
         for name in names:
             metadata = objects.ObjectMeta(
@@ -83,24 +83,24 @@ class World:
                 conditions=[objects.Condition(type="Ready", status="True")],
             )
             spec = objects.NodeSpec(taints=node.get("taints", []))
-            self.fleet.on_node(None, objects.Node(metadata=metadata, spec=spec, status=status))
+            self.placement.on_node(None, objects.Node(metadata=metadata, spec=spec, status=status))
             if pods:
                 pod = objects.Pod(
                     metadata=objects.ObjectMeta(name=f"pod-{name}", namespace="shop", uid=f"uid-pod-{name}"),
                     spec=objects.PodSpec(node_name=name),
                     status=objects.PodStatus(phase="Running", start_time=datetime.fromtimestamp(now - LONG_AGO, UTC)),
                 )
-                self.fleet.on_pod(None, pod, now)
+                self.placement.on_pod(None, pod, now)
 
     async def cycle(self) -> UtilizationCycle:
-        """Measure the shortest window, and tell of it."""
+        """Measure the shortest window and end the round."""
         await self.measurement.round(LOAD.shortest)
-        cycle, self.doubts = await self.measurement.cycle(self.fleet.nodes, shard="all", number=1)
+        cycle, self.unknown = await self.measurement.cycle(self.placement.nodes, shard="all", number=1)
         return cycle
 
     async def until(self, wanted: Callable[[UtilizationCycle], bool]) -> UtilizationCycle:
         async with asyncio.timeout(60):
-            while not wanted(cycle := await self.cycle()):  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+            while not wanted(cycle := await self.cycle()):  # noqa: ASYNC110  Prometheus does not notify about scrapes
                 await asyncio.sleep(SCRAPE_INTERVAL / 2)
             return cycle
 
@@ -108,17 +108,17 @@ class World:
         return await self.until(lambda cycle: cycle.fresh == cycle.expected)
 
     async def unknown(self, reason: str) -> str:
-        """Wait until the one node is unknown for this reason; the reason as people read it."""
+        """Wait until the one node is unknown for this reason; returns its text."""
         cycle = await self.until(lambda cycle: cycle.reasons == {reason: 1})
         [why] = cycle.missing.values()
-        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.doubts)
+        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.unknown)
         return why
 
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
-        """As it is told to all."""
-        messages = self.measurement.node_messages(self.fleet.nodes, epoch=1, sequence=1)
-        told = {message.node: message for message in messages}
-        return told[name].windows.get(window) if name in told else None
+        """As it is published."""
+        messages = self.measurement.node_messages(self.placement.nodes, epoch=1, sequence=1)
+        published = {message.node: message for message in messages}
+        return published[name].windows.get(window) if name in published else None
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +156,8 @@ async def start(machines: Machines, url: str) -> AsyncIterator[Callable[..., Wor
     source.close()
 
 
-async def test_a_node_as_it_should_be(start: Callable[..., World]) -> None:
-    """Its usage with the time of its newest sample; nobody is told of as unknown."""
+async def test_a_node_with_valid_metrics_is_known(start: Callable[..., World]) -> None:
+    """Its usage has the time of its newest sample."""
     world = start()
     world.put("well", pods=True)
 
@@ -168,11 +168,11 @@ async def test_a_node_as_it_should_be(start: Callable[..., World]) -> None:
         return 0.0 <= world.measurement.source_now() - usage.sampled_at < 5 * SCRAPE_INTERVAL
 
     cycle = await world.until(right)
-    assert (cycle.expected, cycle.reasons, unknown_summary(world.doubts)) == (1, {}, "")
+    assert (cycle.expected, cycle.reasons, unknown_summary(world.unknown)) == (1, {}, "")
 
 
-async def test_no_sample_at_all(start: Callable[..., World]) -> None:
-    """Nothing names it: it never reads as 0."""
+async def test_a_node_without_samples_is_unknown(start: Callable[..., World]) -> None:
+    """It never reads as 0."""
     world = start()
     world.put("unheard-of", "well")
     cycle = await world.until(lambda cycle: cycle.reasons == {"no sample": 1})
@@ -180,8 +180,8 @@ async def test_no_sample_at_all(start: Callable[..., World]) -> None:
     assert world.usage("unheard-of") is None
 
 
-async def test_a_gap(start: Callable[..., World]) -> None:
-    """Scrapes that failed for more than a fifth of the window, then work again: unknown until the window is covered."""
+async def test_a_node_with_a_gap_is_unknown(start: Callable[..., World]) -> None:
+    """When scrapes failed for more than a fifth of the window, until it is covered again."""
     world = start()
     world.put("gap")
     await world.until_known()
@@ -201,8 +201,10 @@ async def test_a_gap(start: Callable[..., World]) -> None:
         ("excess", "", "excess", "where the machine has 16"),
     ],
 )
-async def test_values_that_cannot_be(start: Callable[..., World], page: str, text: str, reason: str, word: str) -> None:
-    """No number, below nothing, above 105 % of the machine: unknown, not capped and not 0."""
+async def test_impossible_values_are_unknown(
+    start: Callable[..., World], page: str, text: str, reason: str, word: str
+) -> None:
+    """No number, negative, above 105 % of the capacity: neither capped nor 0."""
     world = start()
     world.put(page, "well")
     begun = time.monotonic()
@@ -227,16 +229,16 @@ async def test_values_that_cannot_be(start: Callable[..., World], page: str, tex
     assert world.usage(page) is None
 
 
-async def test_duplicates(start: Callable[..., World]) -> None:
-    """Two jobs scrape one node: neither wins."""
+async def test_a_node_that_two_jobs_scrape_is_unknown(start: Callable[..., World]) -> None:
+    """It is not known which one is right."""
     world = start()
     world.put("twin", "well")
     cycle = await world.until(lambda cycle: cycle.reasons == {"duplicate": 1})
     assert cycle.missing == {"twin": "cpu: 2 series claim to be this node"}
 
 
-async def test_samples_of_the_future(start: Callable[..., World]) -> None:
-    """A machine whose clock is 30 s ahead stamps its samples so: what it said 30 s ago must not pass for new."""
+async def test_samples_from_the_future_are_unknown(start: Callable[..., World]) -> None:
+    """The clock of this machine is 30 s ahead: its samples of 30 s ago must not look new."""
     world = start()
     world.put("future")
     begun = time.monotonic()
@@ -251,8 +253,8 @@ async def test_samples_of_the_future(start: Callable[..., World]) -> None:
     assert world.usage("future") is None
 
 
-async def test_a_frozen_page(start: Callable[..., World]) -> None:
-    """An exporter that repeats its last page is scraped well, and rate() calls its machine idle."""
+async def test_a_repeated_page_is_unknown(start: Callable[..., World]) -> None:
+    """Its scrapes succeed, and rate() reads the machine as idle."""
     world = start()
     world.put("frozen", "well", pods=True)
     live = a_node(2.0)
@@ -261,12 +263,12 @@ async def test_a_frozen_page(start: Callable[..., World]) -> None:
     page = live()
     world.machines.show("frozen", lambda: page)
     cycle = await world.until(lambda cycle: cycle.reasons == {"frozen": 1})
-    assert "stands still while memory is in use" in cycle.missing["frozen"]
+    assert "does not change while memory is in use" in cycle.missing["frozen"]
     assert world.usage("frozen") is None
 
 
-async def test_half_of_all_nodes_at_exactly_zero(start: Callable[..., World]) -> None:
-    """Something between them and us is broken: those are unknown, and so few are known that nothing is acted upon."""
+async def test_zeros_of_half_of_all_nodes_are_unknown(start: Callable[..., World]) -> None:
+    """The metrics path is broken, and the coverage is too low for any eviction."""
     world = start()
     world.put(*ZEROS, pods=True)
     await world.until_known()
@@ -280,22 +282,22 @@ async def test_half_of_all_nodes_at_exactly_zero(start: Callable[..., World]) ->
     assert world.usage("zero-5") is not None
 
 
-async def test_nodes_that_are_empty_may_read_zero(start: Callable[..., World]) -> None:
-    """Without pods 0 is believed: an idle fleet is no broken one."""
+async def test_nodes_without_pods_may_read_zero(start: Callable[..., World]) -> None:
+    """An idle cluster is no fault."""
     world = start()
     world.put(*ZEROS)
     for page in ZEROS[:3]:
         world.machines.show(page, a_node(0.0, 0.0))
 
-    def believed(cycle: UtilizationCycle) -> bool:
+    def latest(cycle: UtilizationCycle) -> bool:
         usage = world.usage("zero-0")
         return usage is not None and usage.mean.memory == 0.0 and cycle.reasons == {}
 
-    await world.until(believed)
+    await world.until(latest)
 
 
-async def test_a_young_prometheus(start: Callable[..., World]) -> None:
-    """Its long windows are unknown and left out; the short one is known, and so is the node."""
+async def test_long_windows_of_a_young_prometheus_are_unknown(start: Callable[..., World]) -> None:
+    """The short window is known, and so is the node."""
     world = start()
     world.put("well")
     await world.until_known()
@@ -305,10 +307,10 @@ async def test_a_young_prometheus(start: Callable[..., World]) -> None:
     await world.until_known()
 
 
-async def test_a_prometheus_that_was_started_again(
+async def test_a_restarted_prometheus_has_a_gap(
     testbed_binaries: Binaries, machines: Machines, exporter: Exporter, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Its history is there, with a hole: unknown until the window is covered again, and known then."""
+    """Nodes are unknown until the window is covered again."""
     folder = tmp_path_factory.mktemp("again")
     jobs = [a_job("well", exporter, "single", node="well")]
     for run in range(2):
@@ -323,8 +325,8 @@ async def test_a_prometheus_that_was_started_again(
         await asyncio.sleep(1.5 * (1 - run))  # the hole
 
 
-async def test_nodes_that_are_expected_to_have_no_data(start: Callable[..., World]) -> None:
-    """Virtual, Windows and filtered ones do not count; a Windows node that has data does."""
+async def test_virtual_and_filtered_nodes_are_not_expected(start: Callable[..., World]) -> None:
+    """Windows nodes only when they have data."""
     world = start(pool="ours")
     ours = {"pool": "ours"}
     world.put("well", labels=ours)
@@ -339,8 +341,8 @@ async def test_nodes_that_are_expected_to_have_no_data(start: Callable[..., Worl
     assert (cycle.expected, cycle.missing) == (2, {})
 
 
-async def test_a_fleet_that_grows_by_a_third_at_once(start: Callable[..., World]) -> None:
-    """Coverage does not fall while the new ones settle; then they count, those without data too."""
+async def test_new_nodes_do_not_lower_the_coverage_while_they_settle(start: Callable[..., World]) -> None:
+    """Then they count, those without data too."""
     world = start()
     world.put(*GROWN[:10])
     await world.until_known()
@@ -360,23 +362,23 @@ async def test_a_fleet_that_grows_by_a_third_at_once(start: Callable[..., World]
     assert (last.missing, last.reasons) == ({"grown-12": "cpu: no sample"}, {"no sample": 1})
 
 
-async def test_only_the_label_of_the_node_joins(start: Callable[..., World]) -> None:
-    """A series of one node that bears another one's name as its instance is not the other one's."""
+async def test_only_the_first_node_label_counts(start: Callable[..., World]) -> None:
+    """A series with another node's name in `instance` is not that node's."""
     world = start()
     world.put("joined", "neighbour")
     cycle = await world.until(lambda cycle: cycle.fresh == 1)
     assert cycle.missing == {"neighbour": "cpu: no sample"}
 
 
-async def test_a_node_that_is_made_again_under_its_name(start: Callable[..., World]) -> None:
-    """The samples of its forerunner are not its own: unknown until it has samples of a window."""
+async def test_a_recreated_node_is_unknown_until_its_own_samples_cover_the_window(start: Callable[..., World]) -> None:
+    """The samples of its predecessor do not count."""
     world = start()
     world.put("again")
     await world.until_known()
     world.put("again", uid="uid-of-another", age=-SETTLING)
     assert (await world.cycle()).expected == 0
     assert world.usage("again") is None
-    [message] = world.measurement.node_messages(world.fleet.nodes, epoch=1, sequence=1) or [None]
+    [message] = world.measurement.node_messages(world.placement.nodes, epoch=1, sequence=1) or [None]
     assert message is None or message.uid == "uid-of-another"
     made = world.clock.now()
     world.put("again", uid="uid-of-a-third", age=0.0)

@@ -1,4 +1,4 @@
-"""metrics.k8s.io, from the API server of memory and over real HTTP."""
+"""metrics.k8s.io, from the in-memory API server and over real HTTP."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from builders import NOW
-from collector.test_service import FakeHealth, a_node, a_pod
+from collector.collectors import FakeHealth, a_node, a_pod
 from prometheus_client import CollectorRegistry
 
 from equipoise.collector.decisions.query import MetricQuery, SourceError
@@ -107,8 +107,8 @@ async def a_world(**settings: object) -> AsyncIterator[World]:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_window_is_known_when_it_was_watched() -> None:
-    """First nothing is known of it, then the mean of what was seen, of nodes and of pods."""
+async def test_a_window_is_known_when_it_was_polled_throughout() -> None:
+    """The mean of the polled values, of nodes and of pods."""
     async with a_world() as world:
         young, _ = await world.read()
         await world.pass_time(6, "1", "3")
@@ -119,8 +119,8 @@ async def test_a_window_is_known_when_it_was_watched() -> None:
     assert {POD: Resources(cpu=pytest.approx(0.5), memory=2 * GIB)} == pods
 
 
-async def test_a_sample_keeps_the_time_that_metrics_server_gave_it() -> None:
-    """A metrics-server that says the same again is stale, however often it is asked."""
+async def test_a_sample_keeps_the_timestamp_of_metrics_server() -> None:
+    """A repeated sample becomes stale however often it is polled."""
     async with a_world() as world:
         await world.pass_time(6)
         for _ in range(10):
@@ -132,8 +132,8 @@ async def test_a_sample_keeps_the_time_that_metrics_server_gave_it() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "memory"), [("x", "8Gi"), ("", "8Gi"), ("-1", "8Gi"), ("99", "8Gi")])
-async def test_what_is_no_usage_is_unknown(cpu: str, memory: str) -> None:
-    """The memory beside it is known."""
+async def test_an_invalid_usage_is_unknown(cpu: str, memory: str) -> None:
+    """The memory of the same node is known."""
     async with a_world() as world:
         await world.pass_time(6, cpu)
         nodes, _ = await world.read()
@@ -142,8 +142,8 @@ async def test_what_is_no_usage_is_unknown(cpu: str, memory: str) -> None:
     assert 8 * GIB == nodes["memory"]["a"].mean  # type: ignore[index]
 
 
-async def test_a_pod_of_which_a_container_is_missing_is_unknown() -> None:
-    """The others' usage is not that of the pod."""
+async def test_a_pod_with_a_container_without_usage_is_unknown() -> None:
+    """The usage of its other containers is not that of the pod."""
     async with a_world() as world:
         at = datetime.fromtimestamp(NOW + 5, UTC)
         containers = [ContainerMetrics(usage={"cpu": "1", "memory": "1Gi"}), ContainerMetrics(usage={"cpu": "1"})]
@@ -156,8 +156,8 @@ async def test_a_pod_of_which_a_container_is_missing_is_unknown() -> None:
     assert math.isnan(sample.value)
 
 
-async def test_windows_longer_than_its_history_are_said_to_be_unknown() -> None:
-    """They are not asked for, and no round fails for it."""
+async def test_windows_longer_than_the_retention_are_unsupported() -> None:
+    """They are not queried, and no round fails."""
     async with a_world(retention=Duration(3_600)) as world:
         await world.pass_time(6)
         nodes, pods = await world.read(86_400.0)
@@ -168,8 +168,8 @@ async def test_windows_longer_than_its_history_are_said_to_be_unknown() -> None:
     assert {} == pods
 
 
-async def test_a_slot_before_its_history_is_said_to_be_unknown() -> None:
-    """The day of a workload cannot be filled backwards."""
+async def test_a_slot_before_the_retention_is_unsupported() -> None:
+    """The past day of a workload cannot be backfilled."""
     async with a_world() as world:
         past = MetricQuery(subject="pod", resource="cpu", aggregate="mean", length=3_600.0, at=NOW - 7_200.0)
         just = MetricQuery(subject="pod", resource="cpu", aggregate="mean", length=3_600.0, at=NOW - 72.0)
@@ -185,8 +185,8 @@ async def test_a_slot_before_its_history_is_said_to_be_unknown() -> None:
         (Forbidden(403, "Forbidden", "nodes.metrics.k8s.io is forbidden"), "right to list"),
     ],
 )
-async def test_a_refusal_says_what_to_do(error: Exception, complaint: str) -> None:
-    """And ends when metrics-server answers."""
+async def test_a_refusal_is_reported_with_what_to_do(error: Exception, complaint: str) -> None:
+    """It ends when metrics-server responds."""
     async with a_world() as world:
 
         async def refuse(*_: object, **__: object) -> None:
@@ -202,8 +202,8 @@ async def test_a_refusal_says_what_to_do(error: Exception, complaint: str) -> No
         assert world.clock.now() == await world.source.time()
 
 
-async def test_the_collector_tells_what_can_be_known() -> None:
-    """From the table of sources to the bus: the short window is known, the day is not, and the node is fresh."""
+async def test_the_collector_publishes_what_metrics_server_can_measure() -> None:
+    """The short window is known, the day is not, and the node is fresh."""
     clock = ManualClock(NOW)
     kube = MemoryKube(clock)
     world = World(clock, kube, None)  # type: ignore[arg-type]
@@ -226,22 +226,22 @@ async def test_the_collector_tells_what_can_be_known() -> None:
         await bus.settled()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    told = bus.published(NodeUtilization, "equipoise.utilization.node.*")[-1]
+    samples = bus.published(NodeUtilization, "equipoise.utilization.node.*")[-1]
     cycle = bus.published(UtilizationCycle, "equipoise.utilization.cycle.*")[-1]
 
-    assert {"5m": Resources(cpu=2.0, memory=8 * GIB)} == {name: used.mean for name, used in told.windows.items()}
-    assert {"uid-web-0": Resources(cpu=0.5, memory=2 * GIB)} == told.pods
+    assert {"5m": Resources(cpu=2.0, memory=8 * GIB)} == {name: used.mean for name, used in samples.windows.items()}
+    assert {"uid-web-0": Resources(cpu=0.5, memory=2 * GIB)} == samples.pods
     assert (1, 1, "") == (cycle.expected, cycle.fresh, cycle.problem)
 
 
 def test_another_kind_of_memory_is_refused() -> None:
-    """metrics-server knows working sets only."""
+    """metrics-server has working sets only."""
     clock = ManualClock(NOW)
     with pytest.raises(ConfigurationError, match="anonymous is not allowed"):
         MetricsServerSource(MetricsServerSettings(), memory="anonymous", kube=MemoryKube(clock), clock=clock)
 
 
-async def test_real_answers_are_read(tmp_path: Path) -> None:
+async def test_real_responses_are_decoded(tmp_path: Path) -> None:
     """Lists as metrics-server sends them through the API server."""
     nodes = {
         "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {},
@@ -263,13 +263,13 @@ async def test_real_answers_are_read(tmp_path: Path) -> None:
             }
         ],
     }  # fmt: skip
-    answers = {"nodes": nodes, "pods": pods}
+    responses = {"nodes": nodes, "pods": pods}
 
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response(answers[request.match_info["plural"]])
+    async def respond(request: web.Request) -> web.Response:
+        return web.json_response(responses[request.match_info["plural"]])
 
     app = web.Application()
-    app.router.add_get("/apis/metrics.k8s.io/v1beta1/{plural}", answer)
+    app.router.add_get("/apis/metrics.k8s.io/v1beta1/{plural}", respond)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -286,13 +286,13 @@ async def test_real_answers_are_read(tmp_path: Path) -> None:
     )  # fmt: skip
     at = datetime(2026, 11, 22, 0, 0, 20, tzinfo=UTC).timestamp()
     async with connect_kube(_Connection(str(kubeconfig)), "collector", SystemClock()) as kube:
-        # The answers are of one day in 2026: they must not be too old to be kept.
+        # The responses are of a day in 2026: the clock is set so that they are not too old.
         clock = ManualClock(at + 10)
         kube.server_time = lambda now: now  # type: ignore[method-assign]
         source = MetricsServerSource(MetricsServerSettings(), memory="workingSet", kube=kube, clock=clock)
         running = asyncio.create_task(source.run())
         await source.time()
-        told = [
+        samples = [
             sample.value
             for subject in ("node", "pod")
             for resource in ("cpu", "memory")
@@ -303,7 +303,7 @@ async def test_real_answers_are_read(tmp_path: Path) -> None:
         running.cancel()
     await runner.cleanup()
 
-    assert [1.5, 8 * GIB, 0.25, GIB] == told
+    assert [1.5, 8 * GIB, 0.25, GIB] == samples
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Addresses become names of nodes."""
+"""Node names instead of addresses."""
 
 import pytest
 
@@ -14,30 +14,32 @@ def a_sample(node: str) -> Sample:
     return Sample(node=node, series=series_name({"instance": node}), value=1.0)
 
 
-def test_an_address_names_its_node() -> None:
-    """Of either family; a name that is one already stays."""
+def test_an_address_is_replaced_by_its_nodes_name() -> None:
+    """IPv4 and IPv6; a name stays as it is."""
     names = names_by_address([info("a", "10.0.0.1"), info("b", "fd00::1"), info("c", "10.0.0.3")])
 
-    told = with_node_names([a_sample("10.0.0.1"), a_sample("[fd00::1]"), a_sample("c"), a_sample("10.9.9.9")], names)
-    assert ["a", "b", "c", "10.9.9.9"] == [sample.node for sample in told]
+    published = with_node_names(
+        [a_sample("10.0.0.1"), a_sample("[fd00::1]"), a_sample("c"), a_sample("10.9.9.9")], names
+    )
+    assert ["a", "b", "c", "10.9.9.9"] == [sample.node for sample in published]
 
 
-def test_an_address_that_two_nodes_had_names_neither() -> None:
-    """A new node under the address of one that went must not inherit its usage."""
+def test_samples_of_an_address_of_two_nodes_are_left_out() -> None:
+    """A new node with the address of a deleted one must not get its usage."""
     names = names_by_address([info("old", "10.0.0.1"), info("new", "10.0.0.1"), info("new", "10.0.0.1")])
 
     assert [] == with_node_names([a_sample("10.0.0.1")], names)
 
 
-def test_whatever_comes_is_no_name() -> None:
-    """Elements that are none are passed over."""
+def test_invalid_elements_are_skipped() -> None:
+    """A result that is no list is an error."""
     assert {} == names_by_address([None, {}, {"metric": 1}, info(1, "x"), info("a", None), info("", "y")])
     with pytest.raises(SourceError):
         names_by_address("x")
 
 
-def test_series_may_be_told_apart_by_name_alone() -> None:
-    """Where the user's mean and raw samples differ in other labels."""
+def test_series_can_be_identified_by_name_alone() -> None:
+    """When the user's mean and raw samples have different other labels."""
     first, second = identified_by_name([a_sample("a"), Sample(node="a", series="", value=2.0)])
 
     assert first.series == second.series

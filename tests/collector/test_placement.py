@@ -77,63 +77,63 @@ def a_pod(
     )  # fmt: skip
 
 
-def nobody(_: Workload) -> OwnerReference | None:
+def no_owner(_: Workload) -> OwnerReference | None:
     raise LookupError
 
 
-def a_fleet(*pods: Pod, now: float = NOW, **fields: Any) -> ClusterPlacement:
-    fleet = ClusterPlacement(
+def placements_with(*pods: Pod, now: float = NOW, **fields: Any) -> ClusterPlacement:
+    placements = ClusterPlacement(
         **(
             {
                 "windows": (300.0, 3_600.0),
                 "start_timeout": 600.0,
                 "owner_retention": 3_600.0,
-                "owner_of": nobody,
+                "owner_of": no_owner,
                 "selector": {},
             }
             | fields
         )
     )
-    fleet.on_node(None, a_node())
+    placements.on_node(None, a_node())
     for pod in pods:
-        fleet.on_pod(None, pod, now)
-    return fleet
+        placements.on_pod(None, pod, now)
+    return placements
 
 
-def pods_of(fleet: ClusterPlacement, node: str = "a") -> dict[str, PlacedPod]:
-    placement = fleet.placement(node)
+def pods_of(placements: ClusterPlacement, node: str = "a") -> dict[str, PlacedPod]:
+    placement = placements.placement(node)
     assert placement is not None
     return {pod.name: pod for pod in placement.pods}
 
 
-def test_a_preempted_pod_is_told_as_such() -> None:
-    """Since when, while it ends and once it is gone; another kind of disruption is no preemption."""
+def test_a_preempted_pod_has_the_time_of_its_preemption() -> None:
+    """While it terminates and when it is gone; another kind of disruption is no preemption."""
     pod = a_pod()
     marks = {
         reason: Condition(type="DisruptionTarget", status="True", reason=reason, last_transition_time=at(NOW - 3))
         for reason in ("PreemptionByScheduler", "EvictionByEvictionAPI")
     }
-    told = []
+    published = []
     for mark in marks.values():
         status = msgspec.structs.replace(pod.status, conditions=[*pod.status.conditions, mark])
         marked = trimmed(msgspec.structs.replace(pod, status=status))
-        fleet = a_fleet(pod)
-        fleet.on_pod(pod, marked, NOW)
-        before = pods_of(fleet)["web-1"].preempted_at
-        fleet.on_pod(marked, None, NOW + 1)
-        placement = fleet.placement("a")
+        placements = placements_with(pod)
+        placements.on_pod(pod, marked, NOW)
+        before = pods_of(placements)["web-1"].preempted_at
+        placements.on_pod(marked, None, NOW + 1)
+        placement = placements.placement("a")
         assert placement is not None
-        told.append((before, placement.gone[0].preempted_at))
+        published.append((before, placement.gone[0].preempted_at))
 
-    assert [(NOW - 3, NOW - 3), (None, None)] == told
+    assert [(NOW - 3, NOW - 3), (None, None)] == published
 
 
-def test_a_node_is_told_whole() -> None:
+def test_a_placement_holds_the_whole_node() -> None:
     """Labels, taints, readiness, sizes."""
-    fleet = a_fleet()
+    placements = placements_with()
     spec = NodeSpec(unschedulable=True, taints=[NodeTaint(key="k", effect="NoSchedule")])
-    fleet.on_node(a_node(), a_node(spec=spec))
-    placement = fleet.placement("a")
+    placements.on_node(a_node(), a_node(spec=spec))
+    placement = placements.placement("a")
 
     assert placement is not None
     assert ("uid-a", {"pool": "x"}, True, NOW - 900, True, NOW - 1000) == (
@@ -143,12 +143,12 @@ def test_a_node_is_told_whole() -> None:
     assert [("k", "NoSchedule")] == [(taint.key, taint.effect) for taint in placement.taints]
     assert Resources(cpu=9.5, memory=60 * GIB) == placement.allocatable
     assert 110 == placement.pod_capacity
-    assert {"a"} == fleet.changed
+    assert {"a"} == placements.changed
 
 
-def test_a_pod_is_told_whole() -> None:
-    """What it asks for, whose it is, since when."""
-    pod = pods_of(a_fleet(trimmed(a_pod())))["web-1"]
+def test_a_placement_holds_the_whole_pod() -> None:
+    """Requests and limits, workload, times."""
+    pod = pods_of(placements_with(trimmed(a_pod())))["web-1"]
 
     assert Workload(kind="Deployment", group="apps", namespace="shop", name="web") == pod.workload
     assert (NOW - 500, NOW - 495, False, "Burstable", 7) == (
@@ -160,26 +160,26 @@ def test_a_pod_is_told_whole() -> None:
     )
 
 
-def test_an_owner_seen_after_its_pod_counts() -> None:
-    """The workload is looked up when it is told: the ReplicaSet's watch may lag behind the pod's."""
+def test_an_owner_that_arrives_after_its_pod_is_used() -> None:
+    """The workload is looked up when the message is made: the watch of ReplicaSets may lag behind."""
     owners: dict[str, OwnerReference] = {}
-    fleet = a_fleet(a_pod(), owner_of=lambda workload: owners[workload.name])
+    placements = placements_with(a_pod(), owner_of=lambda workload: owners[workload.name])
     owners["web-6c9"] = OwnerReference(api_version="argoproj.io/v1alpha1", kind="Rollout", name="web", controller=True)
-    workload = pods_of(fleet)["web-1"].workload
+    workload = pods_of(placements)["web-1"].workload
 
     assert workload is not None
     assert "Rollout" == workload.kind
 
 
-def test_events_that_were_seen_have_fine_times() -> None:
-    """The API's times end at whole seconds; an event heard within two seconds has the time of hearing."""
+def test_events_received_at_once_have_precise_times() -> None:
+    """The API's times are whole seconds; an event received within two seconds has the time of its arrival."""
     whole = float(int(NOW))
     seen = whole + 0.7
-    fleet = a_fleet(a_pod(placed=whole, started=None, ready=None, phase="Pending"), now=seen)
-    assert seen == pods_of(fleet)["web-1"].placed_at
-    fleet.on_pod(None, a_pod(placed=whole, started=whole, ready=whole + 1), whole + 1.3)
+    placements = placements_with(a_pod(placed=whole, started=None, ready=None, phase="Pending"), now=seen)
+    assert seen == pods_of(placements)["web-1"].placed_at
+    placements.on_pod(None, a_pod(placed=whole, started=whole, ready=whole + 1), whole + 1.3)
 
-    pod = pods_of(fleet)["web-1"]
+    pod = pods_of(placements)["web-1"]
     assert (seen, whole + 1.3) == (pod.placed_at, pod.running_since)
 
 
@@ -194,37 +194,37 @@ def test_events_that_were_seen_have_fine_times() -> None:
     ],
     ids=["no condition", "no time at all", "not ready", "ready again", "pending"],
 )
-def test_times_that_were_not_seen(pod: Pod, placed: float, running: float | None) -> None:
-    """From the best of what the object tells; a readiness that was lost and found says nothing of the start."""
-    told = pods_of(a_fleet(pod))["web-1"]
+def test_times_come_from_the_object_when_the_event_was_missed(pod: Pod, placed: float, running: float | None) -> None:
+    """A later return to Ready is not the start."""
+    published = pods_of(placements_with(pod))["web-1"]
 
-    assert (placed, running) == (told.placed_at, told.running_since)
+    assert (placed, running) == (published.placed_at, published.running_since)
 
 
-def test_known_times_stay() -> None:
-    """A later event of the same pod does not move its start."""
-    fleet = a_fleet(a_pod())
-    fleet.on_pod(a_pod(), a_pod(ready=NOW), NOW)
+def test_a_later_event_does_not_change_the_start() -> None:
+    """The known time is kept."""
+    placements = placements_with(a_pod())
+    placements.on_pod(a_pod(), a_pod(ready=NOW), NOW)
 
-    assert NOW - 495 == pods_of(fleet)["web-1"].running_since
+    assert NOW - 495 == pods_of(placements)["web-1"].running_since
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        lambda fleet: fleet.on_pod(a_pod(), None, NOW),
-        lambda fleet: fleet.on_pod(a_pod(), a_pod(phase="Succeeded"), NOW),
-        lambda fleet: fleet.on_pod(a_pod(), a_pod(uid="other", phase="Pending"), NOW),
+        lambda placements: placements.on_pod(a_pod(), None, NOW),
+        lambda placements: placements.on_pod(a_pod(), a_pod(phase="Succeeded"), NOW),
+        lambda placements: placements.on_pod(a_pod(), a_pod(uid="other", phase="Pending"), NOW),
     ],
     ids=["deleted", "finished", "replaced by a namesake"],
 )
-def test_a_pod_that_left_is_told_as_gone(end: Any) -> None:
-    """With its last measured usage, so that readers can take it off the means."""
-    fleet = a_fleet(a_pod())
-    fleet.record_usage({"uid-web-1": Resources(cpu=1.5)})
-    fleet.record_usage({})
-    end(fleet)
-    placement = fleet.placement("a")
+def test_a_pod_that_left_is_listed_as_gone(end: Any) -> None:
+    """With its last measured usage, so that subscribers can subtract it."""
+    placements = placements_with(a_pod())
+    placements.record_usage({"uid-web-1": Resources(cpu=1.5)})
+    placements.record_usage({})
+    end(placements)
+    placement = placements.placement("a")
 
     assert placement is not None
     assert "uid-web-1" not in {pod.uid for pod in placement.pods}
@@ -233,38 +233,38 @@ def test_a_pod_that_left_is_told_as_gone(end: Any) -> None:
     assert gone.workload is not None
 
 
-def test_a_pod_that_never_ran_leaves_nothing() -> None:
-    """It is in no mean."""
-    fleet = a_fleet(a_pod(phase="Pending"))
-    fleet.on_pod(a_pod(phase="Pending"), None, NOW)
-    placement = fleet.placement("a")
+def test_a_pod_that_never_ran_is_not_listed_as_gone() -> None:
+    """No mean contains it."""
+    placements = placements_with(a_pod(phase="Pending"))
+    placements.on_pod(a_pod(phase="Pending"), None, NOW)
+    placement = placements.placement("a")
 
     assert placement is not None
     assert ([], []) == (placement.pods, placement.gone)
 
 
-def test_usage_that_rounds_no_longer_see_is_forgotten() -> None:
-    """A pod that was not measured for so long has an unknown usage, and none stays in memory."""
-    fleet = a_fleet(a_pod())
-    fleet.record_usage({"uid-web-1": Resources(cpu=1.5)})
+def test_the_usage_of_a_pod_without_recent_measurements_is_unknown() -> None:
+    """It is deleted after some rounds."""
+    placements = placements_with(a_pod())
+    placements.record_usage({"uid-web-1": Resources(cpu=1.5)})
     for _ in range(USAGE_ROUNDS):
-        fleet.record_usage({})
-    fleet.on_pod(a_pod(), None, NOW)
-    placement = fleet.placement("a")
+        placements.record_usage({})
+    placements.on_pod(a_pod(), None, NOW)
+    placement = placements.placement("a")
 
     assert placement is not None
     assert [Resources()] == [gone.usage for gone in placement.gone]
 
 
-def test_gone_pods_are_forgotten_when_no_window_shows_them() -> None:
-    """The longest window decides; a short job drops out of long windows at once."""
-    fleet = a_fleet(a_pod(), a_pod("job", started=NOW - 20, ready=None))
+def test_gone_pods_are_pruned_when_no_window_contains_them() -> None:
+    """A short job is negligible in long windows."""
+    placements = placements_with(a_pod(), a_pod("job", started=NOW - 20, ready=None))
     for name in ("web-1", "job"):
-        fleet.on_pod(a_pod(name), None, NOW)
+        placements.on_pod(a_pod(name), None, NOW)
 
     def gone(now: float) -> set[str]:
-        fleet.prune_gone("a", now)
-        placement = fleet.placement("a")
+        placements.prune_gone("a", now)
+        placement = placements.placement("a")
         assert placement is not None
         return {pod.name for pod in placement.gone}
 
@@ -273,76 +273,76 @@ def test_gone_pods_are_forgotten_when_no_window_shows_them() -> None:
     assert set() == gone(NOW + 3_600)
 
 
-def test_gone_pods_are_bounded() -> None:
-    """A node of very many short pods still fits into one message; the latest are told."""
-    fleet = a_fleet()
+def test_the_number_of_gone_pods_is_limited() -> None:
+    """A message of a node with very many short pods stays small; the latest are listed."""
+    placements = placements_with()
     for number in range(MAX_GONE + 5):
-        fleet.on_pod(None, a_pod(f"p{number}"), NOW)
-        fleet.on_pod(a_pod(f"p{number}"), None, NOW + number / 1000)
-    fleet.prune_gone("a", NOW + 1)
-    placement = fleet.placement("a")
+        placements.on_pod(None, a_pod(f"p{number}"), NOW)
+        placements.on_pod(a_pod(f"p{number}"), None, NOW + number / 1000)
+    placements.prune_gone("a", NOW + 1)
+    placement = placements.placement("a")
 
     assert placement is not None
     assert MAX_GONE == len(placement.gone)
     assert f"p{MAX_GONE + 4}" == placement.gone[-1].name
 
 
-def test_a_deleted_node_is_told_as_removed() -> None:
-    """And its successor of the same name starts without its gone pods."""
-    fleet = a_fleet(a_pod())
-    fleet.on_pod(a_pod(), None, NOW)
-    fleet.on_node(a_node(), None)
-    removed = fleet.placement("a")
-    fleet.on_node(None, a_node(uid="new"))
-    anew = fleet.placement("a")
+def test_a_deleted_node_is_published_as_removed() -> None:
+    """A new node of the same name has no gone pods."""
+    placements = placements_with(a_pod())
+    placements.on_pod(a_pod(), None, NOW)
+    placements.on_node(a_node(), None)
+    removed = placements.placement("a")
+    placements.on_node(None, a_node(uid="new"))
+    recreated = placements.placement("a")
 
     assert removed is not None
     assert (True, "uid-a") == (removed.removed, removed.uid)
-    assert anew is not None
-    assert ("new", [], False) == (anew.uid, anew.gone, anew.removed)
+    assert recreated is not None
+    assert ("new", [], False) == (recreated.uid, recreated.gone, recreated.removed)
 
 
-def test_only_nodes_of_the_selector_are_told() -> None:
+def test_only_nodes_of_the_selector_have_a_placement() -> None:
     """A node that loses the label is removed."""
-    fleet = a_fleet(selector={"pool": "x"})
-    fleet.on_node(a_node(), a_node(metadata=ObjectMeta(name="a", uid="uid-a")))
-    placement = fleet.placement("a")
+    placements = placements_with(selector={"pool": "x"})
+    placements.on_node(a_node(), a_node(metadata=ObjectMeta(name="a", uid="uid-a")))
+    placement = placements.placement("a")
 
     assert placement is not None
     assert placement.removed
-    fleet.on_node(None, a_node("b", metadata=ObjectMeta(name="b")))
-    assert fleet.placement("b") is None
+    placements.on_node(None, a_node("b", metadata=ObjectMeta(name="b")))
+    assert placements.placement("b") is None
 
 
-def test_owners_of_pods_that_left_are_remembered() -> None:
-    """Their samples of the last hours are still to be folded into their workload."""
-    fleet = a_fleet(a_pod())
-    fleet.on_pod(a_pod(), None, NOW)
-    workload, node = fleet.departed["shop", "web-1"]
-    fleet.prune(NOW + 3_601)
+def test_the_workloads_of_departed_pods_are_kept() -> None:
+    """Their samples of the last hours belong to these workloads."""
+    placements = placements_with(a_pod())
+    placements.on_pod(a_pod(), None, NOW)
+    workload, node = placements.departed["shop", "web-1"]
+    placements.prune(NOW + 3_601)
 
     assert ("web", "a") == (workload and workload.name, node)
-    assert {} == fleet.departed
+    assert {} == placements.departed
 
 
-def test_the_owner_of_a_name_that_returns_is_remembered_from_when_it_left_last() -> None:
-    """As a StatefulSet's pods do; and one who left before is not remembered for as long as that."""
-    fleet = a_fleet(a_pod("db-0"), a_pod("db-1"))
-    fleet.on_pod(a_pod("db-0"), None, NOW)
-    fleet.on_pod(a_pod("db-1"), None, NOW + 1_000)
-    fleet.on_pod(None, a_pod("db-0", uid="again"), NOW + 1_500)
-    fleet.on_pod(a_pod("db-0", uid="again"), None, NOW + 2_000)
-    fleet.prune(NOW + 1_000 + 3_601)
+def test_a_departed_pod_whose_name_returns_is_kept_from_its_last_departure() -> None:
+    """As with the pods of a StatefulSet. Others that left before are pruned earlier."""
+    placements = placements_with(a_pod("db-0"), a_pod("db-1"))
+    placements.on_pod(a_pod("db-0"), None, NOW)
+    placements.on_pod(a_pod("db-1"), None, NOW + 1_000)
+    placements.on_pod(None, a_pod("db-0", uid="again"), NOW + 1_500)
+    placements.on_pod(a_pod("db-0", uid="again"), None, NOW + 2_000)
+    placements.prune(NOW + 1_000 + 3_601)
 
-    assert {("shop", "db-0")} == fleet.departed.keys()
+    assert {("shop", "db-0")} == placements.departed.keys()
 
 
-def test_quantities_that_are_none_are_unknown() -> None:
-    """An object that no API server would let in does not stop the collector."""
+def test_invalid_quantities_are_unknown() -> None:
+    """An object that no API server would accept does not stop the collector."""
     status = NodeStatus(allocatable={"cpu": "much", "pods": "x"}, capacity={})
-    fleet = a_fleet()
-    fleet.on_node(None, a_node(status=status))
-    placement = fleet.placement("a")
+    placements = placements_with()
+    placements.on_node(None, a_node(status=status))
+    placement = placements.placement("a")
 
     assert placement is not None
     assert (Resources(), Resources(), False) == (placement.allocatable, placement.capacity, placement.ready)
@@ -356,4 +356,4 @@ def test_placement_carries_the_priority_class(labels: dict[str, str], expected: 
     pod = a_pod()
     labeled = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
 
-    assert pods_of(a_fleet(trimmed(labeled)))["web-1"].priority_class == expected
+    assert pods_of(placements_with(trimmed(labeled)))["web-1"].priority_class == expected

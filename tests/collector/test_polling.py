@@ -1,4 +1,4 @@
-"""Windows from what a source without a memory said."""
+"""Queries about windows on polled values."""
 
 import math
 from statistics import fmean, pstdev
@@ -39,15 +39,15 @@ def value(history: SampleHistory, query: MetricQuery) -> float | None:
         ("max", 6.0), ("p95", 5.55), ("deviation", pstdev([1.0, 2.0, 3.0, 6.0])),
     ],
 )  # fmt: skip
-def test_each_question_is_answered_from_the_samples_in_the_window(aggregate: str, expected: float) -> None:
-    """One of before does not count."""
+def test_each_aggregate_uses_the_samples_in_the_window(aggregate: str, expected: float) -> None:
+    """Earlier samples do not count."""
     history = a_history((30.0, 99.0), (50.0, 1.0), (65.0, 2.0), (80.0, 3.0), (95.0, 6.0))
 
     assert pytest.approx(expected) == value(history, a_query(aggregate))
 
 
-def test_a_mean_of_too_few_samples_is_not_told() -> None:
-    """Where the question says how many it needs."""
+def test_a_mean_of_too_few_samples_is_left_out() -> None:
+    """When the query requires a number of samples."""
     history = a_history((80.0, 1.0), (95.0, 2.0))
 
     assert (1.5, None) == (
@@ -56,22 +56,22 @@ def test_a_mean_of_too_few_samples_is_not_told() -> None:
     )
 
 
-def test_a_sample_that_is_told_twice_counts_once() -> None:
-    """A source may not have measured anew since it was last asked."""
+def test_a_repeated_sample_counts_once() -> None:
+    """The source may not have measured again since the last poll."""
     history = a_history((80.0, 1.0), (80.0, 1.0), (95.0, 2.0), (80.0, 7.0))
 
     assert (2.0, 1.5) == (value(history, a_query("count")), value(history, a_query("mean")))
 
 
-def test_a_clock_that_was_ahead_and_was_put_right_is_heard_at_once() -> None:
-    """Not once the time has come that it told before."""
+def test_samples_after_a_clock_correction_are_used_at_once() -> None:
+    """Not only after the wrong time has passed."""
     history = a_history((65.0, 9.0), (7_265.0, 9.0), (80.0, 1.0), (95.0, 2.0))
 
     assert (95.0, 1.5) == (value(history, a_query("newest")), value(history, a_query("mean")))
 
 
-def test_what_is_not_there_has_no_answer() -> None:
-    """An empty window is no window of zeros; a single sample has no spacing; a series ends when it is silent."""
+def test_a_window_without_samples_has_no_value() -> None:
+    """A single sample has no spacing; a series without new samples ends."""
     history = a_history((10.0, 1.0))
 
     assert [[], [], [10.0], []] == [
@@ -80,8 +80,8 @@ def test_what_is_not_there_has_no_answer() -> None:
     ]
 
 
-def test_a_value_that_was_none_is_none() -> None:
-    """It makes the window unknown, not smaller."""
+def test_an_invalid_value_makes_the_window_unknown() -> None:
+    """It is not left out of the mean."""
     history = a_history((80.0, math.nan), (95.0, 2.0))
 
     assert all(
@@ -89,14 +89,14 @@ def test_a_value_that_was_none_is_none() -> None:
     )
 
 
-def test_a_sample_from_the_future_is_shown_by_its_time_only() -> None:
-    """Whoever asks judges it."""
+def test_a_sample_from_the_future_is_only_visible_as_the_newest() -> None:
+    """Sample validation rejects it."""
     history = a_history((95.0, 2.0), (500.0, 9.0))
 
     assert (500.0, 2.0) == (value(history, a_query("newest")), value(history, a_query("mean")))
 
 
-def test_pods_and_nodes_are_kept_apart() -> None:
+def test_pods_and_nodes_are_separate() -> None:
     """As are cpu and memory."""
     history = a_history((95.0, 2.0))
     history.add(POD, 95.0, 0.5, GIB)
@@ -106,8 +106,8 @@ def test_pods_and_nodes_are_kept_apart() -> None:
     assert [2.0] == [sample.value for sample in history.query(a_query("mean"))]
 
 
-def test_series_are_the_same_across_questions() -> None:
-    """Or no count would belong to its mean."""
+def test_a_series_has_the_same_name_in_every_query() -> None:
+    """Otherwise no count would belong to its mean."""
     history = a_history((80.0, 1.0), (95.0, 2.0))
     series = {
         sample.series
@@ -119,16 +119,16 @@ def test_series_are_the_same_across_questions() -> None:
 
 
 @given(st.lists(st.floats(0.1, 50.0), min_size=1, max_size=200), st.floats(1.0, 400.0))
-def test_what_is_old_is_forgotten(gaps: list[float], limit: float) -> None:
-    """Never more, and never less, than the limit is kept."""
-    history, at, told = SampleHistory(limit), 0.0, []
+def test_samples_older_than_the_retention_are_deleted(gaps: list[float], limit: float) -> None:
+    """Exactly those."""
+    history, at, published = SampleHistory(limit), 0.0, []
     for gap in gaps:
         at += gap
-        told.append((at, gap))
+        published.append((at, gap))
         history.add(NODE, at, gap, 0.0)
-    kept = [gap for when, gap in told if when > at - limit]
+    recent = [gap for when, gap in published if when > at - limit]
     mean: list[Sample] = history.query(a_query("mean", length=1e6, at=at))
 
-    assert pytest.approx(fmean(kept)) == mean[0].value
+    assert pytest.approx(fmean(recent)) == mean[0].value
     history.prune(at + limit + 1.0)
     assert [] == history.query(a_query("count", length=1e6, at=at))

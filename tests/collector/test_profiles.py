@@ -1,4 +1,4 @@
-"""One query per question, in words that Prometheus understands, in every profile."""
+"""The PromQL of every query profile."""
 
 from itertools import product
 from typing import get_args
@@ -53,8 +53,8 @@ def promql(name: str, query: MetricQuery, memory: MemoryKind = "workingSet", **m
         ({"aggregate": "deviation", "resource": "memory"}, "stddev_over_time(node_memory_working_set_bytes[300000ms])"),
     ],
 )
-def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> None:
-    """A mean of cpu is the rate of the counter; memory is averaged; statistics of cpu go over inner rates."""
+def test_the_promql_of_the_kubelet_profile(fields: dict[str, object], expected: str) -> None:
+    """A mean of cpu is the rate of the counter; memory is averaged; statistics of cpu use inner rates."""
     assert expected == promql("kubelet", a_query(**fields))
 
 
@@ -85,7 +85,7 @@ def test_the_words_of_the_kubelet(fields: dict[str, object], expected: str) -> N
         ),
     ],
 )
-def test_the_words_of_kube_prometheus(fields: dict[str, object], expected: str) -> None:
+def test_the_promql_of_the_kube_prometheus_profile(fields: dict[str, object], expected: str) -> None:
     """Cores and modes are added up within their target only; a pod is the cgroup of the pod."""
     assert expected == promql("kube-prometheus", a_query(**fields))
 
@@ -110,8 +110,8 @@ def test_the_words_of_kube_prometheus(fields: dict[str, object], expected: str) 
         ),
     ],
 )
-def test_the_words_of_recording_rules(fields: dict[str, object], expected: str) -> None:
-    """What a rule knows is only looked up; other windows are taken from the kept counter."""
+def test_the_promql_of_the_recording_rules_profile(fields: dict[str, object], expected: str) -> None:
+    """Windows with rules are looked up; other windows are computed from the recorded counter."""
     assert expected == promql("recording-rules", a_query(**fields))
 
 
@@ -124,15 +124,15 @@ def test_the_words_of_recording_rules(fields: dict[str, object], expected: str) 
         ("max", "max_over_time((sum by (node) (rate(my_cpu[15000ms])))[300000ms:15000ms])"),
     ],
 )
-def test_the_words_of_the_user(aggregate: str, expected: str) -> None:
-    """Two expressions answer every question."""
+def test_the_promql_of_a_custom_profile(aggregate: str, expected: str) -> None:
+    """Two expressions are enough for every query."""
     assert expected == promql("custom", a_query(aggregate=aggregate))
 
 
 @pytest.mark.parametrize("name", [name for name in PROFILES if name != "custom"])
 @given(length=st.sampled_from([300.0, 900.0, 3_600.0, 86_400.0]) | st.floats(0.001, 1e7), step=st.floats(0.001, 1e6))
-def test_every_question_has_one_query(name: str, length: float, step: float) -> None:
-    """Whatever is asked, there are words, every selector in them has the wanted labels, and brackets are closed."""
+def test_every_query_has_valid_promql(name: str, length: float, step: float) -> None:
+    """Every selector has the configured matchers, and brackets are balanced."""
     profile = a_profile(name)
     for subject, resource, aggregate in product(get_args(Subject), get_args(ResourceName), WHATS):
         query = a_query(subject=subject, resource=resource, aggregate=aggregate, length=length, step=step)
@@ -147,8 +147,8 @@ def test_every_question_has_one_query(name: str, length: float, step: float) -> 
             assert text.count("(") == text.count(")")
 
 
-def test_a_pods_spacing_is_that_of_its_node_where_both_are_on_one_page() -> None:
-    """It is not asked for: raw samples of all pods would be too many."""
+def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page() -> None:
+    """Raw samples of all pods would be too many."""
     query = a_query(subject="pod", aggregate="spacing")
 
     assert promql("kubelet", query) is None
@@ -156,13 +156,13 @@ def test_a_pods_spacing_is_that_of_its_node_where_both_are_on_one_page() -> None
 
 
 def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:
-    """What no file stands behind."""
-    asks = [a_query(resource="memory", subject=subject) for subject in ("node", "pod")]
+    """Memory without a file."""
+    anonymous = [a_query(resource="memory", subject=subject) for subject in ("node", "pod")]
 
     assert [
         "avg_over_time(node_memory_AnonPages_bytes[300000ms])",
         'avg_over_time(container_memory_rss{container="",image="",name="",pod!=""}[300000ms])',
-    ] == [promql("kube-prometheus", query, "anonymous") for query in asks]
+    ] == [promql("kube-prometheus", query, "anonymous") for query in anonymous]
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,15 @@ def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:
         ({"samples": "x{a='b'} or y{c='d'}"}, "plain selector"),
     ],
 )
-def test_a_query_of_the_user_is_looked_at_when_it_is_read(fields: dict[str, str], complaint: str) -> None:
-    """What would give the time of the query instead of the sample's is refused."""
+def test_an_invalid_custom_query_is_refused(fields: dict[str, str], complaint: str) -> None:
+    """Raw samples must come from a plain selector: a function would give the time of the query."""
     with pytest.raises(msgspec.ValidationError, match=complaint.replace("$", r"\$")):
         msgspec.convert({"mean": "rate(x[$window])", "samples": "x"} | fields, CustomQuery)
 
 
 @pytest.mark.parametrize("samples", ["x", "x:y", '{__name__="x"}', 'x{a="(}{"}', "x{a='b',c=~\"d|e\"}"])
-def test_a_plain_selector_is_taken(samples: str) -> None:
-    """Whatever stands between quotes."""
+def test_a_plain_selector_is_accepted(samples: str) -> None:
+    """Whatever its quoted values hold."""
     assert samples == CustomQuery(mean="x[$window]", samples=samples).samples
 
 
@@ -196,7 +196,7 @@ def test_a_plain_selector_is_taken(samples: str) -> None:
         {"profile": "custom", "custom": {"podCpu": {"mean": "x[$window]", "samples": "x"}}},
     ],
 )
-def test_the_users_queries_and_their_profile_belong_together(settings: dict[str, object]) -> None:
-    """Either without the other is a mistake, and so is knowing nothing of nodes."""
+def test_custom_queries_and_the_custom_profile_require_each_other(settings: dict[str, object]) -> None:
+    """At least one query of nodes is required."""
     with pytest.raises(msgspec.ValidationError, match="custom"):
         msgspec.convert(settings, PrometheusSettings)

@@ -1,4 +1,4 @@
-"""The profiles against a real Prometheus that scrapes what kube-prometheus-stack scrapes, as it scrapes it."""
+"""The query profiles on a real Prometheus that scrapes what kube-prometheus-stack scrapes, with its labels."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ EVERY_SCRAPE = 0.5
 
 WINDOW = 5.0
 YOUNG_DAY = 1_000.0
-"""Seconds that stand for a day in the compressed rules: far more than the rules have been there."""
+"""Seconds of a day in the compressed rules: far more than the age of the rules."""
 
 CAPACITY = Resources(cpu=16.0, memory=64e9)
 KNOWN = {node: MeasurementTarget(since=0.0, capacity=CAPACITY) for node in (*NODES, "moved", "twin", "stuck", "gone")}
@@ -66,7 +66,7 @@ def compressed(rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def stamped(stamp: Callable[[], float]) -> Callable[[], str]:
-    """The page of an exporter that says when it measured."""
+    """The page of an exporter with timestamps."""
     page = node_exporter(busy=1.5)
 
     def text() -> str:
@@ -85,7 +85,7 @@ def exporter() -> Iterator[Exporter]:
 
 @pytest.fixture(scope="module")
 def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Two usual nodes, one whose address belonged to another, one scraped twice, and two that tests will harm."""
+    """Two usual nodes, one with the address of another, one scraped twice, and two that tests break."""
     addresses = NODES | {"moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6"}
     jobs = [exporter_job(exporter, node, address) for node, address in addresses.items()]
     jobs.append(exporter_job(exporter, "twin", addresses["twin"]) | {"job_name": "twin-again"})
@@ -111,8 +111,8 @@ async def source(url: str) -> AsyncIterator[Open]:
     opened: list[PrometheusSource] = []
 
     def open_source(profile: str, memory: str = "workingSet", **settings: object) -> PrometheusSource:
-        told = PrometheusSettings(url=url, profile=profile, **settings)  # type: ignore[arg-type]
-        opened.append(PrometheusSource(told, memory=memory, clock=SystemClock()))  # type: ignore[arg-type]
+        published = PrometheusSettings(url=url, profile=profile, **settings)  # type: ignore[arg-type]
+        opened.append(PrometheusSource(published, memory=memory, clock=SystemClock()))  # type: ignore[arg-type]
         return opened[-1]
 
     yield open_source
@@ -130,9 +130,9 @@ async def read(source: PrometheusSource, node: str, resource: ResourceName = "cp
     return found.readings[resource][node]
 
 
-async def until(look: Callable[[], Awaitable[Any]], wanted: Callable[[Any], object]) -> Any:
+async def until(measure: Callable[[], Awaitable[Any]], wanted: Callable[[Any], object]) -> Any:
     async with asyncio.timeout(60):
-        while not wanted(found := await look()):  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+        while not wanted(found := await measure()):  # noqa: ASYNC110  Prometheus does not notify about scrapes
             await asyncio.sleep(EVERY_SCRAPE / 2)
         return found
 
@@ -147,7 +147,7 @@ async def query(
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 @pytest.mark.parametrize(("node", "cores"), [("node-a", 1.5), ("node-b", 3.0)])
 async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: float) -> None:
-    """Busy modes of all cores, no guest twice, nothing stolen; kube_node_info knows its address."""
+    """Busy modes of all cores, without guests twice and stolen time; kube_node_info maps its address."""
     opened = source(profile)
 
     def right(found: NodeReading) -> bool:
@@ -161,7 +161,7 @@ async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: 
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 async def test_statistics_are_measured(source: Open, profile: str) -> None:
-    """Every question has its answer."""
+    """For both resources."""
     opened = source(profile)
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     for resource, expected in (("cpu", 1.5), ("memory", WORKING_SET)):
@@ -174,10 +174,10 @@ async def test_statistics_are_measured(source: Open, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 async def test_pods_are_measured_once(source: Open, profile: str) -> None:
-    """Neither the containers nor the sandbox nor the kubelet's other page add to the cgroup of the pod."""
+    """Neither the containers nor the sandbox nor the kubelet's other page are added to the cgroup of the pod."""
     opened = source(profile)
 
-    async def look() -> Any:
+    async def measured() -> Any:
         at = await opened.time()
         intervals = await find_intervals(opened, WINDOW, at, "pod")
         criteria = WindowCriteria(
@@ -188,11 +188,11 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
     cpu = {("shop", "web-0"): pytest.approx(0.5, rel=0.1), ("kube-system", "proxy"): pytest.approx(0.1, rel=0.1)}
 
     def whole(found: PodRound) -> bool:
-        # A window of which a fifth is still missing reads a fifth too low.
+        # A window with four fifths of its samples reads a fifth too low.
         known = all(used.memory is not None for used in found.usage.values())
         return known and {name: used.cpu for name, used in found.usage.items()} == cpu
 
-    usage = (await until(look, whole)).usage
+    usage = (await until(measured, whole)).usage
 
     assert {name: used.memory for name, used in usage.items()} == {
         ("shop", "web-0"): 5e8, ("kube-system", "proxy"): 1e8
@@ -200,7 +200,7 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
 
 
 async def test_the_spacing_of_pods_is_that_of_their_own_samples(source: Open) -> None:
-    """Of some pods on each node, as the kubelet may be scraped less often than node-exporter."""
+    """The kubelet may be scraped less often than node-exporter."""
     opened = source("kube-prometheus")
     intervals = await until(
         lambda: _pod_intervals(opened), lambda found: found.of("node-a") == pytest.approx(EVERY_SCRAPE, abs=0.05)
@@ -225,7 +225,7 @@ async def test_anonymous_memory_is_measured(source: Open) -> None:
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 async def test_an_address_of_two_nodes_names_neither(source: Open, profile: str) -> None:
-    """A node that took over an address does not inherit the usage of the one before."""
+    """A node with the address of a deleted one does not get its usage."""
     opened = source(profile)
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     reading = await read(opened, "moved")
@@ -233,8 +233,8 @@ async def test_an_address_of_two_nodes_names_neither(source: Open, profile: str)
     assert (None, "cpu: no sample") == (reading.mean, reading.why)
 
 
-async def test_addresses_are_asked_for_once_for_each_moment(source: Open) -> None:
-    """However many questions there are about it; and each moment has its own."""
+async def test_node_addresses_are_queried_once_per_query_time(source: Open) -> None:
+    """However many queries there are about that time."""
     opened = source("kube-prometheus")
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     now = await opened.time()
@@ -254,15 +254,15 @@ async def test_addresses_are_asked_for_once_for_each_moment(source: Open) -> Non
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 async def test_a_node_that_is_scraped_twice_is_unknown(source: Open, profile: str) -> None:
-    """It is not counted twice: what is added up is added up within one target."""
+    """Its two series are not added up."""
     opened = source(profile)
     reading = await until(lambda: read(opened, "twin"), lambda found: found.why.startswith("cpu: 2 series"))
 
     assert (None, "cpu: 2 series claim to be this node") == (reading.mean, reading.why)
 
 
-async def test_a_rule_whose_source_died_says_so(source: Open, exporter: Exporter) -> None:
-    """The age is that of the raw sample, though the rule goes on being evaluated."""
+async def test_a_recorded_window_ages_when_its_source_dies(source: Open, exporter: Exporter) -> None:
+    """The age is that of the raw sample, though the rule is still evaluated."""
     opened = source("recording-rules")
     await until(lambda: read(opened, "gone"), lambda found: found.mean is not None)
     exporter.hide("node-exporter/gone")
@@ -273,8 +273,8 @@ async def test_a_rule_whose_source_died_says_so(source: Open, exporter: Exporter
     assert reading.sampled_at <= gone_at + EVERY_SCRAPE
 
 
-async def test_a_rule_over_a_sample_with_a_stuck_time_ages(source: Open, exporter: Exporter) -> None:
-    """Prometheus shows such a sample for minutes and a rule records it anew each time."""
+async def test_a_recorded_window_ages_when_its_samples_have_a_fixed_time(source: Open, exporter: Exporter) -> None:
+    """Prometheus returns such a sample for minutes, and the rule records it each time."""
     opened = source("recording-rules")
     await until(lambda: read(opened, "stuck"), lambda found: found.mean is not None)
     stamp = time.time()  # noqa: TID251
@@ -303,7 +303,7 @@ async def test_each_recorded_window_is_looked_up(source: Open, resource: Resourc
 
 
 async def test_a_recorded_window_costs_one_sample_per_node(source: Open, url: str) -> None:
-    """By Prometheus' own count of what a question loads; scraped ones load every core and mode over the window."""
+    """By Prometheus' own count of loaded samples. A scraped window loads every core and mode."""
     opened = source("recording-rules")
     await until(lambda: _of_node_a(opened, "mean", 300.0, "cpu"), bool)
     loaded = {}
@@ -311,16 +311,16 @@ async def test_a_recorded_window_costs_one_sample_per_node(source: Open, url: st
         for name, length in (("recording-rules", 300.0), ("kube-prometheus", WINDOW)):
             query = MetricQuery(subject="node", resource="cpu", aggregate="mean", length=length, at=0.0)
             promql = PROFILES[name](CustomQueries()).cpu["node"].promql(query, {})
-            async with session.get(f"{url}/api/v1/query", params={"query": promql or "", "stats": "all"}) as answer:
-                told = (await answer.json())["data"]
-            loaded[name] = told["stats"]["samples"]["totalQueryableSamples"] / len(told["result"])
+            async with session.get(f"{url}/api/v1/query", params={"query": promql or "", "stats": "all"}) as response:
+                data = (await response.json())["data"]
+            loaded[name] = data["stats"]["samples"]["totalQueryableSamples"] / len(data["result"])
 
     assert loaded["recording-rules"] == 1
     assert loaded["kube-prometheus"] > 2 * WINDOW / EVERY_SCRAPE
 
 
-async def test_young_rules_do_not_speak_for_a_long_window(source: Open) -> None:
-    """However many raw samples there are, the mean is made of what the rules have kept."""
+async def test_a_window_longer_than_the_age_of_the_rules_is_not_covered(source: Open) -> None:
+    """Though there are enough raw samples."""
     opened = source("recording-rules")
     [count] = await until(lambda: _of_node_a(opened, "count", 86_400.0, "cpu"), bool)
     [raw] = await _of_node_a(source("kube-prometheus"), "count", YOUNG_DAY, "cpu")
@@ -341,8 +341,8 @@ async def _age_of_node_a(source: PrometheusSource, length: float, resource: Reso
     return await source.time() - newest
 
 
-async def test_the_user_asks_in_own_words(source: Open) -> None:
-    """Mean and raw samples differ in their labels and are matched by the name of the node."""
+async def test_a_custom_profile_measures_nodes(source: Open) -> None:
+    """Mean and raw samples have different labels and are matched by the node's name."""
     promql = CustomQuery(
         mean='sum by (instance) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[$window]))',
         samples='node_cpu_seconds_total{cpu="1",mode="idle"}',
@@ -350,7 +350,7 @@ async def test_the_user_asks_in_own_words(source: Open) -> None:
     opened = source("custom", custom=CustomQueries(node_cpu=promql))
     by_address = {"10.0.0.1": MeasurementTarget(since=0.0, capacity=CAPACITY)}
 
-    async def look() -> Any:
+    async def measured() -> Any:
         at = await opened.time()
         intervals = await find_intervals(opened, WINDOW, at)
         criteria = WindowCriteria(
@@ -358,7 +358,7 @@ async def test_the_user_asks_in_own_words(source: Open) -> None:
         )
         return await measure_nodes(opened, by_address, criteria, ["p95"])
 
-    found = await until(look, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
+    found = await until(measured, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
 
     assert {} == found.failed
     assert "memory: profile custom does not measure the mean of memory of nodes" == (
@@ -366,28 +366,28 @@ async def test_the_user_asks_in_own_words(source: Open) -> None:
     )
 
 
-async def test_pods_in_own_words_are_matched_by_name(source: Open) -> None:
-    """Their mean and their raw samples need not have the same labels; too few samples leave a pod out."""
+async def test_a_custom_profile_measures_pods(source: Open) -> None:
+    """Mean and raw samples have different labels; a pod with too few samples is left out."""
     promql = CustomQuery(
         mean='sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{image="",pod!=""}[$window]))',
         samples='container_cpu_usage_seconds_total{container="",image="",name="",pod!=""}',
     )
     opened = source("custom", custom=CustomQueries(node_cpu=promql, pod_cpu=promql))
 
-    async def told(min_samples: float) -> set[str]:
+    async def published(min_samples: float) -> set[str]:
         query = MetricQuery(
             subject="pod", resource="cpu", aggregate="mean", length=WINDOW, at=await opened.time(),
             min_samples=min_samples,
         )  # fmt: skip
         return {sample.pod for sample in await opened.query(query)}
 
-    assert {"web-0", "proxy"} <= await until(lambda: told(2.0), bool)
-    assert set() == await told(1_000.0)
+    assert {"web-0", "proxy"} <= await until(lambda: published(2.0), bool)
+    assert set() == await published(1_000.0)
 
 
-def test_prometheus_takes_the_shipped_rules(
+def test_prometheus_accepts_the_shipped_rules(
     testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """As they are; a rule that it cannot read keeps it from starting."""
+    """It would not start with a rule that it cannot parse."""
     with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("rules"), [], rule_file()) as opened:
         assert opened

@@ -49,7 +49,7 @@ class World:
 
 async def until(read: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
     async with asyncio.timeout(60):
-        while not wanted(reading := await read()):  # noqa: ASYNC110  Prometheus tells nobody that it scraped
+        while not wanted(reading := await read()):  # noqa: ASYNC110  Prometheus does not notify about scrapes
             await asyncio.sleep(SCRAPE_INTERVAL / 2)
         return reading
 
@@ -87,7 +87,7 @@ def unknown(reading: NodeReading) -> bool:
 
 
 async def test_usage_is_measured(world: World) -> None:
-    """A counter that grows by two seconds a second is two cores, and its newest sample is no older than a scrape."""
+    """A counter that grows by two seconds a second is two cores, with a recent newest sample."""
 
     def right(found: NodeReading) -> bool:
         new = found.sampled_at == pytest.approx(time.time(), abs=5 * SCRAPE_INTERVAL)  # noqa: TID251
@@ -98,8 +98,8 @@ async def test_usage_is_measured(world: World) -> None:
     assert 1e9 == memory.mean
 
 
-async def test_the_scrape_interval_is_found(world: World) -> None:
-    """From the raw samples, without being told."""
+async def test_the_scrape_interval_is_measured(world: World) -> None:
+    """From the raw samples."""
 
     async def spacing() -> float | None:
         return (await find_intervals(world.source, WINDOW, await world.source.time())).of("steady")
@@ -108,7 +108,7 @@ async def test_the_scrape_interval_is_found(world: World) -> None:
 
 
 async def test_statistics_are_measured(world: World) -> None:
-    """Quantile, maximum and deviation of a steady usage."""
+    """Quantile, maximum and standard deviation of a constant usage."""
     await world.until(known, "steady")
     at = await world.source.time()
     intervals = await find_intervals(world.source, WINDOW, at)
@@ -123,8 +123,8 @@ async def test_statistics_are_measured(world: World) -> None:
 
 
 async def test_a_partly_covered_window_is_unknown(world: World) -> None:
-    """A node that just came reads as idle to rate(); here it is unknown until its samples cover the window."""
-    long = 3 * WINDOW  # a first look that comes late must not find it covered
+    """rate() reads a new node as idle; it is unknown until its samples cover the window."""
+    long = 3 * WINDOW  # a late first round must not find it covered
     world.exporter.show("young", a_node(8.0))
     first = await until(lambda: world.read("young", window=long), lambda reading: reading.sampled_at is not None)
 
@@ -134,8 +134,8 @@ async def test_a_partly_covered_window_is_unknown(world: World) -> None:
     assert 6.0 < (reading.mean or 0.0) < 9.0
 
 
-async def test_a_target_that_went_is_unknown_and_ages(world: World) -> None:
-    """rate() goes on for a window; the value goes away, and the time of its last sample stays."""
+async def test_a_target_that_is_gone_becomes_unknown(world: World) -> None:
+    """rate() returns values for a whole window after that; the time of the last sample is kept."""
     await world.until(known, "gone")
     world.exporter.hide("gone")
     gone_at = await world.source.time()
@@ -149,8 +149,8 @@ async def test_a_target_that_went_is_unknown_and_ages(world: World) -> None:
     assert "gone" in {sample.node for sample in raw}
 
 
-async def test_a_memory_that_is_no_number_is_unknown(world: World) -> None:
-    """NaN is no usage; the cpu beside it is known."""
+async def test_memory_that_is_no_number_is_unknown(world: World) -> None:
+    """The cpu of the same node is known."""
     world.exporter.show("nan", a_node(2.0, "NaN"))
     await world.until(known, "nan")
     memory = await world.until(lambda found: "nan" in found.why, "nan", "memory")
@@ -158,15 +158,15 @@ async def test_a_memory_that_is_no_number_is_unknown(world: World) -> None:
     assert memory.mean is None
 
 
-async def test_twins_are_unknown(world: World) -> None:
-    """Two jobs that scrape the same node."""
+async def test_a_node_that_two_jobs_scrape_is_unknown(world: World) -> None:
+    """Two series claim to be this node."""
     reading = await world.until(lambda found: "2 series" in found.why, "twin")
 
     assert reading.mean is None
 
 
-async def test_a_counter_that_starts_again_is_no_negative_usage(world: World) -> None:
-    """A kubelet restart resets its counters: it is at no time less than nothing, and soon what it was."""
+async def test_a_counter_reset_is_no_negative_usage(world: World) -> None:
+    """After a kubelet restart the usage is never negative, and soon as before."""
     await world.until(known, "reset")
     begun = time.monotonic()
     world.exporter.show("reset", lambda: f"node_cpu_usage_seconds_total {2 * (time.monotonic() - begun):.6f}\n")
@@ -178,8 +178,8 @@ async def test_a_counter_that_starts_again_is_no_negative_usage(world: World) ->
     await world.until(lambda found: found.mean == pytest.approx(2.0, rel=0.1), "reset")
 
 
-async def test_a_sample_with_a_stuck_time_ages(world: World) -> None:
-    """An exporter that stamps its samples leaves no stale marker: Prometheus repeats the old value for minutes."""
+async def test_a_sample_with_a_fixed_time_becomes_stale(world: World) -> None:
+    """A series with timestamps has no stale marker: Prometheus repeats the old value for minutes."""
     stamp: float | None = None
     begun = time.monotonic()
 
@@ -217,7 +217,7 @@ async def test_pods_are_measured(world: World) -> None:
 
     await until(measured, lambda usage: (usage.cpu, usage.memory) == (pytest.approx(0.5, rel=0.1), 5e8))
 
-    async def told(resource: ResourceName, min_samples: float) -> list[str]:
+    async def published(resource: ResourceName, min_samples: float) -> list[str]:
         at = await world.source.time()
         query = MetricQuery(
             subject="pod", resource=resource, aggregate="mean", length=WINDOW, at=at, min_samples=min_samples
@@ -226,5 +226,5 @@ async def test_pods_are_measured(world: World) -> None:
 
     resources: tuple[ResourceName, ...] = ("cpu", "memory")
     for resource in resources:
-        await until(partial(told, resource, 3.0), partial(operator.eq, ["web-1"]))
-        assert [] == await told(resource, 1_000.0)
+        await until(partial(published, resource, 3.0), partial(operator.eq, ["web-1"]))
+        assert [] == await published(resource, 1_000.0)

@@ -1,4 +1,4 @@
-"""What is told of nodes, and what is said again."""
+"""Which placements are published again."""
 
 from equipoise.collector.decisions.publish_tracker import INITIAL_BACKOFF, PublishTracker
 from equipoise.contracts.messages.placement import NodePlacement
@@ -8,8 +8,8 @@ def a_placement(node: str = "one", *, cordoned: bool = False) -> NodePlacement:
     return NodePlacement(node=node, uid=node, cordoned=cordoned, epoch=1, sequence=1)
 
 
-def test_what_was_kept_is_no_news() -> None:
-    """Until it changes, or nothing counts as told any more."""
+def test_a_published_placement_does_not_differ() -> None:
+    """Until it changes, or after a reset."""
     announced = PublishTracker(300.0)
     assert announced.differs("one", a_placement())
     announced.on_published({"one": a_placement()})
@@ -19,8 +19,8 @@ def test_what_was_kept_is_no_news() -> None:
     assert announced.differs("one", a_placement())
 
 
-def test_what_may_be_lost_is_said_again_less_and_less_often() -> None:
-    """For as long as the bus does not keep it, and up to the longest pause."""
+def test_failed_placements_are_retried_with_exponential_backoff() -> None:
+    """Up to the maximum, and until the bus keeps them."""
     announced, now, pauses = PublishTracker(10.0), 0.0, []
     for _ in range(6):
         announced.on_failed(["one"], now)
@@ -34,8 +34,8 @@ def test_what_may_be_lost_is_said_again_less_and_less_often() -> None:
     assert announced.due(now + INITIAL_BACKOFF) == ["one"]
 
 
-def test_each_node_waits_by_itself() -> None:
-    """One that is never taken makes no other wait as long."""
+def test_each_node_has_its_own_backoff() -> None:
+    """A node that always fails does not delay the others."""
     announced = PublishTracker(300.0)
     for now in (0.0, 1.0, 3.0, 7.0):
         announced.on_failed(["large"], now)
@@ -44,8 +44,8 @@ def test_each_node_waits_by_itself() -> None:
     assert announced.differs("large", a_placement("large"))
 
 
-def test_what_is_not_ours_any_more_is_not_said_again() -> None:
-    """Another replica tells of it, or there is nothing new to say."""
+def test_canceled_retries_are_not_due() -> None:
+    """Another replica publishes the node, or nothing has changed."""
     announced = PublishTracker(300.0)
     announced.on_failed(["one", "two"], 0.0)
     announced.cancel_retries(["one"])

@@ -37,8 +37,8 @@ LOAD = LoadSettings(
 )
 
 
-REMEMBERED = 3.0
-"""Cores, in every hour of the day that stands on the Deployment; its pods use half a core."""
+ANNOTATED = 3.0
+"""Cores in every slot of the Deployment's annotation; its pods use half a core."""
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,9 @@ async def bus(cluster: Cluster) -> AsyncIterator[MemoryBus]:
     usage = constant_usage_annotations(500, 256)
     web = deployment("web", pod_template("web", annotations=usage), replicas=6)
     clock, metrics = SystemClock(), CollectorRegistry()
-    day = workload_usage(a_workload_utilization(sampled_at=clock.now(), profile={"cpu": [REMEMBERED] * SLOTS}))
-    assert day is not None
-    web["metadata"]["annotations"] = as_annotations(day)
+    profile = workload_usage(a_workload_utilization(sampled_at=clock.now(), profile={"cpu": [ANNOTATED] * SLOTS}))
+    assert profile is not None
+    web["metadata"]["annotations"] = as_annotations(profile)
     await cluster.apply([namespace("equipoise-system"), web])
     settings = CollectorSettings(
         prometheus=PrometheusSettings(url=cluster.prometheus_url),
@@ -84,12 +84,12 @@ def placements(bus: MemoryBus) -> dict[str, NodePlacement]:
 
 async def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  the bus of memory keeps what was said, and tells nobody
+        while not condition():  # noqa: ASYNC110  the in-memory bus does not notify about messages
             await asyncio.sleep(0.1)
 
 
-async def test_usage_and_placement_of_a_real_cluster(bus: MemoryBus) -> None:
-    """Every pod's half core, every node's sum, the workload's mean; the day is not covered and therefore absent."""
+async def test_usage_and_placement_of_a_real_cluster_are_published(bus: MemoryBus) -> None:
+    """The usage of each pod, the sum of each node, the mean of the workload; the day is not covered and left out."""
 
     def measured() -> bool:
         known, placed = nodes(bus), placements(bus)
@@ -119,47 +119,54 @@ async def test_usage_and_placement_of_a_real_cluster(bus: MemoryBus) -> None:
     assert 256 * 2**20 == pytest.approx(web().windows["5m"].mean.memory)
 
 
-async def test_a_day_comes_back_from_a_real_deployment(bus: MemoryBus) -> None:
-    """What Prometheus is too young for stands on the Deployment."""
+async def test_a_profile_is_restored_from_a_real_deployment(bus: MemoryBus) -> None:
+    """From its annotation, as Prometheus is too young."""
 
-    def told() -> list[float | None]:
-        said = bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")
-        return max((message.profile.get("cpu", []) for message in said), key=lambda day: day.count(REMEMBERED))
+    def published() -> list[float | None]:
+        published = bus.published(WorkloadUtilization, "equipoise.utilization.workload.>")
+        return max((message.profile.get("cpu", []) for message in published), key=lambda day: day.count(ANNOTATED))
 
-    await until(lambda: told().count(REMEMBERED) >= SLOTS / 2)
-    assert None not in told()
+    await until(lambda: published().count(ANNOTATED) >= SLOTS / 2)
+    assert None not in published()
 
 
-async def test_a_real_pod_that_leaves_and_its_heir(bus: MemoryBus, cluster: Cluster) -> None:
-    """The gone one with its usage, the new one with a time finer than the API's second."""
+async def test_a_deleted_pod_is_listed_as_gone_and_its_replacement_has_precise_times(
+    bus: MemoryBus, cluster: Cluster
+) -> None:
+    """The gone one has its usage."""
 
     def measured() -> list[tuple[str, PlacedPod]]:
         known = nodes(bus)
         return [
-            (name, pod) for name, said in placements(bus).items() for pod in said.pods if pod.uid in known[name].pods
+            (name, pod)
+            for name, published in placements(bus).items()
+            for pod in published.pods
+            if pod.uid in known[name].pods
         ]
 
     await until(lambda: len(measured()) == 6)
-    node_name, victim = measured()[0]
-    await cluster.request("DELETE", f"/api/v1/namespaces/default/pods/{victim.name}?gracePeriodSeconds=0")
-    await until(lambda: victim.uid in {pod.uid for pod in placements(bus)[node_name].gone})
-    (gone,) = [pod for pod in placements(bus)[node_name].gone if pod.uid == victim.uid]
+    node_name, deleted = measured()[0]
+    await cluster.request("DELETE", f"/api/v1/namespaces/default/pods/{deleted.name}?gracePeriodSeconds=0")
+    await until(lambda: deleted.uid in {pod.uid for pod in placements(bus)[node_name].gone})
+    (gone,) = [pod for pod in placements(bus)[node_name].gone if pod.uid == deleted.uid]
 
     assert 0.5 == pytest.approx(gone.usage.cpu, rel=0.3)
 
     def running() -> int:
-        return sum(pod.running_since is not None for said in placements(bus).values() for pod in said.pods)
+        return sum(pod.running_since is not None for published in placements(bus).values() for pod in published.pods)
 
     await until(lambda: 6 == running())
-    heir = max((pod for said in placements(bus).values() for pod in said.pods), key=lambda pod: pod.placed_at)
-    assert heir.uid != victim.uid
-    assert heir.placed_at != int(heir.placed_at)
-    assert heir.running_since is not None
-    assert heir.running_since - heir.placed_at < 60  # some hundredths of a second, where nothing holds it up
+    replacement = max(
+        (pod for published in placements(bus).values() for pod in published.pods), key=lambda pod: pod.placed_at
+    )
+    assert replacement.uid != deleted.uid
+    assert replacement.placed_at != int(replacement.placed_at)
+    assert replacement.running_since is not None
+    assert replacement.running_since - replacement.placed_at < 60  # usually some hundredths of a second
 
 
-async def test_a_real_prometheus_that_dies_and_returns(bus: MemoryBus, cluster: Cluster) -> None:
-    """Values grow old and unknown, the cycle says why; after the return nothing is believed before it is covered."""
+async def test_values_become_unknown_while_prometheus_is_down(bus: MemoryBus, cluster: Cluster) -> None:
+    """The cycle reports why. After the return nothing is known before the window is covered."""
     cluster.kill("prometheus")
 
     def last() -> UtilizationCycle:

@@ -1,4 +1,4 @@
-"""The shipped rules are those that the profile reads."""
+"""The shipped recording rules match the profile."""
 
 import re
 from pathlib import Path
@@ -18,20 +18,20 @@ def recorded() -> set[str]:
     return {rule["record"] for group in rule_file()["groups"] for rule in group["rules"]}
 
 
-def test_the_shipped_files_are_those_that_are_generated() -> None:
-    """`python -m equipoise.collector.decisions.profiles` writes them anew."""
+def test_the_shipped_files_are_up_to_date() -> None:
+    """`python -m equipoise.collector.decisions.profiles` prints them."""
     assert rule_file() == yaml.safe_load((FOLDER / "recording-rules.yaml").read_text())
     assert rule_object() == yaml.safe_load((FOLDER / "prometheus-rule.yaml").read_text())
 
 
-def test_every_usual_window_has_rules() -> None:
-    """Or a long one would be worked out whenever it is asked for."""
+def test_every_default_window_has_rules() -> None:
+    """Otherwise a long window would be computed for each query."""
     assert {window.length for window in LoadSettings().windows} == {window.length for window in WINDOWS}
 
 
 @pytest.mark.parametrize("length", [window.length for window in WINDOWS] + [600.0])
-def test_what_is_asked_for_is_recorded(length: float) -> None:
-    """No question names a rule that there is not."""
+def test_every_query_uses_existing_rules(length: float) -> None:
+    """For each window with rules and one without."""
     for resource, aggregate in [(resource, aggregate) for resource in get_args(ResourceName) for aggregate in WHATS]:
         usages = RECORDING_RULES.cpu if resource == "cpu" else RECORDING_RULES.memory["workingSet"]
         query = MetricQuery(subject="node", resource=resource, aggregate=aggregate, length=length, at=0.0, step=15.0)

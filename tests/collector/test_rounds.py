@@ -1,4 +1,4 @@
-"""What a source never answers is unknown, and no failure."""
+"""Rounds of queries to a source that supports only some of them."""
 
 import msgspec
 import pytest
@@ -23,8 +23,8 @@ def a_source() -> FakeSource:
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "count", "newest"])
-async def test_a_resource_that_is_never_measured_is_unknown_and_says_why(aggregate: str) -> None:
-    """Its other questions are not asked, the other resource is measured, and the round is whole."""
+async def test_an_unsupported_resource_is_unknown_with_a_reason(aggregate: str) -> None:
+    """Its other queries are not run, the other resource is measured, and the round is complete."""
     source = a_source()
     source.rejects = lambda query: (
         "no such metric" if (query.resource, query.aggregate) == ("memory", aggregate) else ""
@@ -37,8 +37,8 @@ async def test_a_resource_that_is_never_measured_is_unknown_and_says_why(aggrega
     assert {"cpu"} == {query.resource for query in source.queries}
 
 
-async def test_a_statistic_that_is_never_answered_is_left_out() -> None:
-    """The mean beside it is known."""
+async def test_an_unsupported_statistic_is_left_out() -> None:
+    """The mean is known."""
     source = a_source()
     source.rejects = lambda query: "no" if query.aggregate == "p95" else ""
     found = await measure_nodes(source, {"a": MeasurementTarget(since=0.0, capacity=CAPACITY)}, CRITERIA, ["p95"])
@@ -46,7 +46,7 @@ async def test_a_statistic_that_is_never_answered_is_left_out() -> None:
     assert (2.0, {}) == (found.readings["cpu"]["a"].mean, found.readings["cpu"]["a"].statistics)
 
 
-async def test_pods_that_are_never_measured_are_absent() -> None:
+async def test_unsupported_pods_are_left_out() -> None:
     """They do not read as idle."""
     source = a_source()
     source.rejects = lambda query: "no pods" if query.resource == "cpu" else ""
@@ -56,8 +56,8 @@ async def test_pods_that_are_never_measured_are_absent() -> None:
     assert {} == found.failed
 
 
-async def test_pods_are_counted_by_the_source() -> None:
-    """Where samples come at one interval, means of pods with too few are not even told."""
+async def test_the_source_leaves_out_pods_with_too_few_samples() -> None:
+    """When all samples come at one interval."""
     source = a_source()
     source.pods["shop", "gaps", "a"] = Usage(coverage=0.7)
     known = {name: MeasurementTarget(since=0.0, capacity=CAPACITY, node="a") for name in (POD, ("shop", "gaps"))}
@@ -67,8 +67,8 @@ async def test_pods_are_counted_by_the_source() -> None:
     assert {("mean", 192.0)} == {(query.aggregate, query.min_samples) for query in source.queries}
 
 
-async def test_pods_are_counted_one_by_one_where_intervals_differ() -> None:
-    """What is enough on one node is a gap on another."""
+async def test_pods_are_counted_individually_when_intervals_differ() -> None:
+    """A count that is enough on one node is a gap on another."""
     source = a_source()
     source.pods = {("shop", name, name): Usage(interval=60.0) for name in ("a", "b")}
     known = {("shop", name): MeasurementTarget(since=0.0, capacity=CAPACITY, node=name) for name in ("a", "b")}
@@ -78,8 +78,8 @@ async def test_pods_are_counted_one_by_one_where_intervals_differ() -> None:
     assert {("shop", "b")} == found.usage.keys()
 
 
-async def test_spacing_is_asked_of_memory_where_cpu_is_not_measured() -> None:
-    """And of nothing where neither is."""
+async def test_spacing_is_measured_on_memory_when_cpu_is_unsupported() -> None:
+    """On nothing when neither is supported."""
     source = a_source()
     source.rejects = lambda query: "no" if query.resource == "cpu" else ""
 

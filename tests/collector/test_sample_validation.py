@@ -1,4 +1,4 @@
-"""Which answers are measurements, and why the others are not."""
+"""Which samples are measurements, and why the others are not."""
 
 import math
 from typing import Any
@@ -35,122 +35,122 @@ def a_sample(value: float, node: str = "a", namespace: str = "", pod: str = "", 
     return Sample(node=node, namespace=namespace, pod=pod, series=series_name(named), value=value)
 
 
-def answers(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
+def complete_samples(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
     return {"mean": [a_sample(mean)], "count": [a_sample(count)], "newest": [a_sample(newest)]}
 
 
-def read(samples: dict[Any, Any], target: MeasurementTarget = NODE, **criteria: Any) -> Any:
+def reading_of(samples: dict[Any, Any], target: MeasurementTarget = NODE, **criteria: Any) -> Any:
     return validate_nodes({"a": target}, "cpu", samples, msgspec.structs.replace(CRITERIA, **criteria))["a"]
 
 
-def test_a_whole_answer_is_a_measurement() -> None:
-    """Value, sample time, no doubts."""
-    reading = read({**answers(), "p95": [a_sample(4.0)]})
+def test_complete_samples_are_a_measurement() -> None:
+    """Value, sample time, no reason."""
+    reading = reading_of({**complete_samples(), "p95": [a_sample(4.0)]})
 
     assert (2.5, {"p95": 4.0}, NOW - 5, "") == (reading.mean, reading.statistics, reading.sampled_at, reading.why)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.01, 10.51, 55.0])
 def test_impossible_values_are_unknown(value: float) -> None:
-    """NaN, infinite, negative, and above 105 % of what the machine has."""
-    reading = read(answers(mean=value))
+    """NaN, infinite, negative, and above 105 % of the capacity."""
+    reading = reading_of(complete_samples(mean=value))
 
     assert reading.mean is None
     assert "value is" in reading.why
 
 
-def test_a_little_too_much_is_capped() -> None:
-    """Rounding may show 103 % of a machine, which is all of it."""
-    assert 10.0 == read(answers(mean=10.3)).mean
+def test_a_slightly_too_large_value_is_capped() -> None:
+    """Rounding may result in 103 % of a machine."""
+    assert 10.0 == reading_of(complete_samples(mean=10.3)).mean
 
 
 def test_a_measured_zero_is_zero() -> None:
     """An idle counter is a measurement; minus zero is zero."""
-    assert 0.0 == read(answers(mean=0.0)).mean
-    assert 1.0 == math.copysign(1.0, read(answers(mean=-0.0)).mean)
+    assert 0.0 == reading_of(complete_samples(mean=0.0)).mean
+    assert 1.0 == math.copysign(1.0, reading_of(complete_samples(mean=-0.0)).mean)
 
 
 @pytest.mark.parametrize(
-    ("given", "word"),
+    ("samples", "word"),
     [
         ({}, "no sample"),
         ({"mean": [a_sample(2.5)], "count": [a_sample(20)]}, "no sample"),
-        ({**answers(), "newest": [a_sample(math.nan)]}, "no sample"),
-        ({**answers(), "mean": []}, "no value"),
-        ({**answers(), "count": []}, "cover 0%"),
-        ({**answers(), "count": [a_sample(math.nan)]}, "cover 0%"),
-        (answers(count=15), "cover 79%"),
-        (answers(count=4), "cover 21%"),
-        (answers(newest=NOW + 6), "future"),
-        (answers(newest=NOW - 181), "181 s old"),
-        (answers(newest=NOW - 90_001), "older than the node"),
+        ({**complete_samples(), "newest": [a_sample(math.nan)]}, "no sample"),
+        ({**complete_samples(), "mean": []}, "no value"),
+        ({**complete_samples(), "count": []}, "cover 0%"),
+        ({**complete_samples(), "count": [a_sample(math.nan)]}, "cover 0%"),
+        (complete_samples(count=15), "cover 79%"),
+        (complete_samples(count=4), "cover 21%"),
+        (complete_samples(newest=NOW + 6), "future"),
+        (complete_samples(newest=NOW - 181), "181 s old"),
+        (complete_samples(newest=NOW - 90_001), "older than the node"),
     ],
 )
-def test_what_is_not_measured_is_unknown(given: dict[Any, Any], word: str) -> None:
-    """A gap, a partly covered window, a sample from the future, a stale one, one of a namesake."""
-    reading = read(given)
+def test_missing_or_untimely_samples_are_unknown(samples: dict[Any, Any], word: str) -> None:
+    """A gap, a partly covered window, a sample from the future, a stale one, one of an earlier node."""
+    reading = reading_of(samples)
 
     assert reading.mean is None
     assert word in reading.why
 
 
-def test_a_live_rate_without_raw_samples_is_unknown() -> None:
-    """rate() answers for a whole window after its source died: only a raw sample's time makes it a measurement."""
-    reading = read({**answers(), "newest": [], "last": []})
+def test_a_rate_without_raw_samples_is_unknown() -> None:
+    """rate() returns values for a whole window after its source died."""
+    reading = reading_of({**complete_samples(), "newest": [], "last": []})
 
     assert reading.mean is None
 
 
-def test_a_series_that_just_ended_tells_its_age() -> None:
-    """After one failed scrape the window still speaks, with the time of the last sample before."""
-    reading = read({**answers(), "newest": [], "last": [a_sample(NOW - 40)]})
+def test_a_series_that_just_ended_has_the_age_of_its_last_sample() -> None:
+    """After one failed scrape the window is still known."""
+    reading = reading_of({**complete_samples(), "newest": [], "last": [a_sample(NOW - 40)]})
 
     assert (2.5, NOW - 40) == (reading.mean, reading.sampled_at)
 
 
 def test_two_live_series_of_one_node_are_unknown() -> None:
-    """Nobody knows which one is right: neither wins."""
-    twins = [a_sample(NOW - 5), a_sample(NOW - 5, job="twin")]
-    reading = read({**answers(), "newest": twins})
+    """It is not known which one is right."""
+    duplicates = [a_sample(NOW - 5), a_sample(NOW - 5, job="twin")]
+    reading = reading_of({**complete_samples(), "newest": duplicates})
 
     assert reading.mean is None
     assert "2 series" in reading.why
 
 
-def test_a_dead_namesake_does_not_count() -> None:
-    """Another series of the node that ended inside the window is not mixed in."""
-    given = answers()
-    given["mean"].append(a_sample(9.0, instance="old"))
-    given["count"].append(a_sample(300, instance="old"))
-    given["last"] = [a_sample(NOW - 200, instance="old")]
+def test_an_ended_series_of_the_node_is_ignored() -> None:
+    """Its samples in the window are not mixed in."""
+    samples = complete_samples()
+    samples["mean"].append(a_sample(9.0, instance="old"))
+    samples["count"].append(a_sample(300, instance="old"))
+    samples["last"] = [a_sample(NOW - 200, instance="old")]
 
-    assert 2.5 == read(given).mean
+    assert 2.5 == reading_of(samples).mean
 
 
-def test_a_window_longer_than_the_nodes_life_is_unknown() -> None:
-    """A node made anew under its old name, and labels, is not judged by its forerunner's samples."""
+def test_a_window_longer_than_the_age_of_the_node_is_unknown() -> None:
+    """A recreated node does not get the samples of its predecessor."""
     young = MeasurementTarget(since=NOW - 200, capacity=NODE.capacity)
 
-    assert "200 s" in read(answers(), target=young).why
-    assert 2.5 == read(answers(count=8), target=young, length=120.0).mean
+    assert "200 s" in reading_of(complete_samples(), target=young).why
+    assert 2.5 == reading_of(complete_samples(count=8), target=young, length=120.0).mean
 
 
-def test_the_scrape_interval_of_each_node_counts() -> None:
+def test_each_node_has_its_own_scrape_interval() -> None:
     """A node scraped once a minute covers its window with five samples."""
     slow = ScrapeIntervals(by_node={"a": 60.0}, default=15.0)
 
-    assert 2.5 == read(answers(count=5), intervals=slow).mean
-    assert read(answers(count=5)).mean is None
+    assert 2.5 == reading_of(complete_samples(count=5), intervals=slow).mean
+    assert reading_of(complete_samples(count=5)).mean is None
 
 
-def test_without_a_scrape_interval_nothing_is_known() -> None:
-    """How much a number of samples covers cannot be told."""
-    assert "interval" in read(answers(), intervals=ScrapeIntervals()).why
+def test_without_a_scrape_interval_everything_is_unknown() -> None:
+    """Coverage cannot be computed."""
+    assert "interval" in reading_of(complete_samples(), intervals=ScrapeIntervals()).why
 
 
-def test_nodes_that_nobody_knows_are_passed_over() -> None:
-    """A series of a deleted node makes no reading."""
-    assert {"b"} == validate_nodes({"b": NODE}, "cpu", answers(), CRITERIA).keys()
+def test_samples_of_unknown_nodes_are_ignored() -> None:
+    """Such as those of a deleted node."""
+    assert {"b"} == validate_nodes({"b": NODE}, "cpu", complete_samples(), CRITERIA).keys()
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,15 @@ def test_nodes_that_nobody_knows_are_passed_over() -> None:
         (3_600, 86_400, 15, 3_600 / 5_759),
     ],
 )
-def test_coverage(count: float, length: float, interval: float, expected: float) -> None:
-    """Samples by their expected number, less the one that the window's ends may miss."""
+def test_coverage_is_the_share_of_expected_samples(
+    count: float, length: float, interval: float, expected: float
+) -> None:
+    """Without the one sample that the window's ends may miss."""
     assert expected == coverage(count, length, interval)
 
 
 def test_intervals_are_found_per_node() -> None:
-    """The rarer of two series of a node counts; nodes without one get the usual interval."""
+    """The larger of two series of a node counts; nodes without one get the default."""
     found = scrape_intervals(
         [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")]
     )
@@ -186,12 +188,12 @@ POD = MeasurementTarget(since=NOW - 1_000, capacity=NODE.capacity, node="a")
 
 def read_one_pod(*means: Sample, count: float = 20, known: MeasurementTarget = POD) -> float | None:
     counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
-    given: Any = {"mean": list(means), "count": counts}
-    return validate_pods({("shop", "web"): known}, "cpu", given, CRITERIA).get(("shop", "web"))
+    samples: Any = {"mean": list(means), "count": counts}
+    return validate_pods({("shop", "web"): known}, "cpu", samples, CRITERIA).get(("shop", "web"))
 
 
 def test_pods_are_found_by_namespace_name_and_node() -> None:
-    """A pod that came back elsewhere under its name leaves a series behind, which is not its own."""
+    """A recreated pod on another node leaves a series behind, which is ignored."""
     here, there = a_sample(1.5, namespace="shop", pod="web"), a_sample(9.0, "b", namespace="shop", pod="web")
 
     assert 1.5 == read_one_pod(here)
@@ -200,7 +202,7 @@ def test_pods_are_found_by_namespace_name_and_node() -> None:
     assert read_one_pod(a_sample(1.5, namespace="shop", pod="other")) is None
 
 
-def test_pods_are_judged_like_nodes() -> None:
+def test_pods_are_validated_like_nodes() -> None:
     """Duplicates, young pods, uncovered windows and impossible values are unknown."""
     here = a_sample(1.5, namespace="shop", pod="web")
 
@@ -213,8 +215,8 @@ def test_pods_are_judged_like_nodes() -> None:
     assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
 
 
-def test_counts_that_were_not_asked_for_are_enough() -> None:
-    """The source left out what has too few samples; everything else is judged as ever."""
+def test_pods_without_counts_are_complete() -> None:
+    """The source has left out those with too few samples; everything else is validated."""
     here = a_sample(1.5, namespace="shop", pod="web")
     pods = {("shop", "web"): POD}
 
@@ -231,23 +233,23 @@ SAMPLES = st.lists(st.builds(a_sample, VALUES, *NAMES), max_size=4)
 
 
 @given(
-    given=st.dictionaries(st.sampled_from(["mean", "count", "newest", "last", "p95", "max"]), SAMPLES),
+    samples=st.dictionaries(st.sampled_from(["mean", "count", "newest", "last", "p95", "max"]), SAMPLES),
     interval=st.none() | st.floats(0.001, 1_000),
     capacity=st.none() | st.floats(0, 1e6),
 )
-def test_no_answer_becomes_a_value_that_was_not_measured(
-    given: dict[Any, list[Sample]], interval: float | None, capacity: float | None
+def test_no_samples_become_a_value_that_was_not_measured(
+    samples: dict[Any, list[Sample]], interval: float | None, capacity: float | None
 ) -> None:
-    """Any samples at all: nothing raises, and every known mean is one of the means that were answered, or its cap."""
+    """For any samples: nothing raises, and every known mean is one of the measured means, or the capacity."""
     known = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=capacity), node="a")
     criteria = msgspec.structs.replace(CRITERIA, intervals=ScrapeIntervals(default=interval))
-    measured = [s.value for s in given.get("mean", []) if s.node in ("a", "")]
+    measured = [s.value for s in samples.get("mean", []) if s.node in ("a", "")]
     possible = {*measured, *([] if capacity is None else [capacity] if any(v >= capacity for v in measured) else [])}
 
-    reading = validate_nodes({"a": known}, "cpu", given, criteria)["a"]
+    reading = validate_nodes({"a": known}, "cpu", samples, criteria)["a"]
     assert (reading.mean is None) == bool(reading.why)
     assert reading.mean is None or reading.mean in possible
-    for value in validate_pods({("shop", "web"): known}, "cpu", given, criteria).values():
+    for value in validate_pods({("shop", "web"): known}, "cpu", samples, criteria).values():
         assert value in possible
 
 
@@ -265,8 +267,8 @@ def known(found: dict[str, NodeReading]) -> dict[str, float | None]:
     return {node: reading.mean for node, reading in found.items()}
 
 
-def test_a_counter_that_stands_still_while_memory_is_in_use_is_frozen() -> None:
-    """Both of that node are unknown, with the time of the sample; a machine that uses nothing at all is idle."""
+def test_a_constant_counter_while_memory_is_in_use_is_frozen() -> None:
+    """Both resources of that node are unknown, with the sample time. A machine that uses nothing at all is idle."""
     found = check_plausibility({"cpu": readings(a=0.0, b=0.0, c=1.0), "memory": readings(a=5.0, b=0.0, c=5.0)}, set())
     assert known(found["cpu"]) == {"a": None, "b": 0.0, "c": 1.0}
     assert known(found["memory"]) == {"a": None, "b": 0.0, "c": 5.0}
@@ -275,16 +277,16 @@ def test_a_counter_that_stands_still_while_memory_is_in_use_is_frozen() -> None:
     assert found["cpu"]["a"].sampled_at == 9.0
 
 
-def test_half_of_the_busy_nodes_at_zero_are_not_believed() -> None:
-    """Nor is the 0 of an empty node that came through the same pipe."""
+def test_zeros_of_half_of_the_nodes_with_pods_are_unknown() -> None:
+    """So is the 0 of an empty node."""
     cpu = readings(a=0.0, b=0.0, c=1.0, d=2.0, empty=0.0)
     found = check_plausibility({"cpu": cpu}, {"a", "b", "c", "d"})["cpu"]
     assert known(found) == {"a": None, "b": None, "c": 1.0, "d": 2.0, "empty": None}
     assert found["a"].unknown == ("zeros", "cpu: 2 of 4 nodes with pods read exactly 0")
 
 
-def test_fewer_than_half_and_a_single_one_are_believed() -> None:
-    """So are nodes without pods, however many."""
+def test_a_few_zeros_are_accepted() -> None:
+    """And any number of nodes without pods."""
     few = readings(a=0.0, b=0.0, c=1.0, d=2.0, e=3.0)
     assert check_plausibility({"cpu": few}, set("abcde"))["cpu"] == few
     alone = readings(a=0.0)
@@ -296,8 +298,10 @@ MEANS = st.none() | st.sampled_from([0.0, 1.0, 2.5])
 
 
 @given(cpu=st.lists(MEANS, max_size=6), memory=st.lists(MEANS, max_size=6), busy=st.sets(st.integers(0, 6)))
-def test_nothing_is_made_up(cpu: list[float | None], memory: list[float | None], busy: set[int]) -> None:
-    """A reading stays as it is or becomes unknown with a reason."""
+def test_a_reading_stays_or_becomes_unknown(
+    cpu: list[float | None], memory: list[float | None], busy: set[int]
+) -> None:
+    """With a reason."""
     given_ = {
         "cpu": readings(**{f"n{number}": mean for number, mean in enumerate(cpu)}),
         "memory": readings(**{f"n{number}": mean for number, mean in enumerate(memory)}),

@@ -1,4 +1,4 @@
-"""Answers of Prometheus, and of what is none."""
+"""Samples from Prometheus responses, valid and invalid."""
 
 import math
 from typing import Any
@@ -21,15 +21,15 @@ from equipoise.collector.sources.prometheus.samples import (
 )
 
 LABELS = LabelCache(("node", "instance"))
-REMARK = (
+HINT = (
     "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "
     '"equipoise:node_cpu_seconds:sum"'
 )
-STORE_AWAY = (
+STORE_DOWN = (
     "receive series from Addr: 127.0.0.1:20513 MinTime: 1795332183000 MaxTime: 9223372036854775807: "
     "rpc error: code = Unavailable desc = error reading from server: connection reset by peer"
 )
-"""Both as Thanos Query 0.42.4 said it."""
+"""Both as Thanos Query 0.42.4 returns them."""
 
 
 def a_document(result_of: Any, kind: str = "vector", **fields: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def an_element(value: Any = (1.0, "2.5"), **labels: str) -> dict[str, Any]:
         (None, "no JSON object"),
         ({"status": "error", "error": "query processing would load too many samples"}, "too many samples"),
         (a_document([], warnings=["one store is away"]), "partial"),
-        (a_document([], warnings=[REMARK, STORE_AWAY]), r"warnings: \['receive series from"),
+        (a_document([], warnings=[HINT, STORE_DOWN]), r"warnings: \['receive series from"),
         (a_document([], warnings="PromQL info: of another kind"), "partial"),
         (a_document([], isPartial=True), "partial"),
         (a_document([], kind="matrix"), "matrix"),
@@ -55,34 +55,34 @@ def an_element(value: Any = (1.0, "2.5"), **labels: str) -> dict[str, Any]:
         ({"status": "success", "data": []}, "None"),
     ],
 )
-def test_an_answer_that_is_not_whole_is_refused(document: Any, word: str) -> None:
-    """An error, a warning or another type of result makes the whole question unknown, and says why."""
+def test_an_incomplete_response_is_an_error(document: Any, word: str) -> None:
+    """An error, a warning or another type of result makes the whole query fail, with a reason."""
     with pytest.raises(SourceError, match=word):
         result_of(document, "vector")
 
 
-def test_remarks_do_not_spoil_an_answer() -> None:
-    """Prometheus' infos are advice on the query, not doubts about the data."""
+def test_infos_of_prometheus_are_ignored() -> None:
+    """They are hints about the query, not about the data."""
     assert [] == result_of(a_document([], infos=["metric might not be a counter"], warnings=[]), "vector")
 
 
-def test_a_remark_among_the_warnings_does_not_spoil_an_answer() -> None:
-    """Thanos Query has what are Prometheus' infos among its warnings."""
-    assert [] == result_of(a_document([], warnings=[REMARK]), "vector")
+def test_hints_among_the_warnings_are_ignored() -> None:
+    """Thanos Query has Prometheus' infos among its warnings."""
+    assert [] == result_of(a_document([], warnings=[HINT]), "vector")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("1.5", 1.5), ("0", 0.0), ("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("1e400", math.inf)],
 )
-def test_numbers(text: str, expected: float) -> None:
-    """What Prometheus writes for numbers."""
+def test_numbers_of_prometheus_are_parsed(text: str, expected: float) -> None:
+    """Exponents and infinities too."""
     assert expected == number(text)
 
 
 @pytest.mark.parametrize("value", ["NaN", "1_0", "٠.٥", " 1", "1\n", "", "0x1", None, 1, True, [], "infinity"])
-def test_what_is_no_number(value: Any) -> None:
-    """Python's float() would take some of these; they are not numbers here."""
+def test_invalid_numbers_are_nan(value: Any) -> None:
+    """Python's float() would accept some of these."""
     assert math.isnan(number(value))
 
 
@@ -95,20 +95,20 @@ def test_what_is_no_number(value: Any) -> None:
         ({"instance": "b:x"}, "b:x"),
     ],
 )
-def test_the_node_of_a_series(labels: dict[str, str], expected: str) -> None:
-    """Its label node, else instance without the port."""
+def test_the_first_node_label_names_the_node(labels: dict[str, str], expected: str) -> None:
+    """`node`, else `instance` without the port."""
     assert [expected] == [sample.node for sample in vector([an_element(**labels)], "node", LABELS)]
 
 
 def test_series_without_names_are_left_out() -> None:
-    """Nothing tells which node, or which pod, they are about."""
+    """Their node or pod is unknown."""
     assert [] == vector([an_element(job="x")], "node", LABELS)
     assert [] == vector([an_element(node="a", pod="p")], "pod", LABELS)
     assert ["p"] == [s.pod for s in vector([an_element(namespace="n", pod="p")], "pod", LABELS)]
 
 
-def test_a_series_keeps_its_identity_over_functions() -> None:
-    """timestamp() and rate() drop the metric's name: the rest of the labels says which series it is."""
+def test_a_series_has_the_same_name_after_functions() -> None:
+    """timestamp() and rate() drop the metric's name; the other labels identify the series."""
     (raw,) = vector([an_element(__name__="m", node="a")], "node", LABELS)
     (rate,) = vector([an_element(node="a")], "node", LABELS)
     (other,) = vector([an_element(node="a", replica="2")], "node", LABELS)
@@ -116,8 +116,8 @@ def test_a_series_keeps_its_identity_over_functions() -> None:
     assert raw.series == rate.series != other.series
 
 
-def test_spacing_is_the_median() -> None:
-    """A gap in the middle does not change how far apart samples usually lie."""
+def test_spacing_is_the_median_of_the_gaps() -> None:
+    """A single gap does not change it."""
     times = [0, 15, 30, 45, 300, 315]
     element = {"metric": {"node": "a"}, "values": [[at, "1"] for at in times]}
 
@@ -126,17 +126,17 @@ def test_spacing_is_the_median() -> None:
 
 @pytest.mark.parametrize("values", [[], [[1, "1"]], [[1, "1"], [1, "1"]], None, "x", [["1", "1"], [2]]])
 def test_no_spacing_without_two_samples(values: Any) -> None:
-    """One sample, or garbage, has no distance."""
+    """Neither with one sample nor with invalid ones."""
     assert [] == spacings([{"metric": {"node": "a"}, "values": values}], "node", LABELS)
 
 
-@pytest.mark.parametrize("answer", [[0, "12.5"], [{"metric": {}, "value": [0, "12.5"]}]])
-def test_the_time_is_told_in_two_ways(answer: Any) -> None:
-    """Prometheus answers with a scalar, VictoriaMetrics with a vector of one."""
-    kind = "scalar" if len(answer) == 2 else "vector"
-    body = msgspec.json.encode(a_document(answer, kind))
+@pytest.mark.parametrize("result", [[0, "12.5"], [{"metric": {}, "value": [0, "12.5"]}]])
+def test_the_time_may_be_a_scalar_or_a_vector(result: Any) -> None:
+    """Prometheus returns a scalar, VictoriaMetrics a vector of one."""
+    kind = "scalar" if len(result) == 2 else "vector"
+    body = msgspec.json.encode(a_document(result, kind))
 
-    assert 12.5 == time_of(answer) == time_of(result_of(decode_document(body), "scalar", "vector"))
+    assert 12.5 == time_of(result) == time_of(result_of(decode_document(body), "scalar", "vector"))
 
 
 @pytest.mark.parametrize(
@@ -146,37 +146,37 @@ def test_the_time_is_told_in_two_ways(answer: Any) -> None:
         (b'{"metric":{"node":"b"},"value":[0,1e999]}', [2.5, math.nan]),
     ],
 )
-def test_what_cannot_be_read_costs_its_own_series_only(element: bytes, values: list[float]) -> None:
-    """Whoever may label a pod must not be able to stop the measuring of all."""
+def test_an_invalid_series_does_not_affect_the_others(element: bytes, values: list[float]) -> None:
+    """Anyone who may label a pod could stop all measurements otherwise."""
     good = msgspec.json.encode(an_element(node="a"))
     body = b'{"status":"success","data":{"resultType":"vector","result":[' + good + b"," + element + b"]}}"
-    told = [
+    published = [
         sample.value for sample in vector(result_of(decode_document(body), "vector"), "node", LabelCache(("node",)))
     ]
 
-    assert told == pytest.approx(values, nan_ok=True)
+    assert published == pytest.approx(values, nan_ok=True)
 
 
-def test_labels_that_no_answer_has_any_more_are_forgotten() -> None:
-    """Pods come and go for years."""
+def test_labels_that_no_response_contains_any_more_are_deleted() -> None:
+    """Pods come and go."""
     labels = LabelCache(("node",))
-    bodies = [msgspec.json.encode(a_document([an_element(node=name)])) for name in ("stays", "goes")]
+    bodies = [msgspec.json.encode(a_document([an_element(node=name)])) for name in ("current", "deleted")]
     for rotate in range(4):
         labels.rotate(rotate * LABELS_TTL)
         for body in bodies[: 2 if rotate == 0 else 1]:
             assert vector(result_of(decode_document(body), "vector"), "node", labels)
 
-    assert [b'{"node":"stays"}'] == list(labels._recent | labels._old)
+    assert [b'{"node":"current"}'] == list(labels._recent | labels._old)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "result",
     [[1.0, "x"], [1.0], "12", None, {}, [1.0, "-5"], [1.0, "NaN"], [{}], [{"value": 1}], [{"value": [0, "1"]}] * 2],
 )
-def test_a_time_that_is_none(answer: Any) -> None:
-    """The source's clock cannot be read from garbage."""
+def test_an_invalid_time_is_an_error(result: Any) -> None:
+    """The skew would be wrong."""
     with pytest.raises(SourceError):
-        time_of(answer)
+        time_of(result)
 
 
 JSON = st.recursive(
@@ -199,8 +199,8 @@ ELEMENT = st.fixed_dictionaries(
 
 
 @given(document=JSON | st.lists(ELEMENT | JSON).map(a_document))
-def test_garbage_is_refused_or_unknown_but_never_raises_and_never_zero(document: Any) -> None:
-    """Any JSON gives samples or a SourceError; a value of 0 only where Prometheus wrote one."""
+def test_any_json_becomes_samples_or_a_source_error(document: Any) -> None:
+    """A value of 0 only when Prometheus wrote one."""
     for read in (vector, spacings):
         for subject in ("node", "pod"):
             try:

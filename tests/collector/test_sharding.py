@@ -1,4 +1,4 @@
-"""Who tells of which node, and which replica holds which shard."""
+"""Which shard a node belongs to, and which replica holds a shard."""
 
 import inspect
 from collections import Counter
@@ -31,36 +31,36 @@ NODES = [f"node-{number}" for number in range(5_000)]
 
 @given(st.text(), SHARDS)
 def test_every_node_has_exactly_one_shard(name: str, shards: int) -> None:
-    """The same whenever it is asked for, and one that there is."""
+    """Always the same one."""
     assert 0 <= shard_of(name, shards) < shards
     assert shard_of(name, shards) == shard_of.__wrapped__(name, shards)
 
 
 @given(st.text(), SHARDS)
 def test_one_more_shard_takes_nodes_and_moves_none_among_the_others(name: str, shards: int) -> None:
-    """A node stays where it was, or goes to the new shard."""
+    """A node keeps its shard, or gets the new one."""
     assert shard_of(name, shards + 1) in (shard_of(name, shards), shards)
 
 
 @pytest.mark.parametrize("shards", [2, 3, 5, 16])
 def test_shards_are_about_equal_and_a_new_one_takes_its_share(shards: int) -> None:
-    """Of 5,000 nodes, to a fifth of the share."""
+    """Of 5,000 nodes, within a fifth of the share."""
     counts = Counter(shard_of(name, shards) for name in NODES)
     assert all(0.8 < count / (5_000 / shards) < 1.2 for count in counts.values())
     moved = sum(shard_of(name, shards) != shard_of(name, shards + 1) for name in NODES)
     assert 0.8 < moved / (5_000 / (shards + 1)) < 1.2
 
 
-def test_the_division_is_the_same_in_every_version() -> None:
-    """Replicas of two versions run side by side during an upgrade: they must agree."""
+def test_the_shards_are_the_same_in_every_version() -> None:
+    """Replicas of two versions run together during an upgrade."""
     assert [shard_of(f"node-{number}", 4) for number in range(8)] == PINNED
 
 
 PINNED = [2, 0, 3, 0, 2, 3, 3, 3]
 
 
-def test_names() -> None:
-    """The whole has none; a family of its own is part of both."""
+def test_shard_and_lease_names() -> None:
+    """A single shard has no number; a family other than the default is part of both names."""
     assert (shard_name("all", 0, 1), shard_name("all", 2, 3)) == ("all", "all-2")
     assert lease_name("all", WHOLE_CLUSTER, 0, 1) == "equipoise-collector"
     assert lease_name("all", WHOLE_CLUSTER, 2, 3) == "equipoise-collector-2"
@@ -73,8 +73,8 @@ def test_names() -> None:
     [("all", 3, True), ("all-3", 3, True), ("all-2", 3, False), ("all", 1, False), ("all-0", 1, True),
      ("gpu", 3, False), ("all-gpu", 3, False)],
 )  # fmt: skip
-def test_shards_of_an_earlier_division_are_dissolved(name: str, shards: int, expected: bool) -> None:
-    """Those of another family are not ours to dissolve."""
+def test_shards_of_another_number_of_shards_are_obsolete(name: str, shards: int, expected: bool) -> None:
+    """Those of another family are not."""
     assert is_obsolete(name, "all", shards) == expected
 
 
@@ -82,24 +82,26 @@ def test_shards_of_an_earlier_division_are_dissolved(name: str, shards: int, exp
     ("held", "shards", "replicas", "seconds"),
     [(0, 2, 2, 0), (1, 2, 2, 5), (1, 4, 2, 0), (2, 4, 2, 5), (5, 6, 1, 0), (0, 2, 9, 0)],
 )
-def test_who_has_its_share_leaves_a_free_one_to_others_first(
+def test_a_replica_with_its_share_waits_before_it_acquires_a_free_shard(
     held: int, shards: int, replicas: int, seconds: float
 ) -> None:
-    """Not for long: somebody has to take it."""
+    """Only for some seconds."""
     assert acquire_delay(held, shards, replicas) == seconds
 
 
-def test_patience_outlasts_a_look_at_the_lease_and_leaves_time_to_take_over() -> None:
-    """The last renewal is seen a look late, runs out, is left to others, and is taken at the next look: 30 s in all."""
+def test_the_acquire_delay_is_longer_than_a_retry_period_and_short_enough_to_take_over_in_time() -> None:
+    """A lost holder's last renewal is read one period late, expires, is offered to others, and is acquired a period
+    later: 30 s in all.
+    """
     timing = {name: parameter.default for name, parameter in inspect.signature(lead).parameters.items()}
-    look = timing["retry_period"] * (1 + JITTER)
-    assert look < ACQUIRE_DELAY
-    assert look + timing["lease_duration"] + ACQUIRE_DELAY + look <= 30
+    period = timing["retry_period"] * (1 + JITTER)
+    assert period < ACQUIRE_DELAY
+    assert period + timing["lease_duration"] + ACQUIRE_DELAY + period <= 30
 
 
 @given(SHARDS, st.integers(1, 20))
-def test_fair_shares_are_enough_for_all(shards: int, replicas: int) -> None:
-    """And not more than one too many each."""
+def test_fair_shares_cover_all_shards(shards: int, replicas: int) -> None:
+    """With at most one too many each."""
     assert replicas * fair_share(shards, replicas) >= shards > replicas * (fair_share(shards, replicas) - 1)
 
 
@@ -110,8 +112,8 @@ def voices(shards: int = 4) -> OwnedShards:
     return made
 
 
-def test_a_replica_gives_back_what_is_too_much_once_others_are_there() -> None:
-    """The highest ones, one after the other, down to its share."""
+def test_a_replica_releases_its_surplus_when_others_join() -> None:
+    """The highest shards, one after the other, down to its share."""
     here = voices()
     assert not any(here.should_release(shard, 0.0) for shard in range(4))
     here.on_heartbeat("two", 0.0, ready=True)
@@ -121,8 +123,8 @@ def test_a_replica_gives_back_what_is_too_much_once_others_are_there() -> None:
     assert not any(here.should_release(shard, 1.0) for shard in range(2))
 
 
-def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
-    """Somebody is there who cannot: handing to and fro would leave nodes untold of."""
+def test_a_shard_that_no_other_replica_acquired_is_kept_for_a_while() -> None:
+    """The other one may not be able to. Releasing it again and again would leave nodes unpublished."""
     here = voices(2)
     here.on_heartbeat("two", 0.0, ready=True)
     assert here.should_release(1, 1.0)
@@ -136,8 +138,8 @@ def test_what_nobody_took_is_not_given_back_again_at_once() -> None:
     assert here.should_release(1, 7 + KEEP_SECONDS)
 
 
-def test_what_nobody_took_is_given_to_one_who_is_new() -> None:
-    """Or was away: it is not the one who could not."""
+def test_a_kept_shard_is_released_for_a_new_replica() -> None:
+    """Or for one that was away."""
     here = voices(2)
     here.on_heartbeat("two", 0.0, ready=True)
     assert here.should_release(1, 1.0)
@@ -148,8 +150,8 @@ def test_what_nobody_took_is_given_to_one_who_is_new() -> None:
     assert here.should_release(1, REPLICA_TIMEOUT + 3)
 
 
-def test_what_a_dead_one_lost_is_kept() -> None:
-    """Its last heartbeat is younger than what its Lease takes to run out."""
+def test_a_shard_taken_from_a_dead_replica_is_kept() -> None:
+    """Its last heartbeat is younger than the time until its Lease expires."""
     here = voices(2)
     here.on_heartbeat("two", 0.0, ready=True)
     here.release(1)
@@ -159,8 +161,8 @@ def test_what_a_dead_one_lost_is_kept() -> None:
     assert not any(here.should_release(shard, now) for now in (117.0, 118.0, 129.0, 200.0) for shard in (0, 1))
 
 
-def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
-    """It has not read the cluster yet, or is about to stop: once it is ready it gets its share."""
+def test_a_replica_that_is_not_ready_is_not_counted() -> None:
+    """It gets its share when it is ready."""
     here = voices(2)
     here.on_heartbeat("two", 0.0, ready=False)
     assert not here.should_release(1, 1.0)
@@ -170,7 +172,7 @@ def test_a_replica_that_is_not_ready_is_not_counted_upon() -> None:
     assert not here.should_release(1, 41.0)
 
 
-def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
+def test_a_replica_without_heartbeats_is_not_counted() -> None:
     """Nothing is kept for it."""
     here = voices()
     here.on_heartbeat("two", 0.0, ready=True)
@@ -179,8 +181,8 @@ def test_a_replica_that_fell_silent_is_not_counted_upon() -> None:
 
 
 @pytest.mark.parametrize("name", ["all", "zone-a", "blue2", "a"])
-def test_a_part_of_the_cluster_has_a_name(name: str) -> None:
-    """One that can stand in the name of a Lease."""
+def test_valid_shard_names_are_accepted(name: str) -> None:
+    """They are part of the name of a Lease."""
     assert msgspec.convert({"shard": name}, CollectorSettings).shard == name
 
 
@@ -197,13 +199,13 @@ def test_a_part_of_the_cluster_has_a_name(name: str) -> None:
         ("", "name"),
     ],
 )
-def test_a_name_that_is_another_ones_is_refused(name: str, complaint: str) -> None:
-    """`zone` in two parts has the Leases and the cycles of `zone-0` and `zone-1`."""
+def test_ambiguous_and_invalid_shard_names_are_refused(name: str, complaint: str) -> None:
+    """`zone` with two shards has the Leases and cycles of `zone-0` and `zone-1`."""
     with pytest.raises(msgspec.ValidationError, match=complaint):
         msgspec.convert({"shard": name}, CollectorSettings)
 
 
-def test_there_are_as_many_shards_as_the_account_has_leases_for() -> None:
+def test_the_role_names_a_lease_for_each_possible_shard() -> None:
     """k8s/base names them."""
     role = named(base_documents(), "Role", "equipoise-collector")
     leases = role["rules"][1]["resourceNames"]

@@ -1,4 +1,4 @@
-"""What is told of nodes from readings that come, fail and age."""
+"""What is published of nodes while readings succeed, fail and age."""
 
 from typing import Any
 
@@ -10,12 +10,13 @@ from equipoise.collector.decisions.sample_validation import NodeReading, Unknown
 from equipoise.collector.decisions.utilization import (
     MAX_MISSING,
     NOT_MEASURED,
-    MeasuredNode,
     UtilizationStore,
     unknown_summary,
 )
 from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
@@ -34,58 +35,62 @@ def a_utilization(*readings: tuple[ResourceName, NodeReading], uid: str = "uid-a
     return utilization
 
 
-def tell(
+def message_of(
     utilization: UtilizationStore, *pods: str, settled: tuple[str, ...] = (), now: float = NOW
 ) -> NodeUtilization | None:
-    node = MeasuredNode(
-        name="a", uid="uid-a", base=Resources(cpu=10.0, memory=64 * GIB), pods=pods, settled_pods=frozenset(settled)
-    )
-    return utilization.message(node, now, epoch=1, sequence=1)
+    node = Node(metadata=ObjectMeta(name="a", uid="uid-a"))
+    placed = [
+        PlacedPod(
+            uid=uid, namespace="shop", name=uid, placed_at=0.0, running_since=NOW - 600 if uid in settled else None
+        )
+        for uid in pods
+    ]
+    return utilization.message(node, Resources(cpu=10.0, memory=64 * GIB), placed, now, epoch=1, sequence=1)
 
 
-def test_a_node_without_any_sample_is_not_told() -> None:
-    """There is no time that its message could carry."""
-    assert tell(a_utilization()) is None
-    assert tell(a_utilization(("cpu", NodeReading(unknown=UnknownUsage("no sample", "no sample"))))) is None
+def test_a_node_without_any_sample_has_no_message() -> None:
+    """There is no sample time."""
+    assert message_of(a_utilization()) is None
+    assert message_of(a_utilization(("cpu", NodeReading(unknown=UnknownUsage("no sample", "no sample"))))) is None
 
 
-def test_the_older_sample_stands_for_both() -> None:
-    """A window's time is that of its oldest resource: nothing looks younger than it is."""
-    told = tell(a_utilization(("cpu", a_reading(age=5)), ("memory", a_reading(8 * GIB, age=30))))
+def test_a_window_has_the_time_of_its_older_sample() -> None:
+    """Nothing looks younger than it is."""
+    published = message_of(a_utilization(("cpu", a_reading(age=5)), ("memory", a_reading(8 * GIB, age=30))))
 
-    assert told is not None
-    assert (NOW - 30, NOW - 5) == (told.windows["5m"].sampled_at, told.sampled_at)
-    assert Resources(cpu=2.0, memory=8 * GIB) == told.windows["5m"].mean
+    assert published is not None
+    assert (NOW - 30, NOW - 5) == (published.windows["5m"].sampled_at, published.sampled_at)
+    assert Resources(cpu=2.0, memory=8 * GIB) == published.windows["5m"].mean
 
 
-def test_an_old_reading_is_dropped_alone() -> None:
-    """What was not renewed within its life is unknown; the rest stands."""
+def test_only_the_resource_with_an_old_reading_is_unknown() -> None:
+    """The other one is known."""
     utilization = a_utilization(("cpu", a_reading(age=5)), ("memory", a_reading(8 * GIB, age=100)))
-    told = tell(utilization, now=NOW + 90)
+    published = message_of(utilization, now=NOW + 90)
 
-    assert told is not None
-    assert Resources(cpu=2.0) == told.windows["5m"].mean
+    assert published is not None
+    assert Resources(cpu=2.0) == published.windows["5m"].mean
 
 
-def test_an_unknown_reading_takes_the_value_away_and_leaves_the_time() -> None:
-    """A gap is told at once, and the age goes on from the last sample."""
-    doubted = NodeReading(unknown=UnknownUsage("duplicate", "cpu: 2 series claim to be this node"))
-    utilization = a_utilization(("cpu", a_reading()), ("cpu", doubted))
-    told = tell(utilization)
+def test_an_unknown_reading_removes_the_value_and_keeps_the_time() -> None:
+    """The age continues from the last sample."""
+    duplicate = NodeReading(unknown=UnknownUsage("duplicate", "cpu: 2 series claim to be this node"))
+    utilization = a_utilization(("cpu", a_reading()), ("cpu", duplicate))
+    published = message_of(utilization)
 
-    assert told is not None
-    assert ({}, NOW - 5) == (told.windows, told.sampled_at)
+    assert published is not None
+    assert ({}, NOW - 5) == (published.windows, published.sampled_at)
     assert "2 series" in (utilization.why_unknown("uid-a", NOW) or NOT_MEASURED)[1]
 
 
-def test_the_systems_share() -> None:
-    """Node less its pods; unknown without all pods that ran through the window, and then the last known one stands."""
+def test_the_system_usage_is_the_node_minus_its_pods() -> None:
+    """The last known value is kept while a settled pod is not measured."""
     utilization = a_utilization(("cpu", a_reading(2.0)), ("memory", a_reading(8 * GIB)))
     utilization.record_pods({"p": Resources(cpu=0.5, memory=GIB)}, NOW)
-    unmeasured = tell(utilization, "p", "q", settled=("p", "q"))
-    whole = tell(utilization, "p", "young", settled=("p",))
+    unmeasured = message_of(utilization, "p", "q", settled=("p", "q"))
+    whole = message_of(utilization, "p", "young", settled=("p",))
     utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(9.0)}, NOW)
-    later = tell(utilization, "p", "q", settled=("p", "q"))
+    later = message_of(utilization, "p", "q", settled=("p", "q"))
 
     assert unmeasured is not None
     assert whole is not None
@@ -94,38 +99,38 @@ def test_the_systems_share() -> None:
     assert Resources(cpu=1.5, memory=7 * GIB) == whole.system == later.system
 
 
-def test_pods_above_their_node_leave_nothing_negative() -> None:
-    """The queries of nodes and pods are not of exactly the same samples."""
+def test_the_system_usage_is_never_negative() -> None:
+    """The queries of nodes and pods do not use exactly the same samples."""
     utilization = a_utilization(("cpu", a_reading(2.0)))
     utilization.record_pods({"p": Resources(cpu=2.1)}, NOW)
-    told = tell(utilization, "p")
+    published = message_of(utilization, "p")
 
-    assert told is not None
-    assert Resources(cpu=0.0) == told.system
+    assert published is not None
+    assert Resources(cpu=0.0) == published.system
 
 
-def test_pods_age_with_their_query() -> None:
-    """Pods that could not be measured any more are unknown after the life of the shortest window."""
+def test_pods_become_unknown_when_their_query_is_too_old() -> None:
+    """After the lifetime of the shortest window."""
     utilization = a_utilization(("cpu", a_reading()))
     utilization.record_pods({"p": Resources(cpu=0.5), "elsewhere": Resources(cpu=1.0)}, NOW)
-    young, old = tell(utilization, "p"), tell(utilization, "p", now=NOW + 181)
+    young, old = message_of(utilization, "p"), message_of(utilization, "p", now=NOW + 181)
 
     assert young is not None
     assert old is not None
     assert ({"p": Resources(cpu=0.5)}, {}) == (young.pods, old.pods)
 
 
-def test_nodes_are_forgotten_by_uid() -> None:
-    """A successor of the same name begins with nothing."""
+def test_nodes_are_deleted_by_uid() -> None:
+    """A new node of the same name has no readings."""
     utilization = a_utilization(("cpu", a_reading()))
     utilization.retain(["uid-b"])
 
-    assert tell(utilization) is None
+    assert message_of(utilization) is None
     assert utilization.why_unknown("uid-a", NOW) == NOT_MEASURED
 
 
-def test_a_cycle_names_some_of_the_missing() -> None:
-    """All are counted, some are named, with the reason."""
+def test_a_cycle_names_some_of_the_missing_nodes() -> None:
+    """All are counted, with the reason."""
     utilization = a_utilization(("cpu", a_reading()))
     expected = {"a": "uid-a"} | {f"n{number:02}": f"uid-{number}" for number in range(30)}
     reasons = {name: utilization.why_unknown(uid, NOW) for name, uid in expected.items()}
@@ -145,8 +150,8 @@ def test_a_cycle_names_some_of_the_missing() -> None:
     assert (unknown_summary(late), unknown_summary({})) == ("unknown load: stale (1 node: a)", "")
 
 
-def test_unknown_nodes_are_counted_by_reason() -> None:
-    """On /metrics every reason has its series, at 0 while there is none; no series bears a node's name."""
+def test_unknown_nodes_are_metrics_by_reason() -> None:
+    """Every reason has its series, and no series has a node's name."""
     registry = CollectorRegistry()
     telemetry = CollectorMetrics(registry)
     stale = UnknownUsage("stale", "old")

@@ -19,7 +19,7 @@ def a_pod(
 
 
 def test_usage_is_per_replica() -> None:
-    """The mean of the pods that were measured, at the time of the oldest; unknown is not 0."""
+    """The mean of the measured pods, with the oldest sample time; unknown is not 0."""
     means_of = replica_means([a_pod(1.0, None, NOW - 9), a_pod(3.0, None), a_pod(None, GIB), a_pod(5.0, name="other")])
 
     web = means_of[a_workload()]
@@ -29,7 +29,7 @@ def test_usage_is_per_replica() -> None:
 
 @given(st.lists(st.none() | st.floats(0, 1e6)))
 def test_a_mean_lies_between_its_parts(values: list[float | None]) -> None:
-    """And is unknown only when every part is."""
+    """It is unknown only when every part is."""
     known = [value for value in values if value is not None]
     means_of = replica_means([a_pod(value) for value in values])
     mean = means_of[a_workload()].usage.cpu if values else None
@@ -38,10 +38,10 @@ def test_a_mean_lies_between_its_parts(values: list[float | None]) -> None:
     assert mean is None or min(known) * 0.999_999 <= mean <= max(known) * 1.000_001
 
 
-def recent_of(*said: tuple[float, float | None]) -> RecentMeans:
+def recent_of(*published: tuple[float, float | None]) -> RecentMeans:
     """From (time, cores)."""
     recent = RecentMeans(length=LENGTH, horizon=HORIZON)
-    for at, cpu in said:
+    for at, cpu in published:
         usage = Resources(cpu=cpu, memory=GIB)
         recent = recent.add(at, {a_workload(): ReplicaMean(usage=usage, replicas=1, sampled_at=at)})
     return recent
@@ -52,41 +52,41 @@ def cpu_of(recent: RecentMeans, length: float = 900.0, coverage: float = 0.8) ->
     return None if mean is None else mean.cpu
 
 
-def test_spells_that_join_are_a_mean() -> None:
-    """Three times five minutes are a quarter of an hour; what was before does not count."""
+def test_adjoining_windows_make_a_longer_one() -> None:
+    """Three windows of five minutes make one of fifteen; earlier ones do not count."""
     assert 2.0 == cpu_of(recent_of((NOW - 900, 99.0), (NOW - 600, 1.0), (NOW - 300, 2.0), (NOW, 3.0)))
 
 
-def test_a_spell_counts_for_the_time_that_no_newer_one_tells_of() -> None:
-    """The newest round overlaps the one that was kept before it."""
+def test_a_window_counts_only_for_the_time_that_no_newer_one_covers() -> None:
+    """The newest round overlaps the kept one before it."""
     recent = recent_of((NOW - 700, 1.0), (NOW - 400, 2.0), (NOW - 100, 4.0), (NOW, 8.0))
 
     assert cpu_of(recent) == pytest.approx((300 * 8.0 + 100 * 4.0 + 300 * 2.0 + 200 * 1.0) / 900)
 
 
-def test_a_time_that_was_not_measured_enough_is_unknown() -> None:
-    """After a start, and where rounds failed: never the mean of what happens to be there."""
+def test_a_window_with_too_little_coverage_is_unknown() -> None:
+    """After a start, and when rounds failed."""
     assert cpu_of(recent_of((NOW - 300, 1.0), (NOW, 1.0))) is None
     assert cpu_of(recent_of((NOW - 800, 1.0), (NOW, 1.0))) is None
     assert cpu_of(recent_of((NOW - 600, None), (NOW - 300, 1.0), (NOW, 1.0))) is None
     assert 1.0 == cpu_of(recent_of((NOW - 920, None), (NOW - 615, 1.0), (NOW - 310, 1.0), (NOW, 1.0)))
 
 
-def test_each_resource_is_known_by_itself() -> None:
-    """Memory stands where cpu was not measured."""
+def test_each_resource_has_its_own_coverage() -> None:
+    """Memory is known when cpu was not measured."""
     recent = recent_of((NOW - 600, 1.0), (NOW - 300, None), (NOW, 1.0))
 
     assert Resources(memory=GIB) == recent.means(900.0, 0.8)[a_workload()]
 
 
-def test_a_workload_that_was_not_seen_last_is_left_out() -> None:
-    """It ended, or nobody knows."""
+def test_a_workload_missing_in_the_newest_round_is_left_out() -> None:
+    """It ended, or is unknown."""
     recent = recent_of((NOW - 600, 1.0), (NOW - 300, 1.0), (NOW, 1.0))
 
     assert {} == recent.add(NOW + 15, {}).means(900.0, 0.8)
 
 
-def test_no_more_is_kept_than_the_longest_window_holds() -> None:
+def test_only_the_windows_within_the_horizon_are_kept() -> None:
     """However long the collector runs."""
     recent = recent_of(*((NOW + number * LENGTH, 1.0) for number in range(100)))
 
@@ -97,13 +97,13 @@ def test_no_more_is_kept_than_the_longest_window_holds() -> None:
     gaps=st.lists(st.floats(10.0, 400.0), min_size=1, max_size=200),
     values=st.lists(st.floats(0.0, 64.0), min_size=200, max_size=200),
 )
-def test_a_mean_lies_between_what_was_said_lately(gaps: list[float], values: list[float]) -> None:
-    """Whatever the rounds' spacing; and what is kept does not grow."""
+def test_a_longer_mean_lies_between_the_recent_means(gaps: list[float], values: list[float]) -> None:
+    """For any spacing of rounds; the number of kept windows is bounded."""
     times = [NOW + sum(gaps[:number]) for number in range(len(gaps) + 1)]
-    said = list(zip(times, values, strict=False))
-    recent = recent_of(*said)
+    published = list(zip(times, values, strict=False))
+    recent = recent_of(*published)
     mean = cpu_of(recent, coverage=0.1)
-    lately = [cpu for at, cpu in said if at > times[-1] - 900.0 - LENGTH]
+    lately = [cpu for at, cpu in published if at > times[-1] - 900.0 - LENGTH]
 
     assert mean is not None
     assert min(lately) * 0.999_999 <= mean <= max(lately) * 1.000_001

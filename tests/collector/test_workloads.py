@@ -1,24 +1,16 @@
-"""What is told of workloads, and the day in slots."""
+"""What is published of workloads, and their 24-hour profiles."""
 
 from collections.abc import Mapping
 
 import pytest
 from builders import GIB, NOW, a_workload
-from collector.sources_in_memory import FakeSource
 
 from equipoise.collector.decisions.workload_means import ReplicaMean
 from equipoise.collector.decisions.workloads import SLOTS, LearnedProfile, WorkloadStore, slot_of
-from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.measurement import Measurement
-from equipoise.collector.shell.profile_learning import ProfileLearning
-from equipoise.collector.state.placement import ClusterPlacement
-from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.testbed.memory.clock import ManualClock
 
 HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400
@@ -42,12 +34,12 @@ def some_workloads() -> WorkloadStore:
     ],
 )
 def test_the_slot_of_a_time(ended_at: float, length: float, expected: int) -> None:
-    """The hour that ended, in UTC; shorter days count alike."""
+    """The hour that ended, in UTC; shorter days have shorter slots."""
     assert expected == slot_of(ended_at, length)
 
 
 def test_days_are_smoothed() -> None:
-    """The new day has the weight; the first one stands as it is, an unknown one changes nothing."""
+    """The new day has the weight. The first one is taken as it is, an unknown one changes nothing."""
     profile = LearnedProfile()
     for day, cpu in enumerate((1.0, 2.0, None)):
         profile.add(MIDNIGHT + (24 * day + 1) * HOUR, HOUR, Resources(cpu=cpu), 0.3)
@@ -59,7 +51,7 @@ def test_days_are_smoothed() -> None:
 
 
 def test_a_long_window_is_the_mean_of_its_slots() -> None:
-    """Known once enough of its slots are; its time is the end of the newest."""
+    """When enough of them are known; its time is the end of the newest."""
     profile = LearnedProfile()
     for hour in range(1, 20):
         profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=float(hour)), 0.3)
@@ -73,8 +65,8 @@ def test_a_long_window_is_the_mean_of_its_slots() -> None:
     assert profile.window(86_400, HOUR, now + 86_400, 0.8) is None
 
 
-def test_each_resource_of_a_long_window_is_known_by_itself() -> None:
-    """A day of memory and an hour of cpu are no day of cpu."""
+def test_each_resource_of_a_long_window_has_its_own_coverage() -> None:
+    """One hour of cpu is no day of cpu."""
     profile = LearnedProfile()
     for hour in range(24):
         profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=8.0 if hour == 3 else None, memory=GIB), 0.3)
@@ -84,8 +76,8 @@ def test_each_resource_of_a_long_window_is_known_by_itself() -> None:
     assert Resources(memory=GIB) == usage.mean
 
 
-def test_a_window_of_more_slots_than_are_remembered_is_unknown() -> None:
-    """A day does not speak for a week."""
+def test_a_window_of_more_slots_than_are_kept_is_unknown() -> None:
+    """A day is no week."""
     profile = LearnedProfile()
     for hour in range(48):
         profile.add(MIDNIGHT + hour * HOUR, HOUR, Resources(cpu=1.0), 0.3)
@@ -94,41 +86,41 @@ def test_a_window_of_more_slots_than_are_remembered_is_unknown() -> None:
 
 
 def test_a_slot_counts_once() -> None:
-    """An answer that comes twice does not smooth the day twice."""
+    """A repeated result does not smooth the slot twice."""
     workloads = some_workloads()
     for cpu in (1.0, 2.0):
         workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=cpu)})
     workloads.record(workloads.with_means(a_fold(), NOW))
-    (message,) = tell(workloads)
+    (message,) = messages_of(workloads)
 
     assert 1.0 == message.profile["cpu"][SLOTS - 1]
 
 
-def tell(workloads: WorkloadStore, now: float = NOW) -> list[WorkloadUtilization]:
+def messages_of(workloads: WorkloadStore, now: float = NOW) -> list[WorkloadUtilization]:
     return workloads.messages(workloads.measured, now, epoch=1, sequence=1)
 
 
-def test_a_workload_is_told_while_a_window_lives() -> None:
-    """Values too old are left out, and with the last of them the workload."""
+def test_a_workload_is_published_while_a_window_is_known() -> None:
+    """Windows that are too old are left out."""
     workloads = some_workloads()
     for at in (NOW - 3_000.0 + 300.0 * number for number in range(11)):
         workloads.record(workloads.with_means(a_fold(sampled_at=at - 5), at))
-    (fresh,) = tell(workloads)
-    (older,) = tell(workloads, NOW + 200)
+    (fresh,) = messages_of(workloads)
+    (older,) = messages_of(workloads, NOW + 200)
 
     assert (1, {"5m", "15m", "1h"}) == (fresh.replicas, fresh.windows.keys())
     assert {"1h"} == older.windows.keys()
-    assert [] == tell(workloads, NOW + 400)
+    assert [] == messages_of(workloads, NOW + 400)
 
 
 def test_longer_windows_are_made_of_the_shortest_one() -> None:
-    """Each with what was said lately; what is longer than what is remembered comes from the slots of the day."""
+    """Up to the limit; longer ones are made of the slots of the profile."""
     workloads = some_workloads()
     for hour in range(24):
         workloads.record_slot(NOW - NOW % HOUR - hour * HOUR, {a_workload(): Resources(cpu=8.0)})
     for number in range(13):
         workloads.record(workloads.with_means(a_fold(float(number)), NOW - 3_600.0 + 300.0 * number))
-    (message,) = tell(workloads)
+    (message,) = messages_of(workloads)
 
     means = {name: usage.mean.cpu for name, usage in message.windows.items()}
     assert means == {"5m": 12.0, "15m": 11.0, "1h": 6.5, "1d": 8.0}
@@ -138,8 +130,8 @@ def a_day(cpu: float | None = 2.0) -> list[Resources]:
     return [Resources(cpu=cpu, memory=GIB)] * SLOTS
 
 
-def test_a_remembered_day_gives_way_to_a_measured_one() -> None:
-    """It stands where nothing was measured; what is measured before it stays, what is measured later is smoothed in."""
+def test_measurements_take_precedence_over_a_restored_profile() -> None:
+    """It only fills slots that were not measured; later measurements are smoothed into it."""
     profile = LearnedProfile()
     profile.add(MIDNIGHT + HOUR, HOUR, Resources(cpu=1.0), 0.3)
     profile.restore(a_day())
@@ -152,8 +144,8 @@ def test_a_remembered_day_gives_way_to_a_measured_one() -> None:
     assert [GIB] * SLOTS == message["memory"]
 
 
-def test_no_window_is_made_of_what_is_remembered() -> None:
-    """A day that nothing was measured of is unknown, and its hours are still asked for."""
+def test_no_window_is_made_of_a_restored_profile() -> None:
+    """Its slots are still queried."""
     profile = LearnedProfile()
     profile.restore(a_day())
     assert not any(profile.has(NOW - hour * HOUR, HOUR) for hour in range(SLOTS))
@@ -163,38 +155,17 @@ def test_no_window_is_made_of_what_is_remembered() -> None:
     workloads = some_workloads()
     workloads.restore(a_workload(), a_day())
     workloads.record(workloads.with_means(a_fold(), NOW))
-    (message,) = tell(workloads)
+    (message,) = messages_of(workloads)
     assert {"5m"} == message.windows.keys()
     assert [2.0] * SLOTS == message.profile["cpu"]
 
 
-async def test_each_slot_that_is_measured_forgets_workloads_that_went() -> None:
-    """Names come and go for ever: what nobody runs any more is not kept."""
-    placement = ClusterPlacement(
-        windows=[300.0], start_timeout=600.0, owner_retention=90_000.0, owner_of=nobody, selector={}
-    )
-    settings, load, clock = CollectorSettings(scrape_interval=Duration(15)), LoadSettings(), ManualClock(NOW)
-    measurement = Measurement(settings=settings, load=load, source=FakeSource(clock), placement=placement, clock=clock)
-    workloads = measurement.workload_store
-    workloads.restore(a_workload(), a_day())
-    profiles = ProfileLearning(settings=settings, load=load, measurement=measurement, clock=clock)
-    assert "" == await profiles.measure(NOW - NOW % HOUR)
-    workloads.record(workloads.with_means(a_fold(), NOW))
-    (message,) = tell(workloads)
-
-    assert {} == message.profile
-
-
-def nobody(_: Workload) -> OwnerReference | None:
-    raise LookupError
-
-
-def test_profiles_of_workloads_that_went_are_forgotten() -> None:
-    """One that comes back begins a new day."""
+def test_profiles_of_other_workloads_are_deleted() -> None:
+    """One that returns begins a new profile."""
     workloads = some_workloads()
     workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=1.0)})
     workloads.record(workloads.with_means(a_fold(), NOW))
     workloads.retain([])
-    (message,) = tell(workloads)
+    (message,) = messages_of(workloads)
 
     assert {} == message.profile

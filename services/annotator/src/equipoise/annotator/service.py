@@ -31,7 +31,7 @@ from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, RETRY_PERIOD, ObjectClient
 from equipoise.annotator.shell.rate_limiter import RateLimiter
-from equipoise.annotator.shell.work_queue import WorkQueue
+from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bus.subjects import PREFIX
@@ -116,7 +116,7 @@ class Annotator:
         self._objects: dict[str, _Object] = {}
         self._hot_values = HotValues()
         self._skews = ClockSkews()
-        self._unread, self._unwritten = WorkQueue(), WorkQueue()
+        self._unread, self._unwritten = ObjectQueue(), ObjectQueue()
         text = "Writes of annotations, by result."
         self._client = ObjectClient(
             kube=kube,
@@ -251,7 +251,7 @@ class Annotator:
                 del self._objects[key]
                 self._queue(key, None)
 
-    async def _work(self, queue: WorkQueue, work: Callable[[_Object], Awaitable[None]]) -> NoReturn:
+    async def _work(self, queue: ObjectQueue, work: Callable[[_Object], Awaitable[None]]) -> NoReturn:
         while True:
             key = await queue.take()
             if (known := self._objects.get(key)) is None:

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry
 from equipoise.collector.decisions.sharding import OwnedShard
 from equipoise.collector.decisions.utilization import unknown_summary
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.cluster_watch import ClusterWatch
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics
+from equipoise.collector.shell.placement_watch import PlacementWatch
 from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.shell.profile_restore import restore_profiles
 from equipoise.collector.shell.publisher import PlacementPublisher, UtilizationPublisher
@@ -68,7 +68,7 @@ class Collector:
         self._health = health
         health.shard = settings.shard
         self._metrics = CollectorMetrics(metrics)
-        self._watch = ClusterWatch(kube, clock, health, on_node=self.on_node, on_pod=self.on_pod)
+        self._watch = PlacementWatch(kube, clock, health, on_node=self.on_node, on_pod=self.on_pod)
         self._placement = ClusterPlacement(
             windows=[window.length for window in load.windows],
             start_timeout=load.pod_start_timeout,
@@ -99,7 +99,7 @@ class Collector:
     # Subscribe and watch
 
     async def attach(self) -> None:
-        """Returns when the messages that the bus has kept were received."""
+        """Returns when the latest messages were received."""
         prefix = subjects.PREFIX
         await self._bus.subscribe_latest(f"{prefix}.placement.node.*", PublishedPlacement, self.on_node_placement)
         await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)

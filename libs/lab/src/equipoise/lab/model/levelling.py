@@ -3,6 +3,7 @@
 Only the API server is simulated: an eviction that the limits allow happens. Times: Unix seconds.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain
@@ -79,7 +80,7 @@ class Levelling:
         self._days = days
         self._evict = evict
         self._publish = publish
-        self._objects = ApiObjects(replicas=replicas, closed=closed, usage_of=usage_of)
+        self._objects = ApiObjects(replicas=replicas, closed=closed)
         self._messages = LatestMessages()
         self._tracker = Tracker(settings.tracker)
         # The grace period after a start is over.
@@ -99,12 +100,11 @@ class Levelling:
 
     def on_placement(self, message: NodePlacement) -> None:
         self._objects.on_placement(message)
+        self._messages.on_placement(message, begin=-math.inf)
 
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
         watched, tracker = self._objects.watched(), self._tracker
-        longest = self._load.longest
-        self._objects.lifetimes.prune(before=now - longest.length - self._load.lifetime(longest))
         candidates = watched.replacement_candidates(tracker.awaited_workloads())
         tracker.update(candidates, {}, self._objects.nodes, now)
         self._update_ledger(now)
@@ -127,7 +127,7 @@ class Levelling:
             nodes=self._messages.nodes,
             workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
             cycles=self._messages.cycles,
-            lifetimes=self._objects.lifetimes,
+            placements=self._messages.placements,
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,
             counts=self._tracker.counts,

@@ -25,7 +25,7 @@ class AnnotationTarget(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
-    """Empty for workloads, whose messages carry none: the name identifies them."""
+    """Empty for workloads: their messages have none, and the name identifies them."""
 
     subject: str
     band: DeadBand

@@ -35,7 +35,7 @@ class Precondition(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str
     version: str = ""
-    """resourceVersion: nobody has written to the object since, not even a kubelet."""
+    """resourceVersion: the object was not changed since, not even by a kubelet."""
 
     value: Mapping[str, str] = {}
     """Our annotation of it."""

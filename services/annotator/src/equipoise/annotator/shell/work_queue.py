@@ -7,7 +7,7 @@ from equipoise.annotator.decisions.write_decision import DueWrite
 
 
 @dataclass(kw_only=True)
-class WorkQueue:
+class ObjectQueue:
     """Urgent objects first, else first come first served."""
 
     urgent: dict[str, None] = field(default_factory=dict)

@@ -4,7 +4,7 @@ When a query fails, the previous reading stays: it is older, and its age shows i
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -13,7 +13,9 @@ import msgspec
 from equipoise.collector.decisions.query import ResourceName
 from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, UnknownUsage
 from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 
@@ -24,19 +26,6 @@ MAX_NAMES = 3
 """How many nodes a summary names for each reason."""
 
 NOT_MEASURED = UnknownUsage("no result", "not measured yet")
-
-
-class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as the API server has it when its message is made."""
-
-    name: str
-    uid: str
-    base: Resources
-    pods: tuple[str, ...]
-    """UIDs of the pods on it."""
-
-    settled_pods: frozenset[str] = frozenset()
-    """Those that ran throughout the shortest window: system usage is unknown while one of them is not measured."""
 
 
 class UtilizationStore:
@@ -104,48 +93,57 @@ class UtilizationStore:
         times = [reading.sampled_at for reading in self._readings.get(uid, {}).values() if reading.sampled_at]
         return max(times, default=None)
 
-    def message(self, node: MeasuredNode, now: float, *, epoch: int, sequence: int) -> NodeUtilization | None:
-        """The message of a node; None when it never had a sample."""
-        sampled_at = self.sampled_at(node.uid)
-        if sampled_at is None:
+    def message(
+        self, node: Node, base: Resources, placed: Sequence[PlacedPod], now: float, *, epoch: int, sequence: int
+    ) -> NodeUtilization | None:
+        """The message of a node on which these pods are placed; None when it never had a sample."""
+        uid = node.metadata.uid
+        if (sampled_at := self.sampled_at(uid)) is None:
             return None
-        windows = self.windows(node.uid, now)
-        pods = self._fresh_pods(node, now)
+        windows = self.windows(uid, now)
+        pods = self._fresh_pods(placed, now)
         return NodeUtilization(
-            node=node.name,
-            uid=node.uid,
-            base=node.base,
+            node=node.metadata.name,
+            uid=uid,
+            base=base,
             memory_kind=self._load.memory,
             sampled_at=sampled_at,
             queried_at=self.queried_at,
             windows=windows,
-            system=self._system_usage(node, windows.get(self._load.shortest.name), pods),
+            system=self._system_usage(uid, windows.get(self._load.shortest.name), placed, pods, now),
             pods=pods,
             epoch=epoch,
             sequence=sequence,
         )
 
-    def _fresh_pods(self, node: MeasuredNode, now: float) -> dict[str, Resources]:
+    def _fresh_pods(self, placed: Sequence[PlacedPod], now: float) -> dict[str, Resources]:
         max_age = self._load.lifetime(self._load.shortest)
         old = {resource: None for resource, at in self._pods_at.items() if now - at > max_age}
         if len(old) == len(RESOURCES):
             return {}
-        pods = {uid: used for uid in node.pods if (used := self._pods.get(uid)) is not None}
+        pods = {pod.uid: used for pod in placed if (used := self._pods.get(pod.uid)) is not None}
         return {uid: msgspec.structs.replace(used, **old) for uid, used in pods.items()} if old else pods
 
     def _system_usage(
-        self, node: MeasuredNode, shortest: WindowUsage | None, pods: Mapping[str, Resources]
+        self,
+        uid: str,
+        shortest: WindowUsage | None,
+        placed: Sequence[PlacedPod],
+        pods: Mapping[str, Resources],
+        now: float,
     ) -> Resources:
-        """Node − Σ pods; the last known value while a settled pod is not measured."""
-        if shortest is not None and node.settled_pods <= pods.keys():
+        """Node − Σ pods; the last known value while a pod that ran throughout the shortest window is not measured."""
+        begin = now - self._load.shortest.length
+        settled = {pod.uid for pod in placed if pod.running_since and pod.running_since <= begin}
+        if shortest is not None and settled <= pods.keys():
             usage = {
                 resource: _difference(
                     getattr(shortest.mean, resource), [getattr(used, resource) for used in pods.values()]
                 )
                 for resource in RESOURCES
             }
-            self._system[node.uid] = (shortest.sampled_at, Resources(**usage))
-        at, system = self._system.get(node.uid, (0.0, Resources()))
+            self._system[uid] = (shortest.sampled_at, Resources(**usage))
+        at, system = self._system.get(uid, (0.0, Resources()))
         return system if self.queried_at - at <= self._load.lifetime(self._load.longest) else Resources()
 
     def why_unknown(self, uid: str, now: float) -> UnknownUsage | None:

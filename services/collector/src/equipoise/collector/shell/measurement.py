@@ -1,7 +1,7 @@
 """Runs rounds: queries the source about the current nodes and pods, keeps the readings, and makes messages of them."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import SourceError
@@ -11,7 +11,7 @@ from equipoise.collector.decisions.sample_validation import (
     UnknownUsage,
     WindowCriteria,
 )
-from equipoise.collector.decisions.utilization import MeasuredNode, UtilizationStore
+from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.decisions.workload_means import MeasuredPod, replica_means
 from equipoise.collector.decisions.workloads import SLOTS, WorkloadRound, WorkloadStore
 from equipoise.collector.settings import CollectorSettings
@@ -22,9 +22,8 @@ from equipoise.collector.state.pod_times import unix_seconds
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_batches, in_thread_if_many
 from equipoise.runtime.process.clock import Clock
 
@@ -72,18 +71,18 @@ class Measurement:
     @property
     def outage(self) -> str:
         """Why nothing can be measured at all; empty when something is. Subscribers then neither score nor evict."""
-        if abs(self.skew) > self._load.freshness.skew_unknown:
-            return f"{self._settings.source}: its clock differs by {self.skew:+.1f} s from ours: every value is unknown"
-        return self._outage
+        too_skewed = abs(self.skew) > self._load.freshness.skew_unknown
+        return f"{self._skew_text}: every value is unknown" if too_skewed else self._outage
 
     @property
     def clock_warning(self) -> str | None:
         """Set while the ages of samples are noticeably wrong."""
-        if abs(self.skew) <= self._load.freshness.skew_warning:
-            return None
-        return (
-            f"the clock of {self._settings.source} differs by {self.skew:+.1f} s from ours: check time synchronisation"
-        )
+        noticeable = abs(self.skew) > self._load.freshness.skew_warning
+        return f"{self._skew_text}: check time synchronisation" if noticeable else None
+
+    @property
+    def _skew_text(self) -> str:
+        return f"the clock of {self._settings.source} differs by {self.skew:+.1f} s from ours"
 
     async def round(self, window: Window) -> bool:
         """Measure one window. False: a query failed; its older values stay, and `problem` says why."""
@@ -180,12 +179,12 @@ class Measurement:
                 len(targets), self._evaluate_pods, found.usage, tracked, targets, self._sample_times(), at
             )
             self.placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
-            if not found.failed:  # a mean without one resource would be kept as a whole one
+            if not found.failed:  # a mean without one resource would count as a complete one
                 self.workload_store.record(finished)
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         self.pods_problem = (
             f"none of {settled} pods has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
-            "often as collector.scrapeInterval says, and for long enough?"
+            "often as collector.scrapeInterval is set, and for long enough?"
             if found.supported and settled and not found.usage and not found.failed
             else ""
         )
@@ -223,35 +222,14 @@ class Measurement:
 
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
         """The current messages of these nodes; none for a node without any sample."""
-        now = self.source_now()
-        messages = [
-            self._utilization.message(self._measured_node(name, node, now), now, epoch=epoch, sequence=sequence)
-            for name in names
-            if (node := self.placement.nodes.get(name)) is not None
-        ]
-        return [message for message in messages if message is not None]
-
-    def _measured_node(self, name: str, node: Node, now: float) -> MeasuredNode:
-        begin = now - self._load.shortest.length
-        pods = [tracked.placed for tracked in self.placement.tracked(name)]
-        return MeasuredNode(
-            name=name,
-            uid=node.metadata.uid,
-            base=amounts(base_of(node, self._load.base)),
-            pods=tuple(pod.uid for pod in pods),
-            settled_pods=frozenset(pod.uid for pod in pods if pod.running_since and pod.running_since <= begin),
-        )
-
-    @property
-    def workloads(self) -> Collection[Workload]:
-        """Those of the last round of pods."""
-        return self.workload_store.measured
-
-    def workload_messages(
-        self, workloads: Iterable[Workload], *, epoch: int, sequence: int
-    ) -> list[WorkloadUtilization]:
-        """The current messages of these workloads; none for a workload without a known window."""
-        return self.workload_store.messages(workloads, self.source_now(), epoch=epoch, sequence=sequence)
+        now, messages = self.source_now(), list[NodeUtilization]()
+        for name in names:
+            if (node := self.placement.nodes.get(name)) is not None:
+                pods = [tracked.placed for tracked in self.placement.tracked(name)]
+                base = amounts(base_of(node, self._load.base))
+                message = self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence)
+                messages += [] if message is None else [message]
+        return messages
 
     async def cycle(
         self, names: Iterable[str], *, shard: str, number: int

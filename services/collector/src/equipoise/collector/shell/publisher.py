@@ -130,9 +130,10 @@ class UtilizationPublisher:
             async for batch in in_batches(names, NODES_PER_BATCH):
                 nodes = self.measurement.node_messages(batch, **order)
                 await publish(self.bus, [(subjects.node_utilization(message.node), message) for message in nodes])
-            async for measured in in_batches(self.measurement.workloads if workloads else (), WORKLOADS_PER_BATCH):
+            store = self.measurement.workload_store
+            async for measured in in_batches(store.measured if workloads else (), WORKLOADS_PER_BATCH):
                 ours = [workload for workload in measured if self.shards.select(owned, [str(workload)])]
-                usages = self.measurement.workload_messages(ours, **order)
+                usages = store.messages(ours, self.measurement.source_now(), **order)
                 await publish(self.bus, [(subjects.workload_utilization(usage.workload), usage) for usage in usages])
             owned.cycle += 1
             cycle, missing = await self.measurement.cycle(names, shard=owned.name, number=owned.cycle)

@@ -138,7 +138,7 @@ class ShardOwnership:
         return acquired
 
     def raise_epochs(self) -> None:
-        """Choose a new epoch for each shard with a node that somebody has published with a higher one since.
+        """Choose a new epoch for each shard with a node that was published with a higher one since.
 
         A collector with another number of shards did so, during a rolling update. Subscribers would drop our messages.
         """

@@ -18,12 +18,12 @@ SYNC_TIMEOUT = 10.0
 """Seconds between warnings that a first list is still missing."""
 
 CHECK_PERIOD = 1.0
-"""Seconds between two looks at the problems of the watches."""
+"""Seconds between two reports of the problems of the watches."""
 
 log = structlog.get_logger()
 
 
-class ClusterWatch:
+class PlacementWatch:
     """Calls back with the object before and after each change of a node or a pod."""
 
     def __init__(

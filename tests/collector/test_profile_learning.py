@@ -1,0 +1,219 @@
+"""24-hour profiles of workloads, measured slot by slot and restored from annotations."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from builders import GIB, NOW, a_workload, a_workload_utilization
+from collector.collectors import NO_PROFILE, World, a_pod, a_world, collecting
+from collector.sources_in_memory import FakeSource, Usage
+
+from equipoise.collector.decisions.query import MetricQuery, Sample
+from equipoise.collector.decisions.workload_means import ReplicaMean
+from equipoise.collector.decisions.workloads import slot_of
+from equipoise.collector.settings import CollectorSettings, ProfileSettings
+from equipoise.collector.shell.measurement import Measurement
+from equipoise.collector.shell.profile_learning import ProfileLearning
+from equipoise.collector.state.placement import ClusterPlacement
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.annotations import as_annotations, workload_usage
+from equipoise.contracts.kubernetes.objects import (
+    ObjectMeta,
+    OwnerReference,
+    WorkloadObject,
+)
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
+from equipoise.testbed.memory.clock import ManualClock
+
+
+async def test_the_past_day_is_backfilled_slot_by_slot() -> None:
+    """Each slot is the mean of the pods."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(300)
+        profile = world.workloads()["db"].profile
+
+        assert [0.5] * 24 == profile["cpu"]
+        assert 0.5 == world.workloads()["db"].windows["1d"].mean.cpu
+        slots = {query.at for query in world.source.queries if query.subject == "pod" and query.at % 3_600 == 0}
+        assert 24 == len(slots)
+        world.source.pods["shop", "db-0", "a"].cpu = world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        await world.advance(3_700)
+        assert 0.8 == pytest.approx(max(value or 0.0 for value in world.workloads()["db"].profile["cpu"]))
+
+
+async def test_slots_include_pods_that_left() -> None:
+    """A pod that ran in that hour belongs to that hour of its workload."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(1)
+        world.kube.remove(PODS, "db-1", "shop")
+        world.source.pods["shop", "db-1", "b"].cpu = 1.5
+        await world.advance(3_700)
+
+        assert 1.0 == max(value or 0.0 for value in world.workloads()["db"].profile["cpu"])
+
+
+async def test_a_failed_slot_does_not_block_the_others() -> None:
+    """It is retried with backoff, after all others."""
+    world = a_world()
+    newest = NOW - NOW % 3_600
+    world.source.fails = lambda query: query.subject == "pod" and query.at == newest
+    settings = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
+    async with world.bus, collecting(world, settings):
+        await world.advance(3_000)
+        queries = [
+            query.at
+            for query in world.source.queries
+            if query.subject == "pod" and query.aggregate == "mean" and query.at % 3_600 == 0
+        ]
+
+        assert 24 == len(set(queries))
+        assert queries.count(newest) <= 2 * 12
+        assert 23 == sum(value is not None for value in world.workloads()["db"].profile["cpu"])
+
+
+async def test_slots_that_cannot_be_queried_are_a_problem() -> None:
+    """Windows may succeed while hours are too large for one response."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False)
+    async with world.bus, collecting(world, settings):
+        await world.advance(60)
+        assert "profile" not in world.health.problems
+
+        world.source.fails = lambda query: query.subject == "pod" and query.at < NOW
+        await world.advance(60)
+        assert "too many samples" in world.health.problems["profile"]
+
+        world.source.fails = lambda query: False
+        await world.advance(60)
+        assert "profile" not in world.health.problems
+
+
+def an_annotated_deployment(cpu: float = 2.0, sampled_at: float = NOW - 3_600) -> WorkloadObject:
+    """As an annotator has written it."""
+    day: dict[str, list[float | None]] = {"cpu": [cpu] * 24, "memory": [GIB] * 24}
+    usage = workload_usage(a_workload_utilization(sampled_at=sampled_at, profile=day))
+    assert usage is not None
+    return WorkloadObject(metadata=ObjectMeta(name="web", namespace="shop", annotations=as_annotations(usage)))
+
+
+def roll_out(world: World, revision: str) -> None:
+    """Two pods of the Deployment `web` by a ReplicaSet of its own; those of an earlier one go."""
+    for pod in world.kube.stored(PODS):
+        world.kube.remove(PODS, pod.metadata.name, "shop")
+    world.source.pods.clear()
+    name = f"web-{revision}"
+    deployment = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web", controller=True)
+    metadata = ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", owner_references=[deployment])
+    world.kube.put(REPLICA_SETS, WorkloadObject(metadata=metadata))
+    owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, uid=f"uid-{name}", controller=True)
+    for node in ("a", "b"):
+        pod = a_pod(f"{name}-{node}", node)
+        owned = msgspec.structs.replace(pod.metadata, owner_references=[owner])
+        world.kube.put(PODS, msgspec.structs.replace(pod, metadata=owned))
+        world.source.pods["shop", pod.metadata.name, node] = Usage(cpu=0.5, memory=GIB)
+
+
+@dataclass
+class YoungSource(FakeSource):
+    """It has samples of the last hour before the start only."""
+
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        samples = await super().query(query)
+        unseen = query.subject == "pod" and query.length == 3_600 and query.at <= NOW - 3_600
+        return [] if unseen else samples
+
+
+def a_world_with_a_young_source() -> World:
+    world = a_world()
+    world.source = YoungSource(world.clock, nodes=world.source.nodes)
+    roll_out(world, "1")
+    return world
+
+
+LEARNING = CollectorSettings(leader_election=False, profile=ProfileSettings(backfill_interval=Duration(10)))
+
+
+async def test_slots_before_the_sources_retention_are_restored_from_the_annotation() -> None:
+    """Later measurements are smoothed into them; no window is made of them; a rollout changes nothing."""
+    world = a_world_with_a_young_source()
+    world.kube.put(DEPLOYMENTS, an_annotated_deployment())
+    async with world.bus, collecting(world, LEARNING):
+        await world.advance(300)
+        published = world.workloads()["web"]
+        newest = slot_of(NOW - NOW % 3_600, 3_600)
+
+        assert [2.0] * 23 == [*published.profile["cpu"][:newest], *published.profile["cpu"][newest + 1 :]]
+        assert 0.7 * 2.0 + 0.3 * 0.5 == pytest.approx(published.profile["cpu"][newest])
+        assert {"5m"} == published.windows.keys()
+        assert [] == list(world.health.problems)
+
+        roll_out(world, "2")
+        await world.advance(600)
+        assert published.profile == world.workloads()["web"].profile
+
+
+async def test_measured_slots_are_kept_when_annotations_are_read_late() -> None:
+    """The listing failed at first: it is reported, blocks nothing, and is retried."""
+    world = a_world_with_a_young_source()
+    world.kube.put(DEPLOYMENTS, an_annotated_deployment())
+    world.kube.faults.refuse("list", resource="deployments")
+    async with world.bus, collecting(world, LEARNING):
+        await world.advance(200)
+        newest = slot_of(NOW - NOW % 3_600, 3_600)
+        assert "list deployments.apps" in world.health.problems["profile annotations"]
+        assert (0.5, 1) == (world.workloads()["web"].profile["cpu"][newest], len(world.health.problems))
+        assert 23 == world.workloads()["web"].profile["cpu"].count(None)
+
+        world.kube.faults.heal()
+        await world.advance(150)
+        assert {} == world.health.problems
+        assert 0.5 == world.workloads()["web"].profile["cpu"][newest]
+        assert 23 == world.workloads()["web"].profile["cpu"].count(2.0)
+        assert 2 == sum(call.verb == "list" and call.resource == "deployments" for call in world.kube.calls)
+        assert 1 == sum(call.verb == "list" and call.resource == "daemonsets" for call in world.kube.calls)
+
+
+async def test_missing_kinds_of_workloads_are_no_problem() -> None:
+    """Without Kruise and Argo the other kinds are read; none is when profiles are disabled."""
+    world = a_world_with_a_young_source()
+    world.kube.put(DEPLOYMENTS, an_annotated_deployment(cpu=11.0))
+    for resource in ("clonesets", "rollouts"):
+        world.kube.faults.refuse("list", status=404, resource=resource)
+    async with world.bus, collecting(world, LEARNING):
+        await world.advance(60)
+        assert {} == world.health.problems
+        assert 11.0 not in world.workloads()["web"].profile["cpu"]
+
+    world = a_world_with_a_young_source()
+    async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await world.advance(60)
+        assert "list" not in {call.verb for call in world.kube.calls}
+
+
+async def test_a_measured_slot_deletes_profiles_of_workloads_without_pods() -> None:
+    """Names come and go."""
+    settings, load, clock = CollectorSettings(scrape_interval=Duration(15)), LoadSettings(), ManualClock(NOW)
+    placement = ClusterPlacement(
+        windows=[300.0], start_timeout=600.0, owner_retention=90_000.0, owner_of=no_owner, selector={}
+    )
+    measurement = Measurement(settings=settings, load=load, source=FakeSource(clock), placement=placement, clock=clock)
+    store = measurement.workload_store
+    store.restore(a_workload(), [Resources(cpu=2.0)] * 24)
+    profiles = ProfileLearning(settings=settings, load=load, measurement=measurement, clock=clock)
+    assert "" == await profiles.measure(NOW - NOW % 3_600)
+    mean = ReplicaMean(usage=Resources(cpu=1.0), replicas=1, sampled_at=NOW)
+    store.record(store.with_means({a_workload(): mean}, NOW))
+    [message] = store.messages(store.measured, NOW, epoch=1, sequence=1)
+
+    assert {} == message.profile
+
+
+def no_owner(_: Workload) -> OwnerReference | None:
+    raise LookupError
