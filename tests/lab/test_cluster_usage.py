@@ -1,4 +1,4 @@
-"""What nodes use, to the second."""
+"""Exact usage of nodes."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ RISING = tuple(float(step) for step in range(96))
 
 
 def test_a_mean_over_parts_of_steps_is_exact() -> None:
-    """From the middle of step 1 to the middle of step 3 a curve 0, 1, 2, 3 … has the mean (1 + 2·2 + 3) / 4."""
+    """From the middle of step 1 to the middle of step 3, the curve 0, 1, 2, 3, … has the mean (1 + 2·2 + 3) / 4."""
     curves = UsageCurves(a_trace(curves=(RISING,)))
 
     mean = curves.mean(1.5 * QUARTER, 3.5 * QUARTER)
@@ -18,8 +18,7 @@ def test_a_mean_over_parts_of_steps_is_exact() -> None:
     assert pytest.approx((1 + 2 * 2 + 3) / 4 / 1_000) == mean[0, 0]
 
 
-def test_a_trace_is_repeated_for_ever_in_both_directions() -> None:
-    """The day before is the same day."""
+def test_a_trace_repeats_in_both_directions() -> None:
     curves = UsageCurves(a_trace(curves=(RISING,)))
 
     assert curves.at(-QUARTER / 2)[0, 0] == pytest.approx(0.095)
@@ -27,39 +26,39 @@ def test_a_trace_is_repeated_for_ever_in_both_directions() -> None:
     assert curves.mean(-86_400.0, 86_400.0)[0, 0] == pytest.approx(np.mean(RISING) / 1_000)
 
 
-def test_a_pod_counts_from_its_start_to_its_stop() -> None:
-    """One core for a hundred seconds is a hundred core seconds, on its node alone."""
+def test_a_pod_uses_its_node_from_start_to_stop() -> None:
+    """One core for 100 seconds is 100 core seconds."""
     trace = a_trace()
-    world = ClusterUsage(trace, UsageCurves(trace))
-    pod = world.pod(0)
+    usage = ClusterUsage(trace, UsageCurves(trace))
+    pod = usage.add_pod(0)
 
-    world.start(pod, 2, now=50.0)
-    world.stop(pod, now=150.0)
-    world.pass_time(300.0)
+    usage.start(pod, 2, now=50.0)
+    usage.stop(pod, now=150.0)
+    usage.pass_time(300.0)
 
-    assert [0.0, 0.0, pytest.approx(100.0), 0.0] == world.used[:, 0].tolist()
-    assert pytest.approx(0.0) == world.usage.sum()
+    assert [0.0, 0.0, pytest.approx(100.0), 0.0] == usage.used[:, 0].tolist()
+    assert pytest.approx(0.0) == usage.usage.sum()
 
 
-def test_a_step_changes_what_running_pods_use() -> None:
-    """Usage is constant within a step and follows the curve at its end."""
+def test_usage_changes_with_each_step() -> None:
+    """It is constant within a step."""
     trace = a_trace(curves=((1_000.0, 3_000.0) * 48,), placed=(0, 0, 1, 1))
-    world = ClusterUsage(trace, UsageCurves(trace))
+    usage = ClusterUsage(trace, UsageCurves(trace))
     for node in (0, 0, 1, 1):
-        world.start(world.pod(0), node, now=0.0)
+        usage.start(usage.add_pod(0), node, now=0.0)
 
-    world.step(QUARTER)
+    usage.step(QUARTER)
 
-    assert [6.0, 6.0, 0.0, 0.0] == world.usage[:, 0].tolist()
-    assert [2 * QUARTER, 2 * QUARTER, 0.0, 0.0] == world.used[:, 0].tolist()
+    assert [6.0, 6.0, 0.0, 0.0] == usage.usage[:, 0].tolist()
+    assert [2 * QUARTER, 2 * QUARTER, 0.0, 0.0] == usage.used[:, 0].tolist()
 
 
-def test_what_a_node_does_not_have_is_lost() -> None:
-    """Ten cores asked of eight for a minute lose two core minutes."""
+def test_demand_above_the_capacity_is_lost() -> None:
+    """A demand of ten cores on eight for a minute loses two core minutes."""
     trace = a_trace(curves=((10_000.0,) * 96,))
-    world = ClusterUsage(trace, UsageCurves(trace))
-    world.start(world.pod(0), 0, now=0.0)
+    usage = ClusterUsage(trace, UsageCurves(trace))
+    usage.start(usage.add_pod(0), 0, now=0.0)
 
-    world.pass_time(60.0)
+    usage.pass_time(60.0)
 
-    assert pytest.approx(120.0) == world.lost
+    assert pytest.approx(120.0) == usage.lost

@@ -1,4 +1,6 @@
-"""What is compared with what."""
+"""The plans of a comparison."""
+
+import multiprocessing
 
 import pytest
 from lab.traces import a_trace
@@ -14,8 +16,8 @@ from equipoise.scorer.settings import ScorerSettings
 IDLE = (50.0,) * 96
 
 
-def test_the_stock_scheduler_alone_is_always_among_the_plans() -> None:
-    """Everything is compared with it, asked for or not."""
+def test_the_plans_always_include_the_stock_scheduler_alone() -> None:
+    """It is the baseline."""
     request = ComparisonRequest(scenarios=("churn",), policies=("profile",), descheduler=(True,))
 
     found = [(plan.policy, plan.descheduler) for plan in plans(request, Settings())]
@@ -23,8 +25,8 @@ def test_the_stock_scheduler_alone_is_always_among_the_plans() -> None:
     assert [(STOCK, False), (STOCK, True), ("profile", True)] == found
 
 
-def test_without_a_word_everything_is_compared() -> None:
-    """Every policy in every scenario, with and without the descheduler; the reference where pods are placed afresh."""
+def test_by_default_everything_is_compared() -> None:
+    """Every policy and scenario, with and without the descheduler; the reference in `fresh` only."""
     found = plans(ComparisonRequest(), Settings())
 
     assert {STOCK, GREEDY, *SINGLE_POLICIES} == {plan.policy for plan in found}
@@ -32,15 +34,15 @@ def test_without_a_word_everything_is_compared() -> None:
     assert {True, False} == {plan.descheduler for plan in found if plan.policy == "profile"}
 
 
-def test_a_given_placement_that_nobody_touches_is_replayed_once() -> None:
-    """Without arrivals and without the descheduler no policy is ever asked, and no order of arrivals matters."""
+def test_a_given_placement_without_the_descheduler_is_replayed_once() -> None:
+    """Neither the policy nor the order of arrivals has an effect."""
     request = ComparisonRequest(scenarios=("given",), descheduler=(False,), arrivals=(1, 2, 3))
 
     assert [(STOCK, 1)] == [(plan.policy, plan.seed) for plan in plans(request, Settings())]
 
 
-def test_the_configured_policy_keeps_its_parameters() -> None:
-    """The others have their defaults."""
+def test_the_configured_policy_keeps_its_settings() -> None:
+    """Others have their defaults."""
     own = WaterLevel(cluster_cpu_min_node_weight=0.7)
 
     found = policies_of(("water_level", "profile", STOCK), own)
@@ -48,8 +50,7 @@ def test_the_configured_policy_keeps_its_parameters() -> None:
     assert {"water_level": own, "profile": SINGLE_POLICIES["profile"](), STOCK: None} == found
 
 
-def test_the_configured_policy_is_among_all() -> None:
-    """Also when it is a mix, which no other list holds."""
+def test_all_policies_include_the_configured_mix() -> None:
     mix = Mix(parts=(MixPart(policy=WaterLevel()),))
 
     found = plans(
@@ -59,14 +60,13 @@ def test_the_configured_policy_is_among_all() -> None:
     assert [mix] == [plan.scoring for plan in found if plan.policy == "mix"]
 
 
-def test_a_policy_that_nobody_has_is_named() -> None:
-    """With those that there are."""
+def test_the_error_for_an_unknown_policy_lists_all_policies() -> None:
     with pytest.raises(ValueError, match=r"no such policy: best.*water_level"):
         plans(ComparisonRequest(policies=("best",)), Settings(scorer=ScorerSettings()))
 
 
-def test_every_run_stands_with_baseline_of_the_same_order() -> None:
-    """What was before is the stock scheduler's own picture, by scenario and order of arrivals."""
+def test_each_run_has_the_baseline_of_the_same_order_of_arrivals() -> None:
+    """And of the same scenario."""
     trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
     request = ComparisonRequest(scenarios=("fresh",), policies=("profile",), descheduler=(False,), arrivals=(1, 2))
 
@@ -75,17 +75,20 @@ def test_every_run_stands_with_baseline_of_the_same_order() -> None:
     assert [("profile", 1), (STOCK, 1), ("profile", 2), (STOCK, 2)] == [
         (run.figures.policy, run.figures.arrival_seed) for run in runs
     ]
-    for mine, stock in (runs[:2], runs[2:]):
-        assert mine.before is stock.after
+    for run, stock in (runs[:2], runs[2:]):
+        assert run.before is stock.after
 
 
-def test_processes_give_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a replay is made changes nothing; and with two none is made here."""
+def test_runs_in_processes_have_the_same_results() -> None:
     trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
     wanted = plans(ComparisonRequest(scenarios=("fresh",), policies=("profile",), descheduler=(False,)), Settings())
 
-    alone = with_baseline(list(compare(trace, wanted, Settings(), on_processes(1))))
-    monkeypatch.setattr("equipoise.lab.runners.Replay", None)
-    beside = with_baseline(list(compare(trace, wanted, Settings(), on_processes(2))))
+    local = with_baseline(list(compare(trace, wanted, Settings(), on_processes(1))))
+    runs, children = [], 0
+    for run in compare(trace, wanted, Settings(), on_processes(2)):
+        children = max(children, len(multiprocessing.active_children()))
+        runs.append(run)
+    parallel = with_baseline(runs)
 
-    assert [run.spread for run in alone] == [run.spread for run in beside]
+    assert children > 0
+    assert [run.spread for run in local] == [run.spread for run in parallel]

@@ -1,4 +1,4 @@
-"""From use by the hour to figures."""
+"""Figures computed from hourly usage."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from equipoise.lab.model.levelness import cpu_loads, given_levels, hourly_load, 
 BASE = np.array([(8.0, 32.0), (16.0, 32.0)])
 
 
-def test_load_is_what_was_used_in_the_hour_over_the_base() -> None:
-    """Counters are differences: four of eight cores are 50 %, four of sixteen 25 %."""
+def test_hourly_load_is_the_usage_of_the_hour_divided_by_the_base() -> None:
+    """Four of eight cores are 50 %, four of sixteen 25 %."""
     used = np.array([hour * np.array([(4.0, 8.0), (4.0, 16.0)]) * 3_600.0 for hour in range(3)])
 
     load = hourly_load(used, BASE)
@@ -20,8 +20,8 @@ def test_load_is_what_was_used_in_the_hour_over_the_base() -> None:
     assert [[25.0, 25.0], [50.0, 50.0]] == load[:, :, 1].tolist()
 
 
-def test_the_peak_is_the_hour_in_which_the_fleet_uses_most() -> None:
-    """In cores, not in percent: the larger node's hour wins though the smaller one is fuller in the other."""
+def test_the_peak_is_the_hour_with_the_highest_usage_of_the_cluster() -> None:
+    """In cores, not in percent: larger nodes count more."""
     cpu = np.array([[90.0, 40.0], [10.0, 50.0]])
     load = np.stack([cpu, np.zeros_like(cpu)], axis=2)
 
@@ -34,16 +34,15 @@ def test_the_peak_is_the_hour_in_which_the_fleet_uses_most() -> None:
     assert (1.0, 0.0) == (figures["hours_above_80"], figures["hours_above_90"])
 
 
-def test_the_picture_is_cpu_in_percent() -> None:
-    """Memory has figures, but no picture."""
+def test_cpu_loads_are_the_cpu_part_in_percent() -> None:
     load = np.stack([np.full((2, 3), 70.0), np.full((2, 3), 20.0)], axis=2)
 
     assert np.full((2, 3), 70.0).tolist() == cpu_loads(load).tolist()
     assert [0.0] * 3 == spread(load[:, :, 0]).tolist()
 
 
-def test_a_placement_is_judged_before_anything_happens() -> None:
-    """Two busy cores of eight on one node, nothing on the other; a gibibyte of 64 requested for each pod."""
+def test_the_given_placement_has_levels() -> None:
+    """Two of eight cores are used on one node, none on the other; each pod requests one of 64 GiB."""
     trace = a_trace(nodes=2, replicas=(2,), placed=(0, 0))
 
     levels = given_levels(trace)
@@ -53,6 +52,5 @@ def test_a_placement_is_judged_before_anything_happens() -> None:
     assert pytest.approx(100 * 2 / 64, abs=0.1) == levels["memory_share"]
 
 
-def test_a_trace_without_places_has_no_levels() -> None:
-    """Nothing is told of what nobody knows."""
+def test_a_trace_without_placements_has_no_levels() -> None:
     assert given_levels(a_trace()) is None

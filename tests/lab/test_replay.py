@@ -1,4 +1,4 @@
-"""A replay as a whole: scenarios, who decides, what is judged."""
+"""Whole replays: scenarios, policies, figures."""
 
 import math
 
@@ -34,21 +34,21 @@ def replayed(
     return Replay(trace, plan, settings).run()
 
 
-def a_lopsided_trace() -> Trace:
-    """Two nodes run hot by what their pods really use, two are idle; requests are the same everywhere."""
+def uneven_trace() -> Trace:
+    """Two nodes are hot, two idle; all pods have the same requests."""
     return a_trace(curves=((2_000.0,) * 96, IDLE), replicas=(6, 6), placed=(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3))
 
 
-def test_the_given_placement_is_judged_as_it_is() -> None:
-    """Six cores of eight are 75 % on the hot nodes, 0.15 of eight on the idle ones, in every hour."""
-    figures = replayed(a_lopsided_trace(), "given").figures
+def test_the_given_placement_is_measured_unchanged() -> None:
+    """6 of 8 cores are 75 % on the hot nodes, 0.15 of 8 on the idle ones, in every hour."""
+    figures = replayed(uneven_trace(), "given").figures
 
     assert pytest.approx(75.0 - 1.875, abs=0.01) == figures.peak_spread == figures.median_spread == figures.worst_spread
     assert (0, 0, 0.0) == (figures.moved, figures.unplaced, figures.hours_above_80)
 
 
-def test_pods_without_a_place_are_given_one_before_anybody_watches() -> None:
-    """A trace of no placement begins with what the stock scheduler makes of it, whoever scores later."""
+def test_pods_without_a_node_are_first_placed_by_the_stock_scheduler() -> None:
+    """For every policy."""
     trace = a_trace(curves=((2_000.0,) * 96, IDLE), replicas=(6, 6))
 
     stock, scored = (replayed(trace, "given", policy).figures for policy in (STOCK, "profile"))
@@ -58,14 +58,14 @@ def test_pods_without_a_place_are_given_one_before_anybody_watches() -> None:
 
 
 def test_the_same_plan_gives_the_same_run() -> None:
-    """Chance comes from the seed alone."""
-    first, second = (replayed(a_lopsided_trace(), "churn", "profile") for _ in range(2))
+    """Randomness depends on the seed only."""
+    first, second = (replayed(uneven_trace(), "churn", "profile") for _ in range(2))
 
     assert first.spread == second.spread
 
 
-def test_every_pod_of_a_fresh_fleet_is_placed_by_its_policy() -> None:
-    """`profile` puts day and night together, where kube-scheduler sees only equal requests."""
+def test_all_pods_of_a_fresh_cluster_are_placed_by_the_policy() -> None:
+    """`profile` combines pods that are busy by day and at night; their requests are equal."""
     trace = a_trace(curves=(DAYTIME, NIGHT), replicas=(8, 8))
 
     profile = replayed(trace, "fresh", "profile").figures
@@ -74,8 +74,8 @@ def test_every_pod_of_a_fresh_fleet_is_placed_by_its_policy() -> None:
     assert profile.worst_spread <= 2.0
 
 
-def test_the_greedy_reference_levels_what_stock_leaves_uneven() -> None:
-    """It knows what pods will use; the stock scheduler does not."""
+def test_the_greedy_reference_levels_better_than_the_stock_scheduler() -> None:
+    """It knows the usage of all pods."""
     hot = (3_000.0,) * 96
     trace = a_trace(nodes=8, curves=(*[hot] * 12, *[IDLE] * 36), replicas=[1] * 48, request_cpu_milli=100)
 
@@ -84,9 +84,9 @@ def test_the_greedy_reference_levels_what_stock_leaves_uneven() -> None:
     assert greedy.peak_spread < stock.peak_spread / 2
 
 
-def test_a_churning_day_replaces_every_pod_and_keeps_their_number() -> None:
-    """Roll-outs and scaling are over when the judged day begins: it has all replicas on nodes again."""
-    trace = a_lopsided_trace()
+def test_churn_replaces_all_pods_and_keeps_their_number() -> None:
+    """Rollouts and scaling end before the measured day."""
+    trace = uneven_trace()
 
     run = replayed(trace, "churn", "profile")
 
@@ -95,16 +95,16 @@ def test_a_churning_day_replaces_every_pod_and_keeps_their_number() -> None:
     assert run.figures.peak_spread < replayed(trace, "given").figures.peak_spread / 2
 
 
-def test_pods_that_fit_nowhere_are_counted() -> None:
-    """Nine pods of four requested cores on four nodes of eight leave one without."""
+def test_unplaced_pods_are_counted() -> None:
+    """Nine pods with requests of 4 cores on four nodes with 8 cores."""
     trace = a_trace(curves=(IDLE,), replicas=(9,), request_cpu_milli=4_000)
 
     assert 1 == replayed(trace, "fresh").figures.unplaced
 
 
 @pytest.mark.parametrize("policy", [STOCK, GREEDY, "profile", "water_level"])
-def test_no_placement_breaks_anti_affinity(policy: str) -> None:
-    """One of these pods a node; the fifth of five finds none."""
+def test_no_placement_violates_anti_affinity(policy: str) -> None:
+    """At most one pod per node: the fifth pod remains pending."""
     rule = AntiAffinity(beside=0, limited=0, most=1)
     trace = a_trace(curves=(IDLE, IDLE), replicas=(5, 8), rules=(rule,))
 
@@ -113,8 +113,7 @@ def test_no_placement_breaks_anti_affinity(policy: str) -> None:
     assert (0, 1) == (figures.violations, figures.unplaced)
 
 
-def test_nothing_comes_to_a_tainted_node() -> None:
-    """What is not tolerated keeps every scheduler off."""
+def test_no_pod_is_placed_on_a_node_with_an_untolerated_taint() -> None:
     run = replayed(a_trace(replicas=(9,), tainted=(0,)), "fresh", "profile")
 
     highest = dict(zip(run.node_names, run.after.max(axis=1).tolist(), strict=True))
@@ -123,13 +122,13 @@ def test_nothing_comes_to_a_tainted_node() -> None:
 
 
 def test_the_descheduler_levels_a_given_placement_within_its_limits() -> None:
-    """Pods leave the hot nodes, a few at a time, and do not come back."""
+    """Replacements do not return to the hot nodes."""
     settings = Settings(
         thresholds=Thresholds(high=ResourceThresholds(cpu=60, memory=95), low=ResourceThresholds(cpu=45, memory=90))
     )
 
-    before = replayed(a_lopsided_trace(), "given").figures
-    after = replayed(a_lopsided_trace(), "given", "water_level", descheduler=True, settings=settings).figures
+    before = replayed(uneven_trace(), "given").figures
+    after = replayed(uneven_trace(), "given", "water_level", descheduler=True, settings=settings).figures
 
     assert 2 <= after.moved <= 6
     assert after.peak_spread < before.peak_spread - 20
@@ -137,15 +136,15 @@ def test_the_descheduler_levels_a_given_placement_within_its_limits() -> None:
     assert pytest.approx(after.moved / 48, abs=0.01) == after.moves_per_hour
 
 
-def test_a_workload_with_too_few_replicas_stays() -> None:
-    """Its eviction would be an outage."""
+def test_workloads_with_too_few_replicas_are_not_evicted() -> None:
+    """An eviction would be an outage."""
     trace = a_trace(curves=((7_000.0,) * 96, IDLE), replicas=(1, 4), placed=(0, 1, 2, 3, 1))
 
     assert 0 == replayed(trace, "given", "water_level", descheduler=True).figures.moved
 
 
-def test_work_beyond_a_nodes_cores_is_lost() -> None:
-    """Ten cores are asked of eight on one node: a fifth of all work is not done."""
+def test_demand_above_the_capacity_of_a_node_is_lost() -> None:
+    """A demand of 10 cores on 8: a fifth is lost."""
     trace = a_trace(curves=((5_000.0,) * 96,), replicas=(2,), placed=(0, 0))
 
     figures = replayed(trace, "given").figures
@@ -155,8 +154,8 @@ def test_work_beyond_a_nodes_cores_is_lost() -> None:
 
 
 @pytest.mark.parametrize("policy", [STOCK, "profile"])
-def test_roll_outs_of_a_full_fleet_leave_no_pod_too_many(policy: str) -> None:
-    """A new pod that waits for room is no reason to make another, and what is scaled down stays down for its time."""
+def test_rollouts_in_a_full_cluster_create_no_extra_pods(policy: str) -> None:
+    """Pending pods count as replicas."""
     trace = a_trace(curves=(IDLE, IDLE), replicas=(8, 7), placed=[0, 0, 1, 1, 2, 2, 3, 3, 0, 1, 2, 3, 0, 1, 2],
                     request_cpu_milli=2_000)  # fmt: skip
 
@@ -168,8 +167,8 @@ def test_roll_outs_of_a_full_fleet_leave_no_pod_too_many(policy: str) -> None:
 
 
 @pytest.mark.parametrize(("days", "sample"), [(1, "in"), (2, "in"), (2.5, "in"), (3, "out")])
-def test_only_days_that_were_not_learned_are_out_of_sample(days: float, sample: str) -> None:
-    """One to learn, one to act, and one to judge: a shorter trace comes round to what was learned."""
+def test_traces_of_three_days_are_out_of_sample(days: float, sample: str) -> None:
+    """One day to learn, one for the scenario, one to measure. Shorter traces repeat."""
     curve = [IDLE[0] + step % 96 for step in range(round(96 * days))]
 
     run = replayed(a_trace(curves=(curve,), placed=(0, 1, 2, 3)), "given")
@@ -179,7 +178,6 @@ def test_only_days_that_were_not_learned_are_out_of_sample(days: float, sample: 
 
 
 def test_steps_that_do_not_divide_a_day_are_refused() -> None:
-    """Their hours would not be the day's."""
     trace = msgspec.structs.replace(a_trace(), seconds_per_step=7_000.0)
 
     with pytest.raises(ValueError, match="do not divide a day"):

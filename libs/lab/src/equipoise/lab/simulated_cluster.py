@@ -196,7 +196,7 @@ class SimulatedCluster:
     # implementation
 
     def _new(self, workload: int, created_at: float) -> SimulatedPod:
-        number = self._usage.pod(workload)
+        number = self._usage.add_pod(workload)
         owner = self._workloads[workload]
         known = PlacedPod(
             uid=f"pod-{number}",

@@ -1,5 +1,4 @@
-"""The messages that Prometheus and the collector would produce for the simulated cluster: delayed, averaged over
-windows, with gaps."""
+"""Messages as from Prometheus and the collector for the simulated cluster: averaged over windows, with gaps."""
 
 import math
 from collections import deque
@@ -8,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from equipoise.collector.settings import ProfileSettings
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
@@ -20,11 +20,7 @@ from equipoise.lab.model.trace import Array, Trace, TraceWorkload
 
 _HOURS = 24
 _HOUR = 3_600.0
-_SMOOTHING = 0.3
-"""Weight of a new day in a profile (design, section 3)."""
-
-_COVERED = 0.8
-"""Share of a window that samples must cover (design, law 1)."""
+_NEW_DAY_WEIGHT = ProfileSettings().weight
 
 
 def load_settings(tick: float, settings: LoadSettings | None = None) -> LoadSettings:
@@ -112,7 +108,7 @@ class SimulatedCollector:
 
     # state changes
 
-    def begin(self, now: float) -> None:
+    def start(self, now: float) -> None:
         """Fill all windows as if the cluster had not changed before `now` (seconds of the trace)."""
         rounds = int(self._load.longest.length // self._tick) + 1
         for back in range(rounds, 0, -1):
@@ -120,13 +116,13 @@ class SimulatedCollector:
         for window, length in self.early.items():
             self._early[window] = self._before(now, self._tick + length)
         for hour in range(_HOURS, 0, -1):
-            begin = now - hour * _HOUR
-            self._profiles[:, self._slot(begin)] = self._curves.mean(begin, begin + _HOUR)
+            start = now - hour * _HOUR
+            self._profiles[:, self._slot(start)] = self._curves.mean(start, start + _HOUR)
 
     def _before(self, now: float, length: float) -> tuple[float, Array]:
         """A sample `length` seconds before `now`, with the current placement."""
-        begin = now - length
-        return begin, self._cluster.used - self._cluster.mean_usage(begin, now) * length
+        start = now - length
+        return start, self._cluster.used - self._cluster.mean_usage(start, now) * length
 
     @property
     def early(self) -> dict[str, float]:
@@ -190,16 +186,16 @@ class SimulatedCollector:
     def _over(self, window: Window) -> dict[str, list[list[float]]]:
         """Mean and optional statistics: nodes × (cores, bytes). Empty when samples do not cover the window."""
         sampled, newest = self._rounds[-1]
-        begin = sampled - window.length
+        start = sampled - window.length
         # Without a sample at its start, the window begins at the previous sample.
         before, older = self._early.get(window.name) or next(
-            (each for each in reversed(self._rounds) if each[0] <= begin), self._rounds[0]
+            (each for each in reversed(self._rounds) if each[0] <= start), self._rounds[0]
         )
-        if (length := sampled - before) < _COVERED * window.length:
+        if (length := sampled - before) < self._load.coverage.window * window.length:
             return {}
         values = {"mean": (newest - older) / length}
         if self._statistics:
-            used = np.array([each for taken, each in self._rounds if taken >= begin - self._tick / 2])
+            used = np.array([each for taken, each in self._rounds if taken >= start - self._tick / 2])
             usage = np.diff(used, axis=0) / self._tick if len(used) > 1 else values["mean"][np.newaxis]
             values |= {
                 "p95": np.percentile(usage, 95, axis=0),
@@ -208,14 +204,14 @@ class SimulatedCollector:
             }
         return {name: array.tolist() for name, array in values.items()}
 
-    def utilizations(self, queried_at: float) -> Iterator[NodeUtilization | UtilizationCycle]:
+    def utilization_messages(self, queried_at: float) -> Iterator[NodeUtilization | UtilizationCycle]:
         """Messages for the newest sample, queried at `queried_at` (seconds of the trace); the cycle last."""
         sampled, _ = self._rounds[-1]
         at = self._origin + sampled
         means = {window.name: found for window in self._load.windows if (found := self._over(window))}
         shortest = self._load.shortest.length
         measured = self._measured = self._per_pod(sampled - shortest, sampled)
-        since = at - _COVERED * shortest
+        since = at - self._load.coverage.window * shortest
         present = self._generator.random(len(self._names)) >= self._missing
         self._sequence += 1
         for node in np.flatnonzero(present).tolist():
@@ -234,7 +230,7 @@ class SimulatedCollector:
                 queried_at=self._origin + queried_at,
                 windows=windows,
                 system=Resources(cpu=0.0, memory=0.0),
-                pods={uid: measured[pod.workload] for uid, pod in self._placed[node].items() if _covered(pod, since)},
+                pods={uid: measured[pod.workload] for uid, pod in self._placed[node].items() if _ran_since(pod, since)},
                 epoch=1,
                 sequence=self._sequence,
             )
@@ -252,29 +248,29 @@ class SimulatedCollector:
         """Usage of one pod over the shortest window of the last round."""
         return self._measured.get(workload, Resources())
 
-    def _per_pod(self, begin: float, end: float) -> dict[Workload | None, Resources]:
+    def _per_pod(self, start: float, end: float) -> dict[Workload | None, Resources]:
         """Mean usage of one pod of each workload."""
-        rows = self._curves.mean(begin, end).tolist()
+        rows = self._curves.mean(start, end).tolist()
         return {
             workload: Resources(cpu=cpu, memory=memory)
             for workload, (cpu, memory) in zip(self.workloads, rows, strict=True)
         }
 
     def learn(self, now: float) -> None:
-        """Merge the past hour into the daily profiles, with the collector's smoothing."""
+        """Merge the past hour into the daily profiles, with the weight of the collector."""
         slot = self._slot(now - _HOUR)
         mean = self._curves.mean(now - _HOUR, now)
-        self._profiles[:, slot] += _SMOOTHING * (mean - self._profiles[:, slot])
+        self._profiles[:, slot] += _NEW_DAY_WEIGHT * (mean - self._profiles[:, slot])
 
-    def days(self, *, since: float = -math.inf, now: float = 0.0) -> dict[Workload, Array]:
+    def daily_profiles(self, *, since: float = -math.inf, now: float = 0.0) -> dict[Workload, Array]:
         """Daily profiles per replica: resources × hours of the day in UTC.
 
         Hours that ended before `since` are unknown and replaced by the mean of the others. With fewer than six known
         hours there are no profiles.
         """
         profiles = self._profiles
-        begins = [now - (hour + 1) * _HOUR for hour in range(_HOURS)]
-        unknown = [self._slot(begin) for begin in begins if begin < since]
+        starts = [now - (hour + 1) * _HOUR for hour in range(_HOURS)]
+        unknown = [self._slot(start) for start in starts if start < since]
         if len(unknown) > _HOURS - MIN_SLOTS:
             return {}
         if unknown:
@@ -282,9 +278,9 @@ class SimulatedCollector:
             profiles[:, unknown] = np.delete(profiles, unknown, axis=1).mean(axis=1, keepdims=True)
         return dict(zip(self.workloads, profiles.transpose(0, 2, 1), strict=True))
 
-    def _slot(self, begin: float) -> int:
+    def _slot(self, start: float) -> int:
         """Hour of the day in UTC."""
-        return int((self._origin + begin) // _HOUR) % _HOURS
+        return int((self._origin + start) // _HOUR) % _HOURS
 
     def workload(self, number: int, now: float) -> WorkloadUtilization | None:
         """Message for a workload in the last round; None when it was published already."""
@@ -295,8 +291,8 @@ class SimulatedCollector:
         at = self._origin + sampled
         windows = {}
         if self._means[0] != sampled:
-            begins = {window.name: sampled - window.length for window in self._load.windows}
-            self._means = sampled, {name: self._curves.mean(begin, sampled) for name, begin in begins.items()}
+            starts = {window.name: sampled - window.length for window in self._load.windows}
+            self._means = sampled, {name: self._curves.mean(start, sampled) for name, start in starts.items()}
         for name, means in self._means[1].items():
             cpu, memory = means[number].tolist()
             windows[name] = WindowUsage(sampled_at=at, mean=Resources(cpu=cpu, memory=memory))
@@ -313,5 +309,5 @@ class SimulatedCollector:
         )
 
 
-def _covered(pod: PlacedPod, since: float) -> bool:
+def _ran_since(pod: PlacedPod, since: float) -> bool:
     return pod.running_since is not None and pod.running_since <= since

@@ -29,9 +29,9 @@ class UsageCurves:
         values: Array = self.values[:, int(now % self.length // self.step_seconds)]
         return values
 
-    def mean(self, begin: float, end: float) -> Array:
+    def mean(self, start: float, end: float) -> Array:
         """workloads × (cores, bytes): mean usage of one pod between two times."""
-        mean: Array = (self._until(end) - self._until(begin)) / (end - begin)
+        mean: Array = (self._until(end) - self._until(start)) / (end - start)
         return mean
 
     def _until(self, now: float) -> Array:
@@ -45,7 +45,7 @@ class UsageCurves:
 class ClusterUsage:
     """Pods and nodes by index. −1: no node."""
 
-    def __init__(self, trace: Trace, curves: UsageCurves) -> None:
+    def __init__(self, trace: Trace, curves: UsageCurves, *, now: float = 0.0) -> None:
         self._curves = curves
         self.base = np.array([(node.cpu_milli / 1_000.0, node.memory_mib * MIB) for node in trace.nodes])
         """nodes × (cores, bytes)."""
@@ -56,21 +56,18 @@ class ClusterUsage:
         """nodes × (cores, bytes), now."""
 
         self.used = np.zeros_like(self.base)
-        """nodes × (core seconds, byte seconds) since the start of the replay."""
+        """nodes × (core seconds, byte seconds) since the first `now`."""
 
         self.lost = 0.0
         """Core seconds of demand above the capacity of the nodes."""
 
-        self._at = 0.0
+        self._at = now
 
     @property
     def pods(self) -> int:
         return len(self.workload)
 
-    def begin(self, now: float) -> None:
-        self._at = now
-
-    def pod(self, workload: int) -> int:
+    def add_pod(self, workload: int) -> int:
         """Add a pod, which does not run yet."""
         self.workload.append(workload)
         self._node.append(-1)
@@ -98,9 +95,9 @@ class ClusterUsage:
         """nodes × (cores, bytes) at this time with the current placement."""
         return self._by_node(self._curves.at(now))
 
-    def mean_usage(self, begin: float, end: float) -> Array:
+    def mean_usage(self, start: float, end: float) -> Array:
         """The mean of `usage_at` between two times."""
-        return self._by_node(self._curves.mean(begin, end))
+        return self._by_node(self._curves.mean(start, end))
 
     def _by_node(self, per_pod: Array) -> Array:
         node, workload = np.array(self._node, np.intp), np.array(self.workload, np.intp)

@@ -67,7 +67,7 @@ def given_levels(trace: Trace) -> dict[str, Any] | None:
     curves = UsageCurves(trace)
     cluster = ClusterUsage(trace, curves)
     for node, workload in placed:
-        cluster.start(cluster.pod(workload), node, now=0.0)
+        cluster.start(cluster.add_pod(workload), node, now=0.0)
     hours = np.array([cluster.mean_usage(hour * _HOUR, (hour + 1) * _HOUR) for hour in range(24)])
     load = hours.transpose(1, 0, 2) / cluster.base[:, np.newaxis] * 100.0
     requested = sum(trace.workloads[workload].request_memory_mib for _, workload in placed)

@@ -16,19 +16,19 @@ _OFF_GRID = 0.01
 
 
 class ValueCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of the recording. Usage in the units of the curves, summed over pods and steps."""
+    """Sums and counts over all pods and steps. Usage in the units of the curves."""
 
-    given: float = 0.0
-    stray: float = 0.0
+    usage: float = 0.0
+    unowned: float = 0.0
     """Usage of pods without a workload in the trace."""
 
-    readings: int = 0
+    values: int = 0
     """Number of values, each of one pod in one step."""
 
-    doubled: int = 0
+    duplicates: int = 0
     """Values with two series, which are unknown."""
 
-    nameless: int = 0
+    unlabeled: int = 0
     """Series without pod labels."""
 
     def __add__(self, other: "ValueCounts") -> "ValueCounts":
@@ -52,12 +52,12 @@ class Aggregation:
         """
         series = list(response)
         named = [item for item in series if item.labels.get("namespace") and item.labels.get("pod")]
-        self.counts += ValueCounts(nameless=len(series) - len(named))
+        self.counts += ValueCounts(unlabeled=len(series) - len(named))
         pods: dict[tuple[str, str], int] = {}
         rows = [pods.setdefault((item.labels["namespace"], item.labels["pod"]), len(pods)) for item in named]
-        usage, claims = self._by_pod(named, rows, len(pods))
+        usage, number_of_series = self._by_pod(named, rows, len(pods))
         owners = np.array([owner_of(namespace, pod) for namespace, pod in pods], dtype=np.intp)
-        self._add_up(usage * scale, claims, owners)
+        self._add_up(usage * scale, number_of_series, owners)
 
     def means(self) -> npt.NDArray[np.float32]:
         """workloads × steps: mean usage of one pod; NaN where no pod was measured."""
@@ -74,22 +74,22 @@ class Aggregation:
         values = np.array([number(value) for item in series for _, value in item.values], dtype=np.float64)
         exact = (times - self._first) / self._step
         step = np.rint(exact)
-        here = (step >= 0) & (step < steps) & (np.abs(exact - step) < _OFF_GRID)
-        cells = row[here] * steps + step[here].astype(np.intp)
+        on_grid = (step >= 0) & (step < steps) & (np.abs(exact - step) < _OFF_GRID)
+        cells = row[on_grid] * steps + step[on_grid].astype(np.intp)
         usage = np.zeros(pods * steps)
-        usage[cells] = values[here]
-        claims = np.bincount(cells, minlength=pods * steps)
-        return usage.reshape(pods, steps), claims.reshape(pods, steps)
+        usage[cells] = values[on_grid]
+        number_of_series = np.bincount(cells, minlength=pods * steps)
+        return usage.reshape(pods, steps), number_of_series.reshape(pods, steps)
 
-    def _add_up(self, usage: Array, claims: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]) -> None:
-        known = (claims == 1) & np.isfinite(usage) & (usage >= 0.0)
+    def _add_up(self, usage: Array, number_of_series: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]) -> None:
+        known = (number_of_series == 1) & np.isfinite(usage) & (usage >= 0.0)
         amounts = np.where(known, usage, 0.0)
-        ours = owners != NO_WORKLOAD
-        np.add.at(self._sums, owners[ours], amounts[ours])
-        np.add.at(self._counts, owners[ours], known[ours])
+        owned = owners != NO_WORKLOAD
+        np.add.at(self._sums, owners[owned], amounts[owned])
+        np.add.at(self._counts, owners[owned], known[owned])
         self.counts += ValueCounts(
-            given=float(amounts[ours].sum()),
-            stray=float(amounts[~ours].sum()),
-            readings=int(known.sum()),
-            doubled=int((claims > 1).sum()),
+            usage=float(amounts[owned].sum()),
+            unowned=float(amounts[~owned].sum()),
+            values=int(known.sum()),
+            duplicates=int((number_of_series > 1).sum()),
         )

@@ -37,7 +37,7 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True):
     starts_at: float
     steps: int
     steps_per_part: int
-    least_samples: int
+    min_samples: int
     """Minimum number of samples of a pod in a step."""
 
     inventory: Inventory

@@ -1,5 +1,6 @@
 """Options and summary of a recording."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -58,7 +59,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     missing: float
     """Share (0..1) of missing values in the curves."""
 
-    stray_cpu: float
+    unowned_cpu: float
     """Share (0..1) of the CPU usage by pods whose workload no longer exists; it is not in the trace."""
 
     bytes: int
@@ -74,3 +75,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.folder}: {self.nodes} nodes, {self.workloads} workloads, {self.pods} pods, {self.hours:.1f} hours; "
             f"{self.missing:.1%} of the cells are empty; {self.bytes / 1e6:.1f} MB"
         )
+
+
+def utc(at: float) -> str:
+    """Date and time in UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -27,61 +27,49 @@ _POD_NAMES: Sequence[tuple[re.Pattern[str], tuple[str, ...]]] = (
 )
 """How pod names are derived from the names of their controllers."""
 
-_INTERMEDIATE_NAMES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
-    "ReplicaSet": (re.compile(rf"(.+)-{_RANDOM}{{1,10}}"), ("Deployment", "Rollout")),
-    "Job": (re.compile(r"(.+)-\d+"), ("CronJob",)),
+_INTERMEDIATE_NAMES: Mapping[str, Sequence[tuple[re.Pattern[str], tuple[str, ...]]]] = {
+    "ReplicaSet": [(re.compile(rf"(.+)-{_RANDOM}{{1,10}}"), ("Deployment", "Rollout"))],
+    "Job": [(re.compile(r"(.+)-\d+"), ("CronJob",))],
 }
 """How names of intermediate owners are derived from the names of their workloads."""
 
 
 class WorkloadIndex:
-    """Finds workloads of a trace by name."""
+    """Finds the indexes of workloads in a trace."""
 
-    def __init__(self, workloads: Sequence[TraceWorkload]) -> None:
-        self._indexes = {(item.namespace, item.kind, item.name): place for place, item in enumerate(workloads)}
+    def __init__(self, workloads: Sequence[TraceWorkload], pods: Mapping[str, int] | None = None) -> None:
+        """`pods`: known indexes by `namespace/pod`. Those of other pods are derived from their names."""
+        self._indexes = {(item.namespace, item.kind, item.name): index for index, item in enumerate(workloads)}
+        self._pods = dict(pods or {})
 
     def of(self, key: Key) -> int:
         """NO_WORKLOAD if there is none with this name."""
         return self._indexes.get(key, NO_WORKLOAD)
 
-    def by_pod_name(self, namespace: str, pod: str) -> int:
-        """The workload whose pods have names like this."""
-        for pattern, kinds in _POD_NAMES:
-            if (place := self._matching(namespace, pod, pattern, kinds)) != NO_WORKLOAD:
-                return place
-        return NO_WORKLOAD
+    def of_pod(self, namespace: str, pod: str) -> int:
+        """The workload of an existing or deleted pod."""
+        key = f"{namespace}/{pod}"
+        if key not in self._pods:
+            self._pods[key] = self._by_name(namespace, pod, _POD_NAMES)
+        return self._pods[key]
 
-    def above(self, key: Key, owners: Mapping[Key, Key]) -> int:
+    def of_owner(self, key: Key, owners: Mapping[Key, Key]) -> int:
         """The workload of the direct owner of a pod. `owners`: known owners of ReplicaSets and Jobs."""
         namespace, kind, name = key
-        if (place := self.of(key)) != NO_WORKLOAD:
-            return place
+        if (index := self.of(key)) != NO_WORKLOAD:
+            return index
         if key in owners:
             return self.of(owners[key])
-        return (
-            self._matching(namespace, name, *_INTERMEDIATE_NAMES[kind]) if kind in _INTERMEDIATE_NAMES else NO_WORKLOAD
-        )
+        return self._by_name(namespace, name, _INTERMEDIATE_NAMES.get(kind, ()))
 
-    def _matching(self, namespace: str, name: str, pattern: re.Pattern[str], kinds: Iterable[str]) -> int:
-        match = pattern.fullmatch(name)
-        found = (self.of((namespace, kind, match[1])) for kind in kinds) if match else ()
-        return next((place for place in found if place != NO_WORKLOAD), NO_WORKLOAD)
-
-
-class Owners:
-    """The workload of any existing or deleted pod."""
-
-    def __init__(self, index: WorkloadIndex, known: Mapping[str, int]) -> None:
-        """`known`: workload indexes by `namespace/pod`. Others are derived from names."""
-        self._index = index
-        self._known = dict(known)
-
-    def of(self, namespace: str, pod: str) -> int:
-        """The index of its workload, or NO_WORKLOAD."""
-        key = f"{namespace}/{pod}"
-        if key not in self._known:
-            self._known[key] = self._index.by_pod_name(namespace, pod)
-        return self._known[key]
+    def _by_name(self, namespace: str, name: str, patterns: Sequence[tuple[re.Pattern[str], tuple[str, ...]]]) -> int:
+        """The workload whose pods, ReplicaSets or Jobs have names like this."""
+        for pattern, kinds in patterns:
+            if match := pattern.fullmatch(name):
+                for kind in kinds:
+                    if (index := self.of((namespace, kind, match[1]))) != NO_WORKLOAD:
+                        return index
+        return NO_WORKLOAD
 
 
 def owners_of(response: Iterable[Series], kind: str, label: str) -> dict[Key, Key]:

@@ -13,60 +13,48 @@ PLAIN_SECONDS = 15.0
 class RecordProgress:
     """The progress of a recording."""
 
-    def __init__(self, console: Console, bar: Progress | None) -> None:
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._console = console
-        self._bar = bar
-        self._task = bar.add_task("", total=None) if bar else None
-        self._doing = ""
-        self._done = 0
-        self._total: int | None = None
+        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self.bar.add_task("", total=None)
 
     def note(self, text: str) -> None:
         """Print a permanent line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def doing(self, text: str) -> None:
-        """Set the current activity."""
-        self._doing = text
-        self._update()
+    def set_activity(self, text: str) -> None:
+        self.bar.update(self._task, description=text)
 
-    def parts(self, done: int, total: int) -> None:
+    def set_parts(self, done: int, total: int) -> None:
         """Set the number of finished parts, and of all."""
-        self._done, self._total = done, total
-        self._update()
+        self.bar.update(self._task, completed=done, total=total)
 
     def advance(self) -> None:
         """Count one more finished part."""
-        self._done += 1
-        self._update()
+        self.bar.advance(self._task)
 
     def line(self) -> str:
-        return self._doing if self._total is None else f"{self._done} of {self._total}: {self._doing}"
-
-    def _update(self) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=self._doing, completed=self._done, total=self._total)
+        task = self.bar.tasks[0]
+        count = "" if task.total is None else f"{task.completed:.0f} of {task.total:.0f}: "
+        return f"{count}{task.description}"
 
 
 @asynccontextmanager
-async def shown(console: Console, every: float = PLAIN_SECONDS) -> AsyncIterator[RecordProgress]:
-    """Show progress inside the block. `every`: seconds between plain lines."""
-    if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            yield RecordProgress(console, bar)
-        return
-    plain = RecordProgress(console, None)
+async def progress_on(console: Console, interval: float = PLAIN_SECONDS) -> AsyncIterator[RecordProgress]:
+    """Show progress inside the block. `interval`: seconds between plain lines."""
+    progress = RecordProgress(console)
+
+    async def print_lines() -> None:
+        while not console.is_terminal:
+            await asyncio.sleep(interval)
+            progress.note(progress.line())
+
     # Not a TaskGroup, which would wrap errors of the recording in an ExceptionGroup.
-    task = asyncio.get_running_loop().create_task(_lines(plain, every))
+    task = asyncio.get_running_loop().create_task(print_lines())
     try:
-        yield plain
+        with progress.bar:
+            yield progress
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def _lines(plain: RecordProgress, every: float) -> None:
-    while True:
-        await asyncio.sleep(every)
-        plain.note(plain.line())

@@ -53,8 +53,8 @@ class UsageMetrics(msgspec.Struct, frozen=True, kw_only=True):
         counts = f"count_over_time({self.raw(resource, matchers)}[{milliseconds(step)}])"
         return f"min without (container) (sum without ({_INSTANCE}) ({counts}))" if self.of_containers else counts
 
-    def usage(self, resource: Resource, matchers: Mapping[str, str], step: float, least: int) -> str:
-        """Mean of each pod over the step, in cores or bytes, with at least `least` samples."""
+    def usage(self, resource: Resource, matchers: Mapping[str, str], step: float, min_samples: int) -> str:
+        """Mean of each pod over the step, in cores or bytes, with at least `min_samples` samples."""
         raw = f"{self.raw(resource, matchers)}[{milliseconds(step)}]"
         mean = f"rate({raw})" if resource == "cpu" else f"avg_over_time({raw})"
         if self.of_containers and resource == "cpu":
@@ -63,7 +63,7 @@ class UsageMetrics(msgspec.Struct, frozen=True, kw_only=True):
             # A restarted container has two series for a while: their means must not be added.
             total, counts = (f"sum without ({_INSTANCE}) ({part}_over_time({raw}))" for part in ("sum", "count"))
             mean = f"sum without (container) ({total} / {counts})"
-        return f"{mean} and {self.samples(resource, matchers, step)} >= {least}"
+        return f"{mean} and {self.samples(resource, matchers, step)} >= {min_samples}"
 
     def pods(self, resource: Resource, matchers: Mapping[str, str]) -> str:
         """Number of measured pods."""
@@ -97,12 +97,12 @@ METRICS: Mapping[str, UsageMetrics] = {
 """In the order in which they are tried."""
 
 
-def least_samples(usual: float) -> int:
+def min_samples(usual: float) -> int:
     """Number of samples that cover a step with usually `usual` samples. One may fall into the next step."""
     return max(2, math.ceil(COVERED * (usual - 0.5)))
 
 
-def owners(metric: str, label: str, matchers: Mapping[str, str], length: float) -> str:
+def owners_query(metric: str, label: str, matchers: Mapping[str, str], length: float) -> str:
     """Owners of the objects that `label` names, over a time span, from kube-state-metrics."""
     window = f"last_over_time({selector(metric, matchers)}[{milliseconds(length)}])"
     return f"max by (namespace, {label}, owner_kind, owner_name) ({window})"

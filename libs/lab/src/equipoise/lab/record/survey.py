@@ -7,18 +7,17 @@ from equipoise.collector.sources.prometheus.samples import number
 from equipoise.contracts.kubernetes.objects import OwnerReference
 from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
-from equipoise.lab.record.options import DAY, RecordError, RecordOptions
+from equipoise.lab.record.options import DAY, RecordError, RecordOptions, utc
 from equipoise.lab.record.owners import Key, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import RecordProgress
 from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge
-from equipoise.lab.record.queries import METRICS, Series, UsageMetrics, least_samples, owners
-from equipoise.lab.record.writer import moment
+from equipoise.lab.record.queries import METRICS, Series, UsageMetrics, min_samples, owners_query
 from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Forbidden, KubeError, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock
 
 PROBES = 168
-"""Number of times at which samples are searched first, before the search is refined: the hours of a week."""
+"""Number of times at which the search for samples starts, before it is refined: the hours of a week."""
 
 
 class Survey:
@@ -34,14 +33,14 @@ class Survey:
 
     async def plan(self) -> RecordingPlan:
         """The plan of the recording, in whole steps up to now."""
-        self._progress.doing("finding the oldest samples in Prometheus")
+        self._progress.set_activity("finding the oldest samples in Prometheus")
         end = await self._prometheus.time() // self._step * self._step
-        wanted = end - round(self._options.days * DAY / self._step) * self._step
-        name, start, pods = await self._measured(wanted, end)
-        least = least_samples(await self._usual_samples(METRICS[name], start, end))
-        self._progress.doing("reading nodes and pods from the API server")
+        requested = end - round(self._options.days * DAY / self._step) * self._step
+        name, start, pods = await self._measured(requested, end)
+        minimum = min_samples(await self._usual_samples(METRICS[name], start, end))
+        self._progress.set_activity("reading nodes and pods from the API server")
         found, known, controllers = await self._cluster()
-        self._progress.doing("reading the owners of past pods")
+        self._progress.set_activity("reading the owners of past pods")
         past = await self._past_owners(found, controllers, start, end)
         steps = round((end - start) / self._step)
         return RecordingPlan(
@@ -53,17 +52,17 @@ class Survey:
             steps=steps,
             # At most one day: parts that were stored are not queried again.
             steps_per_part=max(1, min(self._options.samples_per_query // max(1, pods), int(DAY // self._step), steps)),
-            least_samples=least,
+            min_samples=minimum,
             inventory=found,
             owners=past | known,
-            notes=(*self._young(wanted, start, end), *found.notes),
+            notes=(*self._shortened(requested, start, end), *found.notes),
         )
 
-    def _young(self, wanted: float, start: float, end: float) -> list[str]:
-        if start == wanted:
+    def _shortened(self, requested: float, start: float, end: float) -> list[str]:
+        if start == requested:
             return []
         recorded = f"{(end - start) / DAY:.3g} of the {self._options.days:g} requested days"
-        note = f"Prometheus has data of pods since {moment(start)}: {recorded}"
+        note = f"Prometheus has data of pods since {utc(start)}: {recorded}"
         self._progress.note(note)
         return [note]
 
@@ -90,22 +89,22 @@ class Survey:
 
     async def _since(self, text: str, start: float, end: float) -> tuple[float, int] | None:
         """The first step at which the count exists, and its maximum; None if it never exists."""
-        first, reach, most = end, end - start, 0.0
+        first, reach, highest = end, end - start, 0.0
         while True:
             span = min(reach, first - start)
-            apart = max(1, math.ceil(span / PROBES / self._step)) * self._step
+            spacing = max(1, math.ceil(span / PROBES / self._step)) * self._step
             # Backwards from the end: there may be only recent samples.
-            points = await self._points(text, first - span // apart * apart, first, apart)
+            points = await self._points(text, first - span // spacing * spacing, first, spacing)
             if not points:
                 return None
-            first, reach, most = points[0][0], apart, max(most, *(value for _, value in points))
-            if apart == self._step or first == start:
-                return first, round(most)
+            first, reach, highest = points[0][0], spacing, max(highest, *(value for _, value in points))
+            if spacing == self._step or first == start:
+                return first, round(highest)
 
     async def _usual_samples(self, metrics: UsageMetrics, start: float, end: float) -> float:
         text = metrics.usual_samples(self._matchers, self._step)
-        apart = max(1, math.floor((end - start) / 8 / self._step)) * self._step
-        counts = [value for _, value in await self._points(text, start + self._step, end, apart)]
+        spacing = max(1, math.floor((end - start) / 8 / self._step)) * self._step
+        counts = [value for _, value in await self._points(text, start + self._step, end, spacing)]
         usual = median(counts) if counts else 2.0
         if usual < 2:
             raise RecordError(
@@ -113,9 +112,9 @@ class Survey:
             )
         return usual
 
-    async def _points(self, text: str, start: float, end: float, apart: float) -> list[tuple[float, float]]:
+    async def _points(self, text: str, start: float, end: float, spacing: float) -> list[tuple[float, float]]:
         """Times and values of a query with one series, oldest first, without values that are not numbers."""
-        series = await self._prometheus.matrix(text, start, end, apart)
+        series = await self._prometheus.matrix(text, start, end, spacing)
         pairs = series[0].values if series else ()
         return [(float(at), value) for at, text in pairs if math.isfinite(value := number(text))]
 
@@ -164,7 +163,7 @@ class Survey:
             pods, above = owned | pods, sets | above
             at -= length
         index = WorkloadIndex(found.workloads)
-        return {f"{namespace}/{name}": index.above(owner, above) for (namespace, _, name), owner in pods.items()}
+        return {f"{namespace}/{name}": index.of_owner(owner, above) for (namespace, _, name), owner in pods.items()}
 
     async def _owned(self, metric: str, label: str, at: float, length: float) -> list[Series]:
-        return await self._prometheus.vector(owners(metric, label, self._matchers, length), at)
+        return await self._prometheus.vector(owners_query(metric, label, self._matchers, length), at)

@@ -1,7 +1,6 @@
 """Writes the trace from the parts of a recording, and reads it back to validate it."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.formats.folder import About, write_about, write_curves, write_inventory
 from equipoise.lab.record.aggregation import ValueCounts
 from equipoise.lab.record.checkpoint import Checkpoint, RecordedCurves, RecordingPlan
-from equipoise.lab.record.options import RecordError, RecordOptions, Summary
+from equipoise.lab.record.options import RecordError, RecordOptions, Summary, utc
 from equipoise.lab.record.queries import METRICS, Resource
 
 
@@ -23,9 +22,9 @@ def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpo
             f"scrape this cluster? Delete {checkpoint.folder} before the next attempt"
         )
     missing = float(np.isnan(cpu).mean() + np.isnan(memory).mean()) / 2
-    used = cpu_counts.stray + cpu_counts.given
-    stray = cpu_counts.stray / used if used else 0.0
-    notes = (*plan.notes, *_notes(plan, stray, cpu_counts + memory_counts))
+    used = cpu_counts.unowned + cpu_counts.usage
+    unowned = cpu_counts.unowned / used if used else 0.0
+    notes = (*plan.notes, *_notes(plan, unowned, cpu_counts + memory_counts))
     inventory, out = plan.inventory, options.out
     write_inventory(
         out, nodes=inventory.nodes, workloads=inventory.workloads, pods=inventory.pods, rules=inventory.rules
@@ -54,16 +53,11 @@ def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpo
         pods=len(trace.pods),
         hours=trace.steps * trace.seconds_per_step / 3_600,
         missing=missing,
-        stray_cpu=stray,
+        unowned_cpu=unowned,
         bytes=sum(path.stat().st_size for path in out.iterdir()),
         queries=queries,
         notes=trace.notes,
     )
-
-
-def moment(at: float) -> str:
-    """UTC date and time."""
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _joined(resource: Resource, plan: RecordingPlan, checkpoint: Checkpoint) -> tuple[RecordedCurves, ValueCounts]:
@@ -85,21 +79,20 @@ def _rounded(curves: RecordedCurves) -> Iterator[list[float]]:
 def _statistics(cpu: ValueCounts, memory: ValueCounts) -> str:
     both = cpu + memory
     return (
-        f"{both.readings} values, {both.doubled} with two series, {both.nameless} series without "
+        f"{both.values} values, {both.duplicates} with two series, {both.unlabeled} series without "
         "labels namespace and pod"
     )
 
 
-def _notes(plan: RecordingPlan, stray: float, counts: ValueCounts) -> list[str]:
+def _notes(plan: RecordingPlan, unowned: float, counts: ValueCounts) -> list[str]:
     metrics = METRICS[plan.metrics]
     notes = [
-        f"recorded until {moment(plan.starts_at + plan.steps * plan.step)} from {metrics.names['cpu']} "
+        f"recorded until {utc(plan.starts_at + plan.steps * plan.step)} from {metrics.names['cpu']} "
         f"and {metrics.names['memory']}; nodes, pods and requests are those at the end"
     ]
-    if stray > 0:
-        notes.append(f"{stray:.1%} of the CPU usage was by pods whose workload no longer exists: not in the trace")
-    if counts.doubled:
-        notes.append(
-            f"{counts.doubled / (counts.doubled + counts.readings):.1%} of the values have two series, and are unknown"
-        )
+    if unowned > 0:
+        notes.append(f"{unowned:.1%} of the CPU usage was by pods whose workload no longer exists: not in the trace")
+    if counts.duplicates:
+        share = counts.duplicates / (counts.duplicates + counts.values)
+        notes.append(f"{share:.1%} of the values have two series, and are unknown")
     return notes

@@ -1,4 +1,4 @@
-"""`equipoise testbed up`, `status` and `down` work on one another."""
+"""The commands `equipoise testbed up`, `status` and `down`."""
 
 import json
 import os
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.timeout(240)
 TESTBED = [sys.executable, "-c", "from equipoise.testbed.command import testbed; testbed()"]
 
 
-def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: Path) -> None:
-    """`up` keeps a cluster in the foreground, `status` shows it, `down` ends it and every part of it."""
+def test_up_runs_a_cluster_until_down_stops_it(testbed_binaries: Binaries, tmp_path: Path) -> None:
+    """`status` lists it in between. All components end."""
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,12 +36,12 @@ def test_a_cluster_from_the_command_line(testbed_binaries: Binaries, tmp_path: P
     deadline = time.monotonic() + 90
     while not (shown := json.loads(run("status", "-o", "json").stdout)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    twice = run("up")
+    second = run("up")
     etcd = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_etcd(int(pid), tmp_path)]
     down = run("down")
 
     assert "default" == shown[0]["name"]
-    assert "a cluster named default runs already" in twice.stderr
+    assert "a cluster named default runs already" in second.stderr
     assert len(etcd) == 1
     assert "stopped default\n" == down.stdout
     assert up.wait(timeout=30) == 0
