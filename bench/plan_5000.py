@@ -35,6 +35,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -46,7 +47,6 @@ from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 from equipoise.runtime.bus import Delivery, NoResponders
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.kubernetes.interning import Interner
@@ -117,6 +117,11 @@ def a_node(name: str, uid: str) -> objects.Node:
     ready = objects.Condition(type="Ready", status="True", last_transition_time=LONG_AGO)
     allocatable = {"cpu": str(CORES), "memory": f"{MEMORY}Gi", "pods": "110"}
     return objects.Node(metadata=metadata, status=objects.NodeStatus(allocatable=allocatable, conditions=[ready]))
+
+
+def a_placement(node: objects.Node) -> NodePlacement:
+    """Its pods started long ago."""
+    return NodePlacement(node=node.metadata.name, uid=node.metadata.uid, epoch=1, sequence=1)
 
 
 def a_pod(node: str, app: str, memory: float, chance: random.Random) -> objects.Pod:
@@ -277,10 +282,6 @@ def best(rounds: Sequence[Took]) -> Took:
 
 
 def a_snapshot(cluster: Cluster) -> Snapshot:
-    lifetimes = PodLifetimes()
-    usages = {uid: usage for heard in cluster.utilization for uid, usage in heard.pods.items()}
-    for pod in cluster.pods:
-        lifetimes.on_change(None, pod, usage=usages[pod.metadata.uid], now=NOW)
     owners = [
         (Workload(kind=kind, group="apps", namespace=NAMESPACE, name=value.metadata.name), value)
         for kind, values in (("Deployment", cluster.deployments), ("ReplicaSet", cluster.replica_sets))
@@ -299,7 +300,7 @@ def a_snapshot(cluster: Cluster) -> Snapshot:
         nodes={heard.node: heard for heard in cluster.utilization},
         workloads={heard.workload: heard for heard in cluster.workloads},
         cycles=[cluster.cycle],
-        lifetimes=lifetimes,
+        placements={node.metadata.name: a_placement(node) for node in cluster.nodes},
     )
 
 
@@ -430,6 +431,8 @@ def filled_kube(cluster: Cluster, clock: BenchClock) -> MemoryKube:
 async def fill(bus: MemoryBus, cluster: Cluster) -> None:
     for heard in cluster.utilization:
         await bus.publish(subjects.node_utilization(heard.node), heard)
+    for node in cluster.nodes:
+        await bus.publish(subjects.node_placement(node.metadata.name), a_placement(node))
     for workload in cluster.workloads:
         await bus.publish(subjects.workload_utilization(workload.workload), workload)
     await bus.publish(subjects.utilization_cycle("all"), cluster.cycle)

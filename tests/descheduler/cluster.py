@@ -13,6 +13,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Namespaces,
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -149,6 +150,10 @@ class Cluster:
                     epoch=1,
                     sequence=self._sequence,
                 ),
+            )
+            await self.bus.publish(
+                subjects.node_placement(node.metadata.name),
+                NodePlacement(node=node.metadata.name, uid=node.metadata.uid, epoch=1, sequence=self._sequence),
             )
         expected = len(nodes) if expected is None else expected
         cycle = UtilizationCycle(

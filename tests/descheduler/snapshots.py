@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from builders import NOW, a_node_utilization, a_workload, a_workload_utilization
+from builders import GIB, NOW, a_node_utilization, a_placement, a_workload, a_workload_utilization
 from descheduler.cluster import a_node_object, a_pod_object, a_workload_object
 
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
@@ -11,6 +11,7 @@ from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
@@ -18,7 +19,6 @@ from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettin
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove
-from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
 LOAD = LoadSettings()
 RULES = Rules(protection=Protection(), namespaces=Namespaces(), own_namespace="equipoise-system")
@@ -48,11 +48,27 @@ def a_pod(name: str = "web-1", node: str = "node-a", placed_at: float = NOW - 86
     return a_pod_object(name, node, placed_at + 7 * 86_400, **fields)
 
 
-def lifetimes_of(pods: Iterable[Pod], now: float = NOW) -> PodLifetimes:
-    lifetimes = PodLifetimes()
+def placements_of(nodes: Iterable[str], pods: Iterable[Pod]) -> dict[str, NodePlacement]:
+    """As the collector publishes them. The workload of a pod is the Deployment of its app."""
+    placements = {name: a_placement(name) for name in nodes}
     for pod in pods:
-        lifetimes.on_change(None, pod, usage=Resources(), now=now)
-    return lifetimes
+        if pod.spec.node_name in placements:
+            placements[pod.spec.node_name].pods.append(placed(pod))
+    return placements
+
+
+def placed(pod: Pod) -> PlacedPod:
+    since = pod.status.start_time.timestamp() if pod.status.start_time else NOW
+    return PlacedPod(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        workload=a_workload(pod.metadata.labels["app"]),
+        placed_at=since,
+        running_since=since if pod.status.phase == "Running" else None,
+        terminating=pod.metadata.deletion_timestamp is not None,
+        requests=Resources(cpu=0.1, memory=GIB / 8),
+    )
 
 
 def a_snapshot(
@@ -77,7 +93,7 @@ def a_snapshot(
         "nodes": {name: a_node_utilization(name, cpu=8.0 if number == 0 else 1.0) for number, name in enumerate(nodes)},
         "workloads": {a_workload(): a_workload_utilization(cpu=2.0)},
         "cycles": [UtilizationCycle(shard="all", cycle=1, expected=len(nodes), fresh=len(nodes), queried_at=now)],
-        "lifetimes": lifetimes_of(pods, now),
+        "placements": placements_of(nodes, pods),
         "pending": pending,
     }
     return Snapshot(**(defaults | fields))

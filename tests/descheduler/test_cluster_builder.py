@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_workload, an_intent
+from builders import GIB, NOW, a_node_utilization, a_placement, a_workload, an_intent
 from descheduler.cluster import terminating
 from descheduler.cluster_states import a_cluster
 from descheduler.outcomes import after, an_outcome, dry_run_moves
@@ -13,9 +13,9 @@ from descheduler.snapshots import (
     a_pod,
     a_snapshot,
     evaluation_settings,
-    lifetimes_of,
     nodes_of,
     owners_of,
+    placed,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,13 +24,13 @@ from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.placement import GonePod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, PodMove
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
-from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
 
 def nodes_with(utilization: NodeUtilization, *pods: Pod, **fields: Any) -> dict[str, ClusterNode]:
@@ -54,9 +54,8 @@ def test_pods_that_ran_through_every_window_need_no_correction() -> None:
 
 
 def test_a_recent_pod_is_added_to_the_load() -> None:
-    """Placed half a window ago it adds half of its workload's usage; its own mean is not yet its usage."""
-    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=0.9, memory=GIB)})
-    node = nodes_with(utilization, a_pod(placed_at=NOW - 150))["node-a"]
+    """Started half a window ago it adds half of its workload's usage: the collector has no usage of its own yet."""
+    node = nodes_of(a_pod(placed_at=NOW - 150))["node-a"]
 
     assert node.load("5m").cpu == pytest.approx(0.9)
     assert node.pods[0].usage == Resources()
@@ -78,11 +77,34 @@ def test_a_terminating_pod_is_subtracted() -> None:
 
 def test_a_pod_that_left_is_subtracted() -> None:
     """Its last measured usage, for the share of the window in which it still ran."""
-    lifetimes, pod = PodLifetimes(), a_pod(placed_at=LONG_AGO)
-    lifetimes.on_change(None, pod, usage=Resources(), now=NOW - 100_000)
-    lifetimes.on_change(pod, None, usage=Resources(cpu=4.0, memory=GIB), now=NOW - 150)
+    gone = GonePod(
+        uid="uid-web-1", namespace="shop", name="web-1", workload=a_workload(), running_since=LONG_AGO,
+        gone_at=NOW - 150, usage=Resources(cpu=4.0, memory=GIB),
+    )  # fmt: skip
+    placements = {"node-a": a_placement("node-a", gone=[gone]), "node-b": a_placement("node-b")}
 
-    assert nodes_of(lifetimes=lifetimes)["node-a"].load("5m").cpu == pytest.approx(0.6)
+    assert nodes_of(placements=placements)["node-a"].load("5m").cpu == pytest.approx(0.6)
+
+
+def test_the_start_of_a_pod_is_that_of_its_placement() -> None:
+    """The scorer and the binder correct the same load: a pod may start to use resources long after its start time."""
+    pod = a_pod(placed_at=LONG_AGO)
+    started = msgspec.structs.replace(placed(pod), running_since=NOW - 150, placed_at=NOW - 200)
+    placements = {"node-a": a_placement("node-a", pods=[started]), "node-b": a_placement("node-b")}
+
+    assert nodes_of(pod, placements=placements)["node-a"].load("5m").cpu == pytest.approx(0.9)
+
+
+def test_a_node_without_a_placement_is_unknown() -> None:
+    """Its load cannot be corrected."""
+    assert nodes_of(placements={})["node-a"].unknown == "the collector has not published its placement"
+
+
+def test_finished_pods_do_not_count() -> None:
+    """A pod that completed uses nothing, though it is still listed."""
+    done = msgspec.structs.replace(a_pod(), status=objects.PodStatus(phase="Succeeded"))
+
+    assert list(nodes_of(done)["node-a"].pods) == []
 
 
 @pytest.mark.parametrize(
@@ -359,7 +381,7 @@ def test_dry_runs_lose_and_create_nothing(data: st.DataObject) -> None:
             )
         )
     moves = dry_run_moves(*intents)
-    fields: dict[str, Any] = {"owners": owners_of(*(f"app-{n}" for n in range(8))), "lifetimes": lifetimes_of(pods)}
+    fields: dict[str, Any] = {"owners": owners_of(*(f"app-{n}" for n in range(8)))}
     snapshot = a_snapshot(*pods, nodes=names, pending=moves, **fields)
     settings = evaluation_settings()
     nodes = ClusterBuilder(msgspec.structs.replace(snapshot, nodes=utilization), settings).cluster().nodes

@@ -1,6 +1,6 @@
 """The latest message of each subject counts."""
 
-from builders import NOW, a_node_utilization
+from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.descheduler.state.latest_messages import LatestMessages
@@ -16,6 +16,22 @@ def test_older_messages_are_dropped() -> None:
 
     messages.prune(nodes={"node-b"}, before=NOW)
     assert not messages.nodes
+
+
+def test_placements_keep_only_pods_that_correct_a_load() -> None:
+    """Pods that every window contains wholly are dropped to save memory. A later placement replaces an earlier one."""
+    messages = LatestMessages()
+    pods = [
+        a_placed_pod("old", running_since=NOW - 900), a_placed_pod("recent", running_since=NOW - 90),
+        a_placed_pod("waiting", running_since=None), a_placed_pod("leaving", running_since=NOW - 900, terminating=True),
+    ]  # fmt: skip
+    messages.on_placement(a_placement("node-a", pods=pods, epoch=2), begin=NOW - 300)
+    messages.on_placement(a_placement("node-a", epoch=1), begin=NOW - 300)
+
+    assert [pod.name for pod in messages.placements["node-a"].pods] == ["recent", "waiting", "leaving"]
+
+    messages.prune(nodes={"node-b"}, before=NOW)
+    assert not messages.placements
 
 
 def test_the_mode_of_binders_is_known_while_they_send_heartbeats() -> None:

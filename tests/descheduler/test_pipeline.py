@@ -9,7 +9,7 @@ import pytest
 from builders import GIB, NOW, a_node_utilization
 from descheduler.cluster_states import THRESHOLDS
 from descheduler.outcomes import an_outcome
-from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settings, lifetimes_of, owners_of
+from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settings, owners_of
 
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.messages.eviction import Outcome
@@ -225,7 +225,7 @@ class Day:
             )
         pods = [pod.object for pod in self._pods]
         fields = {"pending": self._tracker.pending, "cooldowns": self._tracker.cooldowns}
-        snapshot = a_snapshot(*pods, nodes=nodes, owners=self._owners, now=now, lifetimes=lifetimes_of(pods), **fields)
+        snapshot = a_snapshot(*pods, nodes=nodes, owners=self._owners, now=now, **fields)
         return msgspec.structs.replace(snapshot, nodes=utilization, workloads={}, counts=self._tracker.counts)
 
     def evaluate(self, now: float) -> None:

@@ -10,6 +10,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Namespaces,
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.health import REAL, Heartbeat
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.descheduler.decisions.strategies import name_of
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -52,6 +53,7 @@ class Descheduler:
     ) -> None:
         """`own_namespace`: where Equipoise runs and its Lease is. Raises ConfigurationError for unknown windows."""
         self._settings = settings
+        self._load = load
         self._own_namespace = own_namespace
         self._identity = identity
         self._kube = kube
@@ -61,7 +63,7 @@ class Descheduler:
         self._metrics = DeschedulerMetrics(metrics)
         self._messages = LatestMessages()
         self._tracker = Tracker(settings.tracker)
-        self._watch = ClusterWatch(kube, clock, settings, self._messages, volumes=protection.persistent_volumes)
+        self._watch = ClusterWatch(kube, clock, settings, volumes=protection.persistent_volumes)
         rules = Rules(protection=protection, namespaces=namespaces, own_namespace=own_namespace)
         self._evaluator = Evaluator(
             settings=settings,
@@ -83,6 +85,7 @@ class Descheduler:
         await self._bus.subscribe_latest(
             f"{prefix}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
         )
+        await self._bus.subscribe_latest(f"{prefix}.placement.node.*", NodePlacement, self.on_placement)
         await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
         await self._bus.subscribe_latest(f"{prefix}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
         await self._bus.subscribe(f"{prefix}.health.binder.*", Heartbeat, self.on_heartbeat)
@@ -99,6 +102,12 @@ class Descheduler:
 
     async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
         self._messages.on_workload(delivery.message)
+
+    async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
+        # A sample is used for the lifetime of its window, and the window begins its length before the sample.
+        longest = self._load.longest
+        begin = self._clock.now() - longest.length - self._load.lifetime(longest)
+        self._messages.on_placement(delivery.message, begin=begin)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
         self._messages.on_cycle(delivery.message)

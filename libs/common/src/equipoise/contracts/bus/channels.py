@@ -91,7 +91,7 @@ CHANNELS: tuple[Channel, ...] = (
         message=NodePlacement,
         example=(subjects.node_placement(HOT_NODE), NODE_PLACEMENT),
         publishers=("collector",),
-        subscribers=("collector", "annotator", "scorer", "binder"),
+        subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",

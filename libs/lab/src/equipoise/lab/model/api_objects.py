@@ -11,10 +11,8 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.state.lazy import LazyMapping
-from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 
 _LONG_AGO = objects.Condition(type="Ready", status="True", last_transition_time=datetime.fromtimestamp(0, UTC))
 
@@ -26,16 +24,11 @@ class ApiObjects:
         self,
         *,
         replicas: Callable[[Workload], int],
-        closed: Callable[[Workload], Collection[str]],
-        usage_of: Callable[[Workload | None], Resources],
+        excluded: Callable[[Workload], Collection[str]],
     ) -> None:
-        """`replicas`: desired replicas; `closed`: nodes that anti-affinity excludes for the pods of a workload;
-        `usage_of`: last measured usage of a pod of the workload.
-        """
-        self.lifetimes = PodLifetimes()
+        """`replicas`: desired replicas; `excluded`: nodes that anti-affinity excludes for the pods of a workload."""
         self._replicas = replicas
-        self._closed = closed
-        self._usage_of = usage_of
+        self._excluded = excluded
         self._nodes: dict[str, objects.Node] = {}
         self._placed: dict[str, dict[str, PlacedPod]] = {}
         """By node and UID."""
@@ -59,20 +52,12 @@ class ApiObjects:
             self._nodes[name] = _node(placement)
         before = self._placed.get(name, {})
         self._placed[name] = after = {pod.uid: pod for pod in placement.pods}
-        gone_at = {gone.uid: gone.gone_at for gone in placement.gone}
         for uid in before.keys() - after.keys():
-            self._fits.pop(uid, None)
-            self._on_change(uid, None, before[uid], now=gone_at.get(uid, 0.0))
+            del self._fits[uid], self._pods[uid]
         for fit, placed in zip(placed_node(placement).pods, placement.pods, strict=True):
             if placed is not before.get(placed.uid):
                 self._fits[placed.uid] = fit
-                self._on_change(placed.uid, self._pod(placed, name), placed, now=placed.running_since or 0.0)
-
-    def _on_change(self, uid: str, pod: Pod | None, placed: PlacedPod, *, now: float) -> None:
-        before = self._pods.pop(uid, None)
-        if pod is not None:
-            self._pods[uid] = pod
-        self.lifetimes.on_change(before, pod, usage=self._usage_of(placed.workload), now=now)
+                self._pods[placed.uid] = self._pod(placed, name)
 
     def running(self) -> Counter[Workload | None]:
         """Number of running pods by workload."""
@@ -99,7 +84,7 @@ class ApiObjects:
 
     def _restricted_fits(self, workloads: Collection[Workload]) -> dict[str, FitPod]:
         """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
-        affinity = {workload: _not_on(closed) for workload in workloads if (closed := tuple(self._closed(workload)))}
+        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self._excluded(workload)))}
         return {
             pod.uid: msgspec.structs.replace(self._fits[pod.uid], node_affinity=affinity[pod.workload])
             for placed in (self._placed.values() if affinity else ())

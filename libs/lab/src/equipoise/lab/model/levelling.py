@@ -3,6 +3,7 @@
 Only the API server is simulated: an eviction that the limits allow happens. Times: Unix seconds.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain
@@ -39,7 +40,7 @@ Evict = Callable[[EvictionIntent], bool]
 """Evicts the pod; False if no node has capacity for the replacement."""
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class MoveCounts(msgspec.Struct, kw_only=True):
     """The results of the proposed moves."""
 
     proposed: int = 0
@@ -62,13 +63,13 @@ class Levelling:
         replicas: Callable[[Workload], int],
         usage_of: Callable[[Workload | None], Resources],
         days: Callable[[], WorkloadDays],
-        closed: Callable[[Workload], Collection[str]],
+        excluded: Callable[[Workload], Collection[str]],
         evict: Evict,
         publish: Callable[[EvictionIntent | EvictionOutcome], None],
-        begin: float,
+        started_at: float,
     ) -> None:
         """`replicas`: desired replicas; `usage_of`: last measured usage of a pod of a workload; `days`: the profile of
-        each workload; `closed`: nodes that anti-affinity excludes for the pods of a workload.
+        each workload; `excluded`: nodes that anti-affinity excludes for the pods of a workload.
         """
         rules = Rules(protection=protection, namespaces=Namespaces(), own_namespace="equipoise-system")
         self._evaluation = settings.evaluation(load, thresholds, rules)
@@ -79,12 +80,12 @@ class Levelling:
         self._days = days
         self._evict = evict
         self._publish = publish
-        self._objects = ApiObjects(replicas=replicas, closed=closed, usage_of=usage_of)
+        self._objects = ApiObjects(replicas=replicas, excluded=excluded)
         self._messages = LatestMessages()
         self._tracker = Tracker(settings.tracker)
         # The grace period after a start is over.
-        self._ledger = Ledger(created_at=begin, started_at=begin - limits.startup_grace_period)
-        self.tally = Tally()
+        self._ledger = Ledger(created_at=started_at, started_at=started_at - limits.startup_grace_period)
+        self.tally = MoveCounts()
 
     @property
     def interval(self) -> float:
@@ -99,12 +100,11 @@ class Levelling:
 
     def on_placement(self, message: NodePlacement) -> None:
         self._objects.on_placement(message)
+        self._messages.on_placement(message, begin=-math.inf)
 
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
         watched, tracker = self._objects.watched(), self._tracker
-        longest = self._load.longest
-        self._objects.lifetimes.prune(before=now - longest.length - self._load.lifetime(longest))
         candidates = watched.replacement_candidates(tracker.awaited_workloads())
         tracker.update(candidates, {}, self._objects.nodes, now)
         self._update_ledger(now)
@@ -127,7 +127,7 @@ class Levelling:
             nodes=self._messages.nodes,
             workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
             cycles=self._messages.cycles,
-            lifetimes=self._objects.lifetimes,
+            placements=self._messages.placements,
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,
             counts=self._tracker.counts,

@@ -10,8 +10,6 @@ from equipoise.contracts.kubernetes.objects import NodeSelector, Pod, WorkloadOb
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.latest_messages import LatestMessages
-from equipoise.descheduler.state.pod_lifetimes import PodLifetimes
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CLAIMS,
@@ -30,15 +28,10 @@ from equipoise.runtime.process.clock import Clock
 class ClusterWatch:
     """Runs on every replica, so that one that takes over can evaluate at once."""
 
-    def __init__(
-        self, kube: Kube, clock: Clock, settings: DeschedulerSettings, messages: LatestMessages, *, volumes: bool
-    ) -> None:
+    def __init__(self, kube: Kube, clock: Clock, settings: DeschedulerSettings, *, volumes: bool) -> None:
         """`volumes`: watch claims and volumes, which needs the permission to read them."""
-        self.lifetimes = PodLifetimes()
         self._fits: dict[str, FitPod] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
-        self._clock = clock
-        self._messages = messages
         self._nodes = Reflector(kube, NODES, clock=clock)
         self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
@@ -116,5 +109,3 @@ class ClusterWatch:
             self._fits.pop(pod.metadata.uid, None)
         else:
             self._fits[pod.metadata.uid] = fit_pod(after)
-        usage = self._messages.pod_usage(pod.spec.node_name, pod.metadata.uid)
-        self.lifetimes.on_change(before, after, usage=usage, now=self._clock.now())

@@ -80,7 +80,7 @@ class Evaluator:
         self._plans = PlanServer(bus, health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
-        """Until canceled. The counts begin anew: those of another leader are not known."""
+        """Until canceled. The counts restart: those of another leader are not known."""
         self._tracker.reset_counts()
         try:
             async with self._plans.serving(epoch):
@@ -136,7 +136,7 @@ class Evaluator:
             nodes=dict(self._messages.nodes),
             workloads=dict(self._messages.workloads),
             cycles=list(self._messages.cycles),
-            lifetimes=self._watch.lifetimes.copy(),
+            placements=dict(self._messages.placements),
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,
             counts=self._tracker.counts,
@@ -146,10 +146,7 @@ class Evaluator:
     async def _update(self, watched: WatchedObjects, now: float) -> list[ReplacementPlaced]:
         """Drops what expired; returns the replacements that were placed."""
         load = self._settings.load
-        longest = load.longest
-        self._messages.prune(nodes=self._watch.node_names(), before=now - load.lifetime(longest))
-        # A sample is used for the lifetime of its window, and the window begins its length before the sample.
-        self._watch.lifetimes.prune(before=now - longest.length - load.lifetime(longest))
+        self._messages.prune(nodes=self._watch.node_names(), before=now - load.lifetime(load.longest))
         changes = await self._compute(observe, watched, self._tracker.awaited_workloads(), self._tracker.pending)
         self._health.set_problem("annotations", changes.unexpected_annotations or None)
         placed = self._tracker.update(changes.candidates, changes.locations, changes.nodes, now)

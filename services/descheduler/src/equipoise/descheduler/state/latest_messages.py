@@ -1,12 +1,15 @@
 """The latest message about every node, workload and shard. Older ones that arrive late are dropped."""
 
+import math
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
+import msgspec
+
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.latest import Measured, supersedes_measurement
+from equipoise.contracts.load.latest import Measured, supersedes, supersedes_measurement
 from equipoise.contracts.messages.health import REAL, Heartbeat
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
 HEARTBEAT_TTL = 30.0
@@ -27,12 +30,17 @@ class LatestMessages:
     def __init__(self) -> None:
         self._nodes: dict[str, NodeUtilization] = {}
         self._workloads: dict[Workload, WorkloadUtilization] = {}
+        self._placements: dict[str, NodePlacement] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
         self._binders: dict[str, tuple[float, str]] = {}
 
     @property
     def nodes(self) -> Mapping[str, NodeUtilization]:
         return self._nodes
+
+    @property
+    def placements(self) -> Mapping[str, NodePlacement]:
+        return self._placements
 
     @property
     def workloads(self) -> Mapping[Workload, WorkloadUtilization]:
@@ -44,6 +52,16 @@ class LatestMessages:
 
     def on_node(self, message: NodeUtilization) -> None:
         _keep_latest(self._nodes, message.node, message)
+
+    def on_placement(self, message: NodePlacement, *, begin: float) -> None:
+        """Keeps only the pods that started after `begin`, left, or are terminating.
+
+        Every window contains the others wholly; their means need no correction.
+        """
+        if not supersedes(message, self._placements.get(message.node)):
+            return
+        recent = [pod for pod in message.pods if pod.terminating or (pod.running_since or math.inf) > begin]
+        self._placements[message.node] = msgspec.structs.replace(message, pods=recent, labels={}, taints=[])
 
     def on_workload(self, message: WorkloadUtilization) -> None:
         _keep_latest(self._workloads, message.workload, message)
@@ -62,14 +80,10 @@ class LatestMessages:
         modes = {mode for at, mode in self._binders.values() if at > now - HEARTBEAT_TTL}
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")
 
-    def pod_usage(self, node: str, uid: str) -> Resources:
-        """The last measured usage of a pod; unknown when it was never measured."""
-        utilization = self._nodes.get(node)
-        return utilization.pods.get(uid, Resources()) if utilization is not None else Resources()
-
     def prune(self, *, nodes: Collection[str], before: float) -> None:
         """Drops nodes that are not among `nodes`, and workloads and shards without a message since `before`."""
         self._nodes = {name: message for name, message in self._nodes.items() if name in nodes}
+        self._placements = {name: message for name, message in self._placements.items() if name in nodes}
         self._workloads = {
             workload: message for workload, message in self._workloads.items() if message.queried_at > before
         }

@@ -9,15 +9,14 @@ from equipoise.contracts.eviction.protection import of_daemon_set, protection, s
 from equipoise.contracts.fit import FitNode, FitPod, fit_node, fit_pod
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodDisruptionBudget
-from equipoise.contracts.kubernetes.requests import Amounts
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import known, plus, skew_of
+from equipoise.contracts.load.correction import known, plus
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.forecast import WorkloadProfiles, pods_after_moves
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
-from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import DailyUsage, RunningPod
@@ -31,7 +30,6 @@ from equipoise.descheduler.state.pending_moves import (
     real_moves,
     without_outcome,
 )
-from equipoise.descheduler.state.pod_lifetimes import occupies_node
 from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of
 
 NONE = Resources(cpu=0.0, memory=0.0)
@@ -48,13 +46,7 @@ class ClusterBuilder:
         self._settings = settings
         self._watched = watched = snapshot.watched
         self._now = snapshot.now
-        self._usage = NodeUsageReader(
-            nodes=snapshot.nodes,
-            workloads=snapshot.workloads,
-            lifetimes=snapshot.lifetimes,
-            settings=settings.load,
-            skew=skew_of(snapshot.cycles),
-        )
+        self._usage = NodeUsageReader(snapshot, settings.load)
         self._fits = dict(watched.fits)
         self._objects = {node.metadata.name: node for node in watched.nodes}
         self._measured: dict[str, MeasuredNode] = {}
@@ -67,15 +59,11 @@ class ClusterBuilder:
         self._requesting: dict[str, list[FitPod]] = {}
         """By node: its pods, and those nominated to it."""
 
-        self._changing: dict[str, list[Pod]] = {}
-        """By node: its recent and its terminating pods."""
-
         self._moved_off: dict[str, list[Pod]] = {}
         """By node: the pods that a dry run moved to another node."""
 
         self._moved_to: dict[str, list[Pod]] = {}
         self._dry_runs = dry_runs(snapshot.pending)
-        recent = self._usage.recent(self._now)
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
         for pod in watched.pods:
             uid, node = pod.metadata.uid, ""
@@ -83,8 +71,6 @@ class ClusterBuilder:
                 self._fits[uid] = self._fit(pod)
             if occupies_node(pod):
                 node = pod.spec.node_name
-                if uid in recent or pod.metadata.deletion_timestamp is not None:
-                    self._changing.setdefault(node, []).append(pod)
                 if uid in self._dry_runs:
                     node = self._simulated_node(pod)
                 self._pods.setdefault(node, []).append(pod)
@@ -164,15 +150,9 @@ class ClusterBuilder:
             workload = self._workloads[key] = self._watched.workload_of(pod)
             return workload
 
-    def _requests_of(self, pod: Pod) -> Amounts:
-        return self._fits[pod.metadata.uid].requests
-
     def _measured_node(self, name: str) -> MeasuredNode:
         if name not in self._measured:
-            changing = self._changing.get(name, ())
-            self._measured[name] = self._usage.of_node(
-                self._objects[name], changing, self._workload_of, self._requests_of, self._now
-            )
+            self._measured[name] = self._usage.of_node(self._objects[name])
         return self._measured[name]
 
     def _usage_of(self, pod: Pod) -> Resources:

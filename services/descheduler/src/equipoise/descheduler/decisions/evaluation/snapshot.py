@@ -18,13 +18,20 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.owners import controller_of, workload_of
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import Cooldowns
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, ReplacementCandidate
-from equipoise.descheduler.state.pod_lifetimes import PodLifetimes, occupies_node
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def occupies_node(pod: Pod) -> bool:
+    """Whether it is on a node and not finished."""
+    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
 
 
 class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +112,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, NodeUtilization]
     workloads: Mapping[Workload, WorkloadUtilization]
     cycles: Collection[UtilizationCycle]
-    lifetimes: PodLifetimes
+    placements: Mapping[str, NodePlacement]
+    """By node, with the pods that started or left recently; see `LatestMessages.on_placement`."""
+
     pending: PendingMoves = {}
     cooldowns: Cooldowns = {}
     counts: Mapping[str, AbnormalCounts] = {}
