@@ -1,4 +1,4 @@
-"""Ten minutes over the mark make a node abnormal, a burst does not."""
+"""Ten minutes above the threshold make a node abnormal, a burst does not."""
 
 import pytest
 from hypothesis import given

@@ -80,7 +80,7 @@ class Evaluator:
         self._plans = PlanServer(bus, health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
-        """Until canceled. The counts begin anew: those of another leader are not known."""
+        """Until canceled. The counts restart: those of another leader are not known."""
         self._tracker.reset_counts()
         try:
             async with self._plans.serving(epoch):

@@ -1,4 +1,4 @@
-"""How often in a row a node was found over its mark: a burst is no trend."""
+"""At how many evaluations in a row a node was above its threshold: a burst does not count."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,11 +16,11 @@ LIFETIME_INTERVALS = 2.5
 
 
 class NodeObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one evaluation says of one node."""
+    """Whether one evaluation found one node abnormal."""
 
     node: str
     abnormal: bool | None
-    """Over its mark; None when its load is not known."""
+    """None when its load is not known."""
 
     sampled_at: float
 
@@ -74,10 +74,10 @@ def counted(
 
 
 def abnormal_nodes(counts: AbnormalCounts, needed: int) -> frozenset[str]:
-    """The nodes that were over their mark at `needed` evaluations in a row."""
+    """The nodes that were abnormal at `needed` evaluations in a row."""
     return frozenset(node for node, count in counts.items() if count.abnormal >= needed)
 
 
 def restarted(counts: AbnormalCounts, node: str) -> dict[str, AbnormalCount]:
-    """The counts after an eviction from a node: what was counted before says nothing about it now."""
+    """The counts after an eviction from a node, whose own count restarts."""
     return {name: count for name, count in counts.items() if name != node}

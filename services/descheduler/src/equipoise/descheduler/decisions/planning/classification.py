@@ -105,11 +105,11 @@ class PoolClassification:
         """`margin`: load (0..1) below its threshold to which a hot node should be brought."""
         self.members = members
         self.windows = windows
-        marks, deviation = members.thresholds, members.deviation
-        with_production = _any(marks.prod_high, marks.prod_low)
+        own, deviation = members.thresholds, members.deviation
+        with_production = _any(own.prod_high, own.prod_low)
         with_production |= deviation is not None and _any(deviation.prod_high, deviation.prod_low)
         self.loads = loads = current_loads(members.nodes, windows, production=with_production)
-        applied, production = fixed(marks.high, marks.low, margin), fixed(marks.prod_high, marks.prod_low, margin)
+        applied, production = fixed(own.high, own.low, margin), fixed(own.prod_high, own.prod_low, margin)
         if deviation is not None:
             floor, complete = deviation.floor / 100, loads.production_complete[:, np.newaxis]
             used = np.where(complete, loads.production, np.nan)
