@@ -75,10 +75,10 @@ class SmallCluster:
             replicas=lambda workload: replicas,
             usage_of=lambda workload: Resources(cpu=1.8, memory=GIB),
             days=dict,
-            closed=lambda workload: (),
+            excluded=lambda workload: (),
             evict=self._evict,
             publish=self.published.append,
-            begin=NOW - 86_400.0,
+            started_at=NOW - 86_400.0,
         )
 
     def _evict(self, intent: EvictionIntent) -> bool:

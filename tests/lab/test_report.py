@@ -1,4 +1,4 @@
-"""What a comparison is shown as: a table, JSON, pictures, and a page that stands alone."""
+"""The table, JSON, charts and page of a comparison."""
 
 import re
 from html.parser import HTMLParser
@@ -49,7 +49,7 @@ def some_figures(policy: str = "stock", peak: float = 80.0, median: float = 70.0
 
 
 def hourly_loads(spread: float, hours: int = 24) -> HourlyLoads:
-    """Six nodes round 50 %, so far apart at every hour."""
+    """Six nodes around 50 % with this spread in each hour."""
     return np.repeat(np.linspace(50.0 - spread / 2, 50.0 + spread / 2, 6)[:, None], hours, axis=1).astype(np.float32)
 
 
@@ -102,7 +102,7 @@ def printed(*figures: RunFigures) -> list[str]:
 
 
 class Reader(HTMLParser):
-    """What a page is made of."""
+    """The elements of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -137,14 +137,14 @@ def written(runs: list[Run], folder: Path, notes: tuple[str, ...] = (), title: s
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the report of several runs."""
+    """The report of several runs."""
     folder = tmp_path_factory.mktemp("report")
     written(several_runs(), folder, ("Derived requests.",))
     return folder
 
 
-def test_several_arrival_orders_are_told_as_their_median_run() -> None:
-    """One run's own figures, not a mixture: that with the median of peak and median spread together."""
+def test_several_orders_of_arrivals_are_represented_by_their_median_run() -> None:
+    """The run with the median sum of peak and median spread."""
     orders = [(30.0, 40.0), (34.0, 31.0), (29.0, 37.0), (50.0, 50.0), (20.0, 24.0)]
     runs = [some_figures("profile", peak, median, arrival_seed=seed) for seed, (peak, median) in enumerate(orders)]
     case = one_comparison(*runs).cases[0]
@@ -153,15 +153,14 @@ def test_several_arrival_orders_are_told_as_their_median_run() -> None:
     assert case.range(lambda run: run.peak_spread) == (20.0, 50.0)
 
 
-def test_of_an_even_number_of_orders_the_worse_is_told() -> None:
-    """No luck is claimed."""
+def test_of_an_even_number_of_orders_the_worse_middle_one_is_used() -> None:
     runs = [some_figures("profile", peak, 30.0, arrival_seed=int(peak)) for peak in (31.0, 30.0, 33.0, 32.0)]
 
     assert one_comparison(*runs).cases[0].median.peak_spread == 32.0
 
 
-def test_the_stock_scheduler_is_first_and_the_most_level_next() -> None:
-    """References, which no cluster can have, are last however level they are."""
+def test_cases_are_sorted_with_stock_first_and_references_last() -> None:
+    """The most level first in between."""
     comparison = one_comparison(
         some_figures("greedy", 20.0, 20.0),
         some_figures("water_level", 60.0, 50.0),
@@ -179,8 +178,8 @@ def test_the_stock_scheduler_is_first_and_the_most_level_next() -> None:
     ]
 
 
-def test_the_best_levels_the_day_and_not_the_peak_hour_alone() -> None:
-    """15 points at the peak hour and 44 over the day are no match for 24 and 27."""
+def test_the_best_case_has_the_lowest_sum_of_peak_and_median_spread() -> None:
+    """24 + 27 is better than 15 + 44."""
     comparison = one_comparison(
         some_figures(),
         some_figures("peaks", 15.0, 44.0),
@@ -196,8 +195,8 @@ def test_the_best_levels_the_day_and_not_the_peak_hour_alone() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"violations": 1, "peak_spread": 10.0}, {"unplaced": 30, "peak_spread": 30.0}])
-def test_the_best_breaks_no_rule_and_leaves_no_pod_behind(wrong: dict[str, float]) -> None:
-    """No rule in any order of arrivals; pods in its median run, but for those that stock could not place either."""
+def test_the_best_case_has_no_violations_and_no_extra_unplaced_pods(wrong: dict[str, float]) -> None:
+    """Violations in any order of arrivals count; unplaced pods in the median run, compared with stock."""
     stock, level = some_figures(unplaced=2), some_figures("profile", 20.0, 20.0, unplaced=2)
     broken = msgspec.structs.replace(level, arrival_seed=2, **wrong)
 
@@ -213,8 +212,7 @@ def test_the_best_breaks_no_rule_and_leaves_no_pod_behind(wrong: dict[str, float
     assert "No case is without violations" in none.finding
 
 
-def test_samples_are_told_apart() -> None:
-    """What was learned from the judged days is another case than what was learned before."""
+def test_in_sample_and_out_of_sample_are_different_cases() -> None:
     inside, outside = some_figures("profile", 20.0), some_figures("profile", 40.0, sample="out")
 
     assert [case.label for case in one_comparison(inside, outside).cases] == [
@@ -224,7 +222,7 @@ def test_samples_are_told_apart() -> None:
 
 
 def test_the_table_has_a_row_for_every_case() -> None:
-    """RunFigures with their range over arrival orders; the best is marked, and so are the scenarios' ends."""
+    """Figures with their range over orders of arrivals; the best case of each scenario is marked."""
     lines = printed(
         some_figures("profile", 28.4, 25.0, arrival_seed=1, moved_share=0.087, moves_per_hour=5.44, descheduler=True),
         some_figures("profile", 31.2, 26.0, arrival_seed=2, unplaced=2, descheduler=True),
@@ -246,13 +244,11 @@ def test_the_table_has_a_row_for_every_case() -> None:
     assert next(row for row in rows if row[:2] == ["fresh", "stock"])[-2:] == ["2", "7"]
 
 
-def test_names_are_no_markup_in_the_table() -> None:
-    """A policy of somebody else may be called anything."""
+def test_markup_in_names_is_printed_as_text() -> None:
     assert any("[red]mine[/]" in line for line in printed(some_figures("[red]mine[/]")))
 
 
-def test_figures_are_a_list_with_a_run_a_line() -> None:
-    """Every field of a run, each run on its own line."""
+def test_figures_are_a_json_list_with_one_run_per_line() -> None:
     figures = [some_figures(), some_figures("profile", refused={"fit": 2})]
     text = encoded(figures)
 
@@ -261,16 +257,16 @@ def test_figures_are_a_list_with_a_run_a_line() -> None:
     assert msgspec.json.decode(encoded([])) == []
 
 
-def test_the_pictures_are_slides(folder: Path) -> None:
-    """Three for each scenario, 1600 × 900, drawn on and none like another; the dark ones are dark."""
-    pictures = {path.name: Image.open(path) for path in folder.glob("*.png")}
+def test_each_scenario_has_three_charts(folder: Path) -> None:
+    """1600 × 900, all different, on a light and a dark background."""
+    images = {path.name: Image.open(path) for path in folder.glob("*.png")}
 
-    assert set(pictures) == {
+    assert set(images) == {
         f"{kind}-{scenario}.png" for kind in ("heat", "spread", "policies") for scenario in ("given", "churn", "fresh")
     }
-    assert {(each.format, each.size) for each in pictures.values()} == {("PNG", (1600, 900))}
-    assert all(np.median(np.asarray(each.convert("L"))[:60]) > 240 for each in pictures.values())
-    assert len({each.tobytes() for each in pictures.values()}) == len(pictures)
+    assert {(each.format, each.size) for each in images.values()} == {("PNG", (1600, 900))}
+    assert all(np.median(np.asarray(each.convert("L"))[:60]) > 240 for each in images.values())
+    assert len({each.tobytes() for each in images.values()}) == len(images)
     for chart in drawn(*(run for run in several_runs() if run.figures.scenario == "fresh")):
         light, dark = (np.asarray(Image.open(BytesIO(png)).convert("L")) for png in (chart.light, chart.dark))
         assert np.median(light[:60]) > 240 > 40 > np.median(dark[:60])
@@ -278,7 +274,7 @@ def test_the_pictures_are_slides(folder: Path) -> None:
 
 
 def test_the_heat_map_has_the_load_before_and_after() -> None:
-    """From far apart to level, on one scale: the left half has many colours, the right half one."""
+    """On one scale: the left half has many colors, the right half one."""
     heat = drawn(a_run(some_figures()), a_run(some_figures("profile", 0.0, 0.0)))[0]
     pixels = np.asarray(Image.open(BytesIO(heat.light)).convert("RGB"))
 
@@ -291,8 +287,8 @@ def test_the_heat_map_has_the_load_before_and_after() -> None:
 
 
 @pytest.mark.parametrize("hours", [25, 168])
-def test_many_policies_and_many_hours_are_drawn(hours: int) -> None:
-    """Nine policies, the stock scheduler and a week."""
+def test_charts_support_many_policies_and_hours(hours: int) -> None:
+    """Nine policies, the stock scheduler, and a week."""
     runs = [a_run(some_figures(f"policy_{number}", 40.0 + number), hours) for number in range(9)]
 
     assert [chart.name for chart in drawn(*runs, a_run(some_figures(), hours))] == [
@@ -302,15 +298,15 @@ def test_many_policies_and_many_hours_are_drawn(hours: int) -> None:
     ]
 
 
-def test_names_are_no_formulas_in_the_pictures() -> None:
-    """Nor too long for them."""
+def test_formulas_in_names_are_plain_text_in_charts() -> None:
+    """Long names are shortened."""
     runs = [a_run(some_figures("$\\frac$ " + 30 * "long")), a_run(some_figures("_$x_1$", 30.0))]
 
     assert len(drawn(*runs)) == 3
 
 
-def test_the_page_holds_every_policys_figures(folder: Path) -> None:
-    """All cases in one table, the best of each scenario marked; the command, the notes, what the sample is."""
+def test_the_page_contains_the_figures_of_all_cases(folder: Path) -> None:
+    """And the command, the notes and the sample. The best case of each scenario is marked."""
     runs, page = several_runs(), (folder / "index.html").read_text()
     rows = [row for row in Reader(page).rows if len(row) > 10 and row[3] in ("yes", "no")][: len(runs)]
 
@@ -327,8 +323,8 @@ def test_the_page_holds_every_policys_figures(folder: Path) -> None:
     assert "Out of sample" not in page
 
 
-def test_the_page_stands_alone(folder: Path) -> None:
-    """No script, nothing to fetch: every picture is in it, for light and for dark paper."""
+def test_the_page_is_self_contained(folder: Path) -> None:
+    """No scripts and no requests: it contains all charts, light and dark."""
     page = (folder / "index.html").read_text()
     reader = Reader(page)
 
@@ -338,18 +334,17 @@ def test_the_page_stands_alone(folder: Path) -> None:
     assert not re.search(r"https?:|url\(|@import", page)
 
 
-def test_names_are_text_on_the_page(tmp_path: Path) -> None:
-    """Whatever title, notes, policies and reasons hold."""
-    wild = "<script>alert('&')</script>"
-    run = a_run(some_figures(wild, refused={wild: 3}))
-    page = written([run], tmp_path, (wild,), title=wild)
+def test_html_in_names_is_escaped_on_the_page(tmp_path: Path) -> None:
+    """In titles, notes, policies and reasons."""
+    html = "<script>alert('&')</script>"
+    run = a_run(some_figures(html, refused={html: 3}))
+    page = written([run], tmp_path, (html,), title=html)
 
     assert "script" not in Reader(page).tags
     assert page.count("&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;") >= 5
 
 
-def test_no_runs_are_told_of(tmp_path: Path) -> None:
-    """Instead of failing; the table is empty, and so is the list."""
+def test_a_report_without_runs_is_empty(tmp_path: Path) -> None:
     page = written([], tmp_path / "new" / "folder")
 
     assert "No runs: nothing to compare" in page
@@ -359,8 +354,8 @@ def test_no_runs_are_told_of(tmp_path: Path) -> None:
     assert printed()[-1].strip() == "no runs: nothing to compare"
 
 
-def test_one_run_alone_is_a_report(tmp_path: Path) -> None:
-    """Of the stock scheduler, or of a policy that there is no stock run for."""
+def test_a_report_may_contain_a_single_run(tmp_path: Path) -> None:
+    """Of the stock scheduler, or of another policy."""
     stock, alone = written([a_run(some_figures())], tmp_path), written([a_run(some_figures("profile", 20.0))], tmp_path)
 
     assert "<h1>Spread over all hours: 70 points</h1>" in stock
@@ -369,6 +364,5 @@ def test_one_run_alone_is_a_report(tmp_path: Path) -> None:
     assert len(Reader(alone).links) == 6
 
 
-def test_figures_are_written_beside_the_page(folder: Path) -> None:
-    """The same as for programs, of every run."""
+def test_the_figures_of_all_runs_are_written_as_json(folder: Path) -> None:
     assert (folder / "figures.json").read_text() == encoded([run.figures for run in several_runs()])

@@ -180,10 +180,10 @@ class Replay:
             replicas=lambda workload: self._kubernetes.replicas(self._numbers[workload]),
             usage_of=self._collector.usage_of,
             days=self._daily_profiles,
-            closed=self._excluded,
+            excluded=self._excluded,
             evict=self._evict,
             publish=self._on_eviction_message,
-            begin=self._origin,
+            started_at=self._origin,
         )
 
     def _on_placement(self, message: NodePlacement, now: float) -> None:

@@ -24,11 +24,11 @@ class ApiObjects:
         self,
         *,
         replicas: Callable[[Workload], int],
-        closed: Callable[[Workload], Collection[str]],
+        excluded: Callable[[Workload], Collection[str]],
     ) -> None:
-        """`replicas`: desired replicas; `closed`: nodes that anti-affinity excludes for the pods of a workload."""
+        """`replicas`: desired replicas; `excluded`: nodes that anti-affinity excludes for the pods of a workload."""
         self._replicas = replicas
-        self._closed = closed
+        self._excluded = excluded
         self._nodes: dict[str, objects.Node] = {}
         self._placed: dict[str, dict[str, PlacedPod]] = {}
         """By node and UID."""
@@ -84,7 +84,7 @@ class ApiObjects:
 
     def _restricted_fits(self, workloads: Collection[Workload]) -> dict[str, FitPod]:
         """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
-        affinity = {workload: _not_on(closed) for workload in workloads if (closed := tuple(self._closed(workload)))}
+        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self._excluded(workload)))}
         return {
             pod.uid: msgspec.structs.replace(self._fits[pod.uid], node_affinity=affinity[pod.workload])
             for placed in (self._placed.values() if affinity else ())

@@ -40,7 +40,7 @@ Evict = Callable[[EvictionIntent], bool]
 """Evicts the pod; False if no node has capacity for the replacement."""
 
 
-class Tally(msgspec.Struct, kw_only=True):
+class MoveCounts(msgspec.Struct, kw_only=True):
     """The results of the proposed moves."""
 
     proposed: int = 0
@@ -63,13 +63,13 @@ class Levelling:
         replicas: Callable[[Workload], int],
         usage_of: Callable[[Workload | None], Resources],
         days: Callable[[], WorkloadDays],
-        closed: Callable[[Workload], Collection[str]],
+        excluded: Callable[[Workload], Collection[str]],
         evict: Evict,
         publish: Callable[[EvictionIntent | EvictionOutcome], None],
-        begin: float,
+        started_at: float,
     ) -> None:
         """`replicas`: desired replicas; `usage_of`: last measured usage of a pod of a workload; `days`: the profile of
-        each workload; `closed`: nodes that anti-affinity excludes for the pods of a workload.
+        each workload; `excluded`: nodes that anti-affinity excludes for the pods of a workload.
         """
         rules = Rules(protection=protection, namespaces=Namespaces(), own_namespace="equipoise-system")
         self._evaluation = settings.evaluation(load, thresholds, rules)
@@ -80,12 +80,12 @@ class Levelling:
         self._days = days
         self._evict = evict
         self._publish = publish
-        self._objects = ApiObjects(replicas=replicas, closed=closed)
+        self._objects = ApiObjects(replicas=replicas, excluded=excluded)
         self._messages = LatestMessages()
         self._tracker = Tracker(settings.tracker)
         # The grace period after a start is over.
-        self._ledger = Ledger(created_at=begin, started_at=begin - limits.startup_grace_period)
-        self.tally = Tally()
+        self._ledger = Ledger(created_at=started_at, started_at=started_at - limits.startup_grace_period)
+        self.tally = MoveCounts()
 
     @property
     def interval(self) -> float:

@@ -1,4 +1,4 @@
-"""The pictures of a report, each for light and for dark paper: heat map, spread by hour, spread by policy."""
+"""The charts of a report, each on a light and a dark background: heat map, spread by hour, spread by policy."""
 
 import io
 import itertools
@@ -17,16 +17,16 @@ from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Theme, settings
 from equipoise.lab.results import Run, RunFigures
 
 _SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
-"""Inches: 1600 × 900 pixels, a slide."""
+"""Inches; 1600 × 900 pixels."""
 
-_FEW = 5
-"""Lines up to which each is named at its end; more would lie on one another."""
+_MAX_END_LABELS = 5
+"""Up to this number of lines, each has a label at its end; more would overlap."""
 
-_LONGEST = 40
-"""Letters of a name."""
+_MAX_NAME = 40
+"""Characters of a name."""
 
-_WIDEST = 96
-"""Letters that fit beside one another."""
+_LINE_LENGTH = 96
+"""Characters that fit on a line."""
 
 _SPREAD = "highest − lowest node (points)"
 _SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
@@ -36,7 +36,7 @@ _SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture as PNG."""
+    """A chart as PNG."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
-    """All pictures of a scenario. `runs`: at least those of its cases."""
+    """All charts of a scenario. `runs`: at least those of its cases."""
     shown = next(run for run in runs if run.figures is comparison.shown.median)
     hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
     drawn: dict[str, Callable[[Theme], tuple[Figure, str]]] = {
@@ -69,20 +69,20 @@ def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme) -> tuple[b
 
 
 def _about(comparison: Comparison) -> str:
-    best = "best" if comparison.best is not None else "no case is sound; shown"
+    best = "best" if comparison.best is not None else "no valid case; shown"
     return f"{comparison.scenario}, {best}: {_short(comparison.headline_case.label)}"
 
 
 def _figure(title: str, about: str, theme: Theme) -> Figure:
-    """With what it says above it, and what it shows."""
+    """A figure with a title and a description."""
     figure = Figure(figsize=_SIZE, layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.98, 0.82), w_pad=0.1))
     figure.text(0.025, 0.915, title, fontsize=20, fontweight="bold")
-    figure.text(0.025, 0.862, about, fontsize=min(12.0, 12.0 * _WIDEST / len(about)), color=theme.soft)
+    figure.text(0.025, 0.862, about, fontsize=min(12.0, 12.0 * _LINE_LENGTH / len(about)), color=theme.soft)
     return figure
 
 
 def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Theme) -> tuple[Figure, str]:
-    """Nodes in the same order on both sides, so that a row is a node's before and after."""
+    """Nodes in the same order on both sides: a row is one node before and after."""
     case, figures = comparison.shown, run.figures
     hourly = run.before.max(axis=0) - run.before.min(axis=0)
     same = (each.figures for each in runs if comparison.stock is not None and comparison.stock.is_of(each.figures))
@@ -100,10 +100,10 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Them
         ("After", run.after, figures.median_spread, figures.peak_spread),
     )
     axes = figure.subplots(1, 2, sharey=True)
-    for axis, (name, picture, median, peak) in zip(axes, sides, strict=True):
-        nodes, hours = picture.shape
+    for axis, (name, load, median, peak) in zip(axes, sides, strict=True):
+        nodes, hours = load.shape
         image = axis.imshow(
-            picture[order],
+            load[order],
             aspect="auto",
             origin="lower",
             cmap="viridis",
@@ -124,7 +124,7 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Them
 
 
 def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: Theme) -> tuple[Figure, str]:
-    """Without the descheduler on the left, with it on the right; a policy looks the same on both sides."""
+    """Without the descheduler on the left, with it on the right, with the same line styles."""
     ends = [run.spread for end in (comparison.stock, comparison.headline_case) for case, run in hourly if case is end]
     ranges = dict.fromkeys(f"{min(spread):.0f}–{max(spread):.0f}" for spread in ends)
     title = f"Hour by hour: {' → '.join(ranges)} points"
@@ -149,7 +149,7 @@ def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: 
             axis.set_title(f"{'With' if descheduler else 'Without'} the descheduler", loc="left", fontsize=13)
     axes[0].set_ylim(bottom=0.0)
     axes[0].set_ylabel(_SPREAD)
-    if len(styles) > _FEW:
+    if len(styles) > _MAX_END_LABELS:
         _legend(axes, list(styles))
         return figure, title
     for axis, lines in zip(axes, sides.values(), strict=True):
@@ -180,7 +180,7 @@ def _by_policy(comparison: Comparison, theme: Theme) -> tuple[Figure, str]:
         axis.tick_params(length=0)
         axis.grid(axis="x")
     highest = max(high for case in comparison.cases for _, value in _SPREADS for high in case.range(value))
-    axes[0].set_xlim(0.0, 1.12 * max(highest, 1.0))  # with room for a number behind the highest
+    axes[0].set_xlim(0.0, 1.12 * max(highest, 1.0))  # with space for a number after the highest
     axes[0].set_yticks(range(len(policies)), [_short(policy) for policy in policies])
     for policy, label in zip(policies, axes[0].get_yticklabels(), strict=True):
         if comparison.best is not None and policy == comparison.best.policy:
@@ -203,7 +203,7 @@ def _dot(case: Case, value: Callable[[RunFigures], float], comparison: Compariso
 
 
 def _dots(axis: Axes, row: int, dots: Sequence[_Dot], theme: Theme) -> None:
-    """Of one policy: one or two, whose numbers stand on the outer sides."""
+    """The one or two dots of a policy, with their numbers on the outer sides."""
     lower = min(dots, key=lambda dot: dot.at)
     axis.plot([dot.at for dot in dots], [row] * len(dots), color=theme.line, linewidth=2, zorder=2)
     for dot in dots:
@@ -227,7 +227,7 @@ def _dots(axis: Axes, row: int, dots: Sequence[_Dot], theme: Theme) -> None:
 
 
 def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
-    """How each policy's line looks, in the order of the table."""
+    """Line style by policy, in the order of the table."""
     styles: dict[str, dict[str, Any]] = {}
     others = ({"color": colour, "linestyle": dash} for dash in itertools.cycle(DASHES) for colour in theme.others)
     for case in comparison.cases:
@@ -243,9 +243,9 @@ def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
 
 
 def _legend(axes: Sequence[Axes], policies: Sequence[str]) -> None:
-    """Beside the last; each policy's line as thick as it is anywhere."""
-    thin_first = sorted((line for axis in axes for line in axis.get_lines()), key=lambda line: line.get_linewidth())
-    known = {line.get_label(): line for line in thin_first}
+    """At the right of the last axes; each line with its largest width."""
+    by_width = sorted((line for axis in axes for line in axis.get_lines()), key=lambda line: line.get_linewidth())
+    known = {line.get_label(): line for line in by_width}
     axes[-1].legend(
         [known[policy] for policy in policies],
         [_short(policy) for policy in policies],
@@ -257,7 +257,7 @@ def _legend(axes: Sequence[Axes], policies: Sequence[str]) -> None:
 
 
 def _name_ends(axis: Axes, ends: Sequence[tuple[str, float]], styles: dict[str, dict[str, Any]]) -> None:
-    """Names at the lines' ends, pushed up where they would lie on one another."""
+    """Names at the ends of the lines, moved up where they would overlap."""
     gap = 0.055 * max(axis.get_ylim()[1], 1.0)
     last = -gap
     for policy, end in sorted(ends, key=lambda each: each[1]):
@@ -275,7 +275,7 @@ def _name_ends(axis: Axes, ends: Sequence[tuple[str, float]], styles: dict[str, 
 
 
 def _hours(axis: Axes, hours: int) -> None:
-    """Every six hours of a day or two, else whole days."""
+    """A tick every six hours for one or two days, otherwise for whole days."""
     step, name = (6, "hour") if hours <= 48 else (24 * max(1, hours // 24 // 10), "day")
     ticks = range(0, hours + 1, step)
     axis.set_xlim(0, hours)
@@ -284,4 +284,4 @@ def _hours(axis: Axes, hours: int) -> None:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"

@@ -81,7 +81,7 @@ def page(
         ]
     if comparisons:
         body += ["<h2>All cases</h2>", _figures(comparisons), _more(comparisons)]
-    body += [f"<h2>Made by</h2><pre><code>{escape(command)}</code></pre>"]
+    body += [f"<h2>Command</h2><pre><code>{escape(command)}</code></pre>"]
     body += [f"<footer>{''.join(f'<p>{escape(note)}</p>' for note in (*notes, *_notes(figures)))}</footer>"]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -151,12 +151,12 @@ def _table(comparisons: Sequence[Comparison], heads: Sequence[str], cells: Calla
                 f"<td>{escape(name)}</td>" for name in (best, comparison.scenario, case.policy, with_descheduler)
             )
             row += "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells(case))
-            rows.append(f'<tr class="{_standing(case, comparison)}">{row}</tr>\n')
+            rows.append(f'<tr class="{_css_class(case, comparison)}">{row}</tr>\n')
         bodies.append(f"<tbody>{''.join(rows)}</tbody>")
     return f'<div class="wide"><table><thead><tr>{names}{numbers}</tr></thead>\n{"".join(bodies)}</table></div>'
 
 
-def _standing(case: Case, comparison: Comparison) -> str:
+def _css_class(case: Case, comparison: Comparison) -> str:
     if any(run.violations for run in case.runs):
         return "broken"
     if case is comparison.best:
@@ -165,7 +165,7 @@ def _standing(case: Case, comparison: Comparison) -> str:
 
 
 def _notes(figures: Sequence[RunFigures]) -> list[str]:
-    """What a reader of the figures has to know, whatever the trace."""
+    """Notes that do not depend on the trace."""
     if not figures:
         return []
     notes = [text for sample, text in _SAMPLES.items() if any(run.sample == sample for run in figures)]
@@ -174,5 +174,5 @@ def _notes(figures: Sequence[RunFigures]) -> list[str]:
     if any(run.arrival_seed != figures[0].arrival_seed for run in figures):
         notes.append(MEDIAN_RUN)
     if any(run.policy in REFERENCES for run in figures):
-        notes.append("A reference knows what no scheduler can know: it is compared with, and never called the best.")
+        notes.append("A reference knows all usage in advance, which no scheduler can: it is never the best.")
     return notes
