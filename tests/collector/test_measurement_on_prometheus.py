@@ -95,7 +95,7 @@ class World:
     async def cycle(self) -> UtilizationCycle:
         """Measure the shortest window and end the round."""
         await self.measurement.round(LOAD.shortest)
-        cycle, self.unknown = await self.measurement.cycle(self.placement.nodes, shard="all", number=1)
+        cycle, self.reasons = await self.measurement.cycle(self.placement.nodes, shard="all", number=1)
         return cycle
 
     async def until(self, wanted: Callable[[UtilizationCycle], bool]) -> UtilizationCycle:
@@ -111,7 +111,7 @@ class World:
         """Wait until the one node is unknown for this reason; returns its text."""
         cycle = await self.until(lambda cycle: cycle.reasons == {reason: 1})
         [why] = cycle.missing.values()
-        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.unknown)
+        assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.reasons)
         return why
 
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
@@ -168,7 +168,7 @@ async def test_a_node_with_valid_metrics_is_known(start: Callable[..., World]) -
         return 0.0 <= world.measurement.source_now() - usage.sampled_at < 5 * SCRAPE_INTERVAL
 
     cycle = await world.until(right)
-    assert (cycle.expected, cycle.reasons, unknown_summary(world.unknown)) == (1, {}, "")
+    assert (cycle.expected, cycle.reasons, unknown_summary(world.reasons)) == (1, {}, "")
 
 
 async def test_a_node_without_samples_is_unknown(start: Callable[..., World]) -> None:

@@ -239,11 +239,11 @@ async def test_node_addresses_are_queried_once_per_query_time(source: Open) -> N
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     now = await opened.time()
     queries: list[str] = []
-    send = opened._request
+    request = opened._request
 
     async def counting(text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
         queries.append(text)
-        return await send(text, at, read)
+        return await request(text, at, read)
 
     opened._request = counting  # type: ignore[method-assign]
     for at in (now, now - 1, now, now - 1):

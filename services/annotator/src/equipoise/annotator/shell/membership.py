@@ -1,5 +1,6 @@
 """Renews this replica's Lease among the annotators, and knows which others are alive."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -16,38 +17,36 @@ log = structlog.get_logger()
 _RELEASE_TIMEOUT = 3.0
 
 
+@dataclass(kw_only=True)
 class Membership:
     """The replicas that share the objects."""
 
-    def __init__(
-        self, *, kube: Kube, clock: Clock, settings: MembershipSettings, namespace: str, identity: str
-    ) -> None:
+    kube: Kube
+    clock: Clock
+    settings: MembershipSettings
+    namespace: str
+    identity: str
+
+    def __post_init__(self) -> None:
         self.members: frozenset[str] = frozenset()
         """This replica and the others; empty while this replica must not write."""
 
-        self._kube = kube
-        self._clock = clock
-        self._settings = settings
-        self._namespace = namespace
-        self._identity = identity
         self._lease: Lease | None = None
-        self._renewed_at = clock.monotonic()
+        self._renewed_at = self.clock.monotonic()
 
     async def renew(self) -> str | None:
         """Renew the Lease and update `members`. Returns why that failed; None when it did not."""
         try:
-            joined, members = await run_with_guard(
-                self._round(), timeout_after(self._clock, self._settings.renew_period)
-            )
+            joined, members = await run_with_guard(self._round(), timeout_after(self.clock, self.settings.renew_period))
         except (KubeError, TimeoutError) as error:
             # When the Lease expires, the others have our objects.
-            left = self._settings.lease_duration - (self._clock.monotonic() - self._renewed_at)
-            if left <= self._settings.renew_period:
+            left = self.settings.lease_duration - (self.clock.monotonic() - self._renewed_at)
+            if left <= self.settings.renew_period:
                 self.members = frozenset()
             return f"the Lease among the annotators cannot be renewed: {error}"
         # A replica that joins others writes nothing for one round: until they have seen it, they use a larger share of
         # the rate, and write objects that are no longer theirs.
-        alone = members == {self._identity}
+        alone = members == {self.identity}
         self.members = members if alone or not joined else frozenset()
         return None
 
@@ -57,18 +56,18 @@ class Membership:
         if self._lease is None:
             return
         try:
-            releasing = self._kube.replace(LEASES, released(self._lease))
-            await run_with_guard(releasing, timeout_after(self._clock, _RELEASE_TIMEOUT))
+            releasing = self.kube.replace(LEASES, released(self._lease))
+            await run_with_guard(releasing, timeout_after(self.clock, _RELEASE_TIMEOUT))
         except (KubeError, TimeoutError) as error:
             log.warning("Lease not released", error=str(error))
 
     async def _round(self) -> tuple[bool, frozenset[str]]:
-        sent_at = self._clock.monotonic()
+        sent_at = self.clock.monotonic()
         joined = self._lease is None or not await self._renewed(self._lease)
         if joined:
             await self._write(await self._list())
         self._renewed_at = sent_at
-        return joined, live_members(await self._list(), self._now()) | {self._identity}
+        return joined, live_members(await self._list(), self._now()) | {self.identity}
 
     async def _renewed(self, lease: Lease) -> bool:
         """False: it was deleted or another replica holds it; take another."""
@@ -81,14 +80,14 @@ class Membership:
         return True
 
     async def _write(self, leases: list[Lease]) -> None:
-        duration = self._settings.lease_duration
-        lease = lease_for(self._identity, leases, self._namespace, self._now(), duration)
+        duration = self.settings.lease_duration
+        lease = lease_for(self.identity, leases, self.namespace, self._now(), duration)
         exists = bool(lease.metadata.resource_version)
-        self._lease = await (self._kube.replace(LEASES, lease) if exists else self._kube.create(LEASES, lease))
+        self._lease = await (self.kube.replace(LEASES, lease) if exists else self.kube.create(LEASES, lease))
 
     async def _list(self) -> list[Lease]:
-        return await self._kube.list(LEASES, self._namespace, SELECTOR)
+        return await self.kube.list(LEASES, self.namespace, SELECTOR)
 
     def _now(self) -> datetime:
         """The API server's time: replicas compare it with one another."""
-        return datetime.fromtimestamp(self._kube.server_time(self._clock.now()), UTC)
+        return datetime.fromtimestamp(self.kube.server_time(self.clock.now()), UTC)

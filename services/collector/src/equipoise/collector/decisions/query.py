@@ -24,8 +24,8 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     subject: Subject
-    resource: ResourceName
-    aggregate: Aggregate
+    resource: ResourceName = "cpu"
+    aggregate: Aggregate = "mean"
     length: float
     """Seconds: the window is (at − length, at]."""
 

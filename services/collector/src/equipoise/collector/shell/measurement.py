@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import SourceError
@@ -28,40 +29,34 @@ from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_ba
 from equipoise.runtime.process.clock import Clock
 
 
+@dataclass(kw_only=True)
 class Measurement:
     """What has been measured so far, and the messages about it."""
 
-    def __init__(
-        self,
-        *,
-        settings: CollectorSettings,
-        load: LoadSettings,
-        source: MetricSource,
-        placement: ClusterPlacement,
-        clock: Clock,
-    ) -> None:
-        self._settings = settings
-        self._load = load
-        self.source = source
-        self.placement = placement
-        self._clock = clock
-        self._utilization = UtilizationStore(load)
+    settings: CollectorSettings
+    load: LoadSettings
+    source: MetricSource
+    placement: ClusterPlacement
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._utilization = UtilizationStore(self.load)
         self.workload_store = WorkloadStore(
-            load=load,
-            slot=settings.profile.day / SLOTS,
-            weight=settings.profile.weight,
-            recent_limit=settings.pod_window_limit,
+            load=self.load,
+            slot=self.settings.profile.day / SLOTS,
+            weight=self.settings.profile.weight,
+            recent_limit=self.settings.pod_window_limit,
         )
-        self._intervals = ScrapeIntervals(default=settings.scrape_interval)
+        self._intervals = ScrapeIntervals(default=self.settings.scrape_interval)
         self.pod_intervals = self._intervals
         self._intervals_at: float | None = None
         self._problems: dict[str, str] = {}
         self._outage = ""
         self.pods_problem = ""
-        """Why no pod is measured though the source responds; empty when one is."""
+        """Why no pod is measured though the self.source responds; empty when one is."""
 
         self.skew = 0.0
-        """The source's clock minus ours, in seconds."""
+        """The self.source's self.clock minus ours, in seconds."""
 
     @property
     def problem(self) -> str:
@@ -71,18 +66,18 @@ class Measurement:
     @property
     def outage(self) -> str:
         """Why nothing can be measured at all; empty when something is. Subscribers then neither score nor evict."""
-        too_skewed = abs(self.skew) > self._load.freshness.skew_unknown
+        too_skewed = abs(self.skew) > self.load.freshness.skew_unknown
         return f"{self._skew_text}: every value is unknown" if too_skewed else self._outage
 
     @property
     def clock_warning(self) -> str | None:
         """Set while the ages of samples are noticeably wrong."""
-        noticeable = abs(self.skew) > self._load.freshness.skew_warning
+        noticeable = abs(self.skew) > self.load.freshness.skew_warning
         return f"{self._skew_text}: check time synchronisation" if noticeable else None
 
     @property
     def _skew_text(self) -> str:
-        return f"the clock of {self._settings.source} differs by {self.skew:+.1f} s from ours"
+        return f"the clock of {self.settings.source} differs by {self.skew:+.1f} s from ours"
 
     async def round(self, window: Window) -> bool:
         """Measure one window. False: a query failed; its older values stay, and `problem` says why."""
@@ -91,17 +86,17 @@ class Measurement:
             at = await self._source_time()
             await self._find_intervals(at)
             outage, failures = await self._measure_nodes(window, at)
-            if window == self._load.shortest:
+            if window == self.load.shortest:
                 failures += await self._measure_pods(at)
         except SourceError as error:
             outage = str(error)
         failure = outage or next(iter(failures), "")
         if failure:
-            self._problems[window.name] = f"{self._settings.source}: {failure}"
+            self._problems[window.name] = f"{self.settings.source}: {failure}"
         else:
             self._problems.pop(window.name, None)
-        if window.name == self._load.shortest.name:
-            self._outage = outage and f"{self._settings.source}: {outage}"
+        if window.name == self.load.shortest.name:
+            self._outage = outage and f"{self.settings.source}: {outage}"
         return not failure
 
     async def _source_time(self) -> float:
@@ -110,19 +105,19 @@ class Measurement:
         The response's time is of some point between our request and its arrival, so the skew lies between the two
         differences. A slow response gives wide bounds: the known skew changes no further than they require.
         """
-        requested_at = self._clock.now()
+        requested_at = self.clock.now()
         reported = await self.source.time()
-        self.skew = max(reported - self._clock.now(), min(self.skew, reported - requested_at))
+        self.skew = max(reported - self.clock.now(), min(self.skew, reported - requested_at))
         return self.source_now()
 
     def source_now(self) -> float:
-        return self._clock.now() + self.skew
+        return self.clock.now() + self.skew
 
     async def _find_intervals(self, at: float) -> None:
-        due = self._intervals_at is None or at - self._intervals_at >= self._load.longest.refresh_period
-        if self._settings.scrape_interval is None and (due or self._intervals.default is None):
+        due = self._intervals_at is None or at - self._intervals_at >= self.load.longest.refresh_period
+        if self.settings.scrape_interval is None and (due or self._intervals.default is None):
             try:
-                found = await find_intervals(self.source, self._load.shortest.length, at)
+                found = await find_intervals(self.source, self.load.shortest.length, at)
             except SourceError:
                 if self._intervals.default is None:
                     raise
@@ -136,7 +131,7 @@ class Measurement:
     async def _find_pod_intervals(self, at: float) -> ScrapeIntervals | None:
         """None: use those of the nodes."""
         try:
-            found = await find_intervals(self.source, self._load.shortest.length, at, "pod")
+            found = await find_intervals(self.source, self.load.shortest.length, at, "pod")
         except SourceError:
             found = self.pod_intervals
         return found if found.default is not None else None
@@ -148,8 +143,8 @@ class Measurement:
         targets: dict[str, MeasurementTarget] = {}
         async for batch in in_batches(nodes.items(), NODES_PER_BATCH):
             targets |= {name: node_target(node, has_pods=self._had_pods(name, begin)) for name, node in batch}
-        statistics = self._settings.statistics if window.length <= self._settings.statistics_window_limit else ()
-        criteria = criteria_of(self._load, window, at, self._intervals)
+        statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
+        criteria = criteria_of(self.load, window, at, self._intervals)
         found = await measure_nodes(self.source, targets, criteria, statistics)
         for resource, readings in found.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
@@ -172,7 +167,7 @@ class Measurement:
                         name = (pod.placed.namespace, pod.placed.name)
                         targets[name] = MeasurementTarget(since=since, capacity=capacities[node], node=node)
                         tracked[name] = pod
-        criteria = criteria_of(self._load, self._load.shortest, at, self.pod_intervals)
+        criteria = criteria_of(self.load, self.load.shortest, at, self.pod_intervals)
         found = await measure_pods(self.source, targets, criteria)
         if found.usage or not found.failed:
             by_uid, finished = await in_thread_if_many(
@@ -183,7 +178,7 @@ class Measurement:
                 self.workload_store.record(finished)
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         self.pods_problem = (
-            f"none of {settled} pods has enough samples in {self._load.shortest.name}: does Prometheus scrape them as "
+            f"none of {settled} pods has enough samples in {self.load.shortest.name}: does Prometheus scrape them as "
             "often as collector.scrapeInterval is set, and for long enough?"
             if found.supported and settled and not found.usage and not found.failed
             else ""
@@ -226,7 +221,7 @@ class Measurement:
         for name in names:
             if (node := self.placement.nodes.get(name)) is not None:
                 pods = [tracked.placed for tracked in self.placement.tracked(name)]
-                base = amounts(base_of(node, self._load.base))
+                base = amounts(base_of(node, self.load.base))
                 message = self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence)
                 messages += [] if message is None else [message]
         return messages
@@ -240,7 +235,7 @@ class Measurement:
         async for batch in in_batches(sorted(names), NODES_PER_BATCH):
             for name in batch:
                 node = self.placement.nodes.get(name)
-                if node is None or not_yet_expected(node, self._clock.now(), self._load.coverage.node_settling_period):
+                if node is None or not_yet_expected(node, self.clock.now(), self.load.coverage.node_settling_period):
                     continue
                 why = self._utilization.why_unknown(node.metadata.uid, now)
                 if why is None or not unmeasurable(node):

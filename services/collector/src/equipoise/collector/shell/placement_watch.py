@@ -20,6 +20,8 @@ SYNC_TIMEOUT = 10.0
 CHECK_PERIOD = 1.0
 """Seconds between two reports of the problems of the watches."""
 
+_OWNERS = {("apps", "ReplicaSet"): "replicasets", ("batch", "Job"): "jobs"}
+
 log = structlog.get_logger()
 
 
@@ -37,17 +39,11 @@ class PlacementWatch:
     ) -> None:
         self._clock = clock
         self._health = health
-        self._nodes = Reflector(kube, NODES, clock=clock, on_change=on_node)
-        self._pods = Reflector(kube, PODS, clock=clock, on_change=on_pod, trim=trimmed)
-        self._owners = {
-            ("apps", "ReplicaSet"): Reflector(kube, REPLICA_SETS, clock=clock, trim=trimmed_owner),
-            ("batch", "Job"): Reflector(kube, JOBS, clock=clock, trim=trimmed_owner),
-        }
         self._reflectors: dict[str, Reflector[Any]] = {
-            "nodes": self._nodes,
-            "pods": self._pods,
-            "replicasets": self._owners["apps", "ReplicaSet"],
-            "jobs": self._owners["batch", "Job"],
+            "nodes": Reflector(kube, NODES, clock=clock, on_change=on_node),
+            "pods": Reflector(kube, PODS, clock=clock, on_change=on_pod, trim=trimmed),
+            "replicasets": Reflector(kube, REPLICA_SETS, clock=clock, trim=trimmed_owner),
+            "jobs": Reflector(kube, JOBS, clock=clock, trim=trimmed_owner),
         }
 
     async def run(self) -> NoReturn:
@@ -73,9 +69,10 @@ class PlacementWatch:
 
     def node_names(self) -> set[str]:
         """Of all nodes in the cluster, whether they are this collector's or not."""
-        return {name for _, name in self._nodes.objects}
+        return {name for _, name in self._reflectors["nodes"].objects}
 
     def owner_of(self, workload: Workload) -> OwnerReference | None:
         """The controller of a ReplicaSet or a Job; raises LookupError when that object is not known."""
-        owner: WorkloadObject = self._owners[workload.group, workload.kind].objects[workload.namespace, workload.name]
+        plural = _OWNERS[workload.group, workload.kind]
+        owner: WorkloadObject = self._reflectors[plural].objects[workload.namespace, workload.name]
         return owner.metadata.controller

@@ -71,17 +71,17 @@ async def measure_nodes(
 ) -> NodeRound:
     """Query every node's usage in one window. What the source does not support is unknown, and no failure."""
     step = statistic_step(criteria.length, criteria.intervals.default)
-    unsupported = _unsupported(source, "node", ("mean", "count", "newest"), criteria)
+    query = MetricQuery(subject="node", length=criteria.length, at=criteria.at, step=step or 0.0)
+    required: list[Aggregate] = ["mean", "count", "newest"]
+    unsupported = _unsupported(source, query, required)
     resources = [resource for resource in RESOURCES if resource not in unsupported]
-    aggregates: list[Aggregate] = ["mean", "count", "newest", *(statistics if step is not None else ())]
-    results, failed = await _query(source, "node", resources, aggregates, criteria.length, criteria.at, step or 0.0)
+    results, failed = await _run(source, query, resources, [*required, *(statistics if step is not None else ())])
     ended = [
         resource for resource, found in results.items() if targets.keys() - {sample.node for sample in found["newest"]}
     ]
     if ended:
-        last, last_failed = await _query(
-            source, "node", ended, ["last"], criteria.lookback, criteria.at, criteria.lookback / LAST_STEPS
-        )
+        query = msgspec.structs.replace(query, length=criteria.lookback, step=criteria.lookback / LAST_STEPS)
+        last, last_failed = await _run(source, query, ended, ["last"])
         failed |= last_failed
         for resource, found in last.items():
             results[resource] |= found
@@ -101,13 +101,11 @@ async def measure_pods(
     source: MetricSource, targets: Mapping[PodName, MeasurementTarget], criteria: WindowCriteria
 ) -> PodRound:
     """Query every pod's mean usage in one window."""
-    unsupported = _unsupported(source, "pod", ("mean", "count"), criteria)
+    counts = {min_samples(criteria, interval) for interval in criteria.intervals.all}
+    query = MetricQuery(subject="pod", length=criteria.length, at=criteria.at, min_samples=min(counts, default=0.0))
+    unsupported = _unsupported(source, query, ["mean", "count"])
     resources = [resource for resource in RESOURCES if resource not in unsupported]
-    required = {min_samples(criteria, interval) for interval in criteria.intervals.all}
-    aggregates: list[Aggregate] = ["mean"] if len(required) == 1 else ["mean", "count"]
-    results, failed = await _query(
-        source, "pod", resources, aggregates, criteria.length, criteria.at, min_samples=min(required, default=0.0)
-    )
+    results, failed = await _run(source, query, resources, ["mean"] if len(counts) == 1 else ["mean", "count"])
     usage = await in_thread_if_many(len(targets), _pod_usage, targets, results, criteria)
     return PodRound(usage=usage, failed=failed, supported=bool(resources))
 
@@ -152,32 +150,25 @@ def statistic_step(length: float, interval: float | None) -> float | None:
     return step if step <= length / SAMPLES_PER_STEP else None
 
 
-def _unsupported(
-    source: MetricSource, subject: Subject, required: Sequence[Aggregate], criteria: WindowCriteria
-) -> dict[ResourceName, str]:
-    """The resources of which the source does not support a required query, and why."""
+def _variant(query: MetricQuery, resource: ResourceName, aggregate: Aggregate) -> MetricQuery:
+    count = query.min_samples if aggregate == "mean" else 0.0
+    return msgspec.structs.replace(query, resource=resource, aggregate=aggregate, min_samples=count)
+
+
+def _unsupported(source: MetricSource, query: MetricQuery, required: Sequence[Aggregate]) -> dict[ResourceName, str]:
+    """The resources of which the source does not support a required aggregate, and why."""
     found: dict[ResourceName, str] = {}
     for resource in RESOURCES:
-        queries = (
-            MetricQuery(subject=subject, resource=resource, aggregate=aggregate, length=criteria.length, at=criteria.at)
-            for aggregate in required
-        )
-        if why := next((why for query in queries if (why := source.unsupported(query))), ""):
+        reasons = (source.unsupported(_variant(query, resource, aggregate)) for aggregate in required)
+        if why := next(filter(None, reasons), ""):
             found[resource] = why
     return found
 
 
-async def _query(
-    source: MetricSource,
-    subject: Subject,
-    resources: Sequence[ResourceName],
-    aggregates: Sequence[Aggregate],
-    length: float,
-    at: float,
-    step: float = 0.0,
-    min_samples: float = 0.0,
+async def _run(
+    source: MetricSource, query: MetricQuery, resources: Sequence[ResourceName], aggregates: Sequence[Aggregate]
 ) -> tuple[Results, dict[ResourceName, str]]:
-    """Results by resource, and for the other resources why there are none."""
+    """Results of this query by resource and aggregate, and for failed resources why there are none."""
     results: Results = {resource: {} for resource in resources}
     failed: dict[ResourceName, str] = {}
 
@@ -190,12 +181,9 @@ async def _query(
     async with asyncio.TaskGroup() as tasks:
         for resource in resources:
             for aggregate in aggregates:
-                query = MetricQuery(
-                    subject=subject, resource=resource, aggregate=aggregate, length=length, at=at, step=step,
-                    min_samples=min_samples if aggregate == "mean" else 0.0,
-                )  # fmt: skip
-                if not source.unsupported(query):
-                    tasks.create_task(run(query))
+                variant = _variant(query, resource, aggregate)
+                if not source.unsupported(variant):
+                    tasks.create_task(run(variant))
     return {resource: found for resource, found in results.items() if resource not in failed}, failed
 
 
