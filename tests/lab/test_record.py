@@ -331,8 +331,8 @@ def workload(trace: Trace, name: str, space: str = "default") -> int:
 def assert_usage(trace: Trace) -> None:
     """As annotated in the last steps; at most that in the first ones, when the pods had just started.
 
-    kwok evaluates counters up to tenths of a second after the time of the scrape, which is 20 % of a step. What one step
-    has too much the next one lacks, so the mean of three steps is closer.
+    kwok evaluates counters up to tenths of a second after the time of the scrape, which is 20 % of a step. What one
+    step has too much the next one lacks, so the mean of three steps is closer.
     """
     expected = {("web", "default"): (500, 256), ("web", "other"): (300, 100), ("store", "default"): (200, 1024),
                 ("agent", "default"): (50, 64), ("single", "default"): (80, 32)}  # fmt: skip
