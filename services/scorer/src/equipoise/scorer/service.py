@@ -241,7 +241,7 @@ class Scorer:
         state.prune(now)
         self._health.set_problem("coverage", state.coverage_problem(now) or None)
         unmeasured = ", ".join(state.nodes.unmeasured_statistics())
-        text = f"the policy uses {unmeasured}, which no node has: see collector.statistics and statisticsLimit"
+        text = f"the policy uses {unmeasured}, which no node has: see collector.statistics and statisticsWindowLimit"
         self._health.set_problem("statistics", text if unmeasured else None)
         known = state.nodes.fresh_count(now)
         self._metrics.nodes.labels("known").set(known)

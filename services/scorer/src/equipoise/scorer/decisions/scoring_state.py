@@ -105,6 +105,7 @@ class ScoringState:
         """Remove what is no longer used, so that memory does not grow over the years."""
         self.nodes.prune(now)
         self.hints.prune(now)
+        self.reservations.prune(now)
 
     # requests
 
