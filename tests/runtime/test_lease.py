@@ -191,7 +191,7 @@ async def test_a_refusal_that_passes_is_lived_through(election: Election) -> Non
     first = await election.join("a")
     election.kube.refuse("replace", status=503)
     await election.clock.advance(7)
-    election.kube.heal()
+    election.kube.clear_faults()
     await election.clock.advance(30)
 
     assert 1 == len(first.epochs)
@@ -244,7 +244,7 @@ async def test_every_reign_has_an_epoch_of_its_own(election: Election) -> None:
     election.kube.refuse("replace", status=0)
     await election.clock.advance(12)
     assert [] == election.working
-    election.kube.heal()
+    election.kube.clear_faults()
     await election.clock.advance(12)
 
     assert ["a"] == election.working
