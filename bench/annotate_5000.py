@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from bench import fleets
+from bench import clusters
 from bench.line import progress, say
 from equipoise.annotator.decisions.write_decision import DeadBand
 from equipoise.annotator.service import Annotator
@@ -73,7 +73,7 @@ def utilization(name: str, uid: str, now: float, cpu: float, sequence: int) -> N
     value = WindowUsage(sampled_at=now, mean=Resources(cpu=16 * cpu, memory=20 * GIB))
     return NodeUtilization(
         node=name, uid=uid, base=BASE, sampled_at=now, queried_at=now, epoch=1, sequence=sequence,
-        windows=dict.fromkeys(fleets.WINDOWS, value),
+        windows=dict.fromkeys(clusters.WINDOWS, value),
     )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ async def writes_per_minute(nodes: int, settings: AnnotatorSettings, wander: flo
     `wander`: standard deviation (points) from round to round.
     """
     chance, clock = random.Random(1), ManualClock(SystemClock().now())
-    loads = {fleets.node_name(number): chance.uniform(0.1, 0.7) for number in range(nodes)}
+    loads = {clusters.node_name(number): chance.uniform(0.1, 0.7) for number in range(nodes)}
     kube = MemoryKube(clock)
     for name in loads:
         kube.put(NODE_OBJECTS, objects.Node(metadata=objects.ObjectMeta(name=name, uid=name)))
@@ -156,7 +156,7 @@ async def main(nodes: int, record: Path | None) -> None:
     calm = {"kwok": ["--node-lease-duration-seconds=4000"]}
     progress(f"starting a cluster of {nodes} nodes")
     async with Cluster(nats=False, prometheus=quiet, arguments=calm) as cluster:
-        names = [fleets.node_name(number) for number in range(nodes)]
+        names = [clusters.node_name(number) for number in range(nodes)]
         await cluster.add_nodes([node(names[0])])
         if record is not None:
             await record_pod(cluster, record)

@@ -1,4 +1,4 @@
-"""How long it takes until three scorers have taken in the utilization of 5,000 nodes with their 150,000 pods."""
+"""The time until three scorers have processed the utilization of 5,000 nodes with their 150,000 pods."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from statistics import median
 
 import psutil
 
-from bench import fleets
+from bench import clusters
 from bench.line import progress, say
 from bench.scorer_process import FilledBus, ScorerProcess, filled_bus
 from equipoise.contracts.bus import subjects
@@ -19,8 +19,8 @@ from equipoise.runtime.process.main import reduce_gc_frequency
 NODES, SCORERS, ROUNDS = 5_000, 3, 5
 
 
-async def taken_in(scorer: ScorerProcess) -> tuple[int, float]:
-    """Sequence of the next cycle that it has taken in, and when."""
+async def processed(scorer: ScorerProcess) -> tuple[int, float]:
+    """Sequence of the next cycle that it has processed, and the time."""
     assert scorer.process.stdout is not None
     line = await asyncio.to_thread(scorer.process.stdout.readline)
     sequence, at = line.split()
@@ -30,9 +30,9 @@ async def taken_in(scorer: ScorerProcess) -> tuple[int, float]:
 async def one_round(filled: FilledBus, scorers: list[ScorerProcess]) -> dict[str, float]:
     """Seconds from the first message on: until all were kept, until each scorer had them; and the processor's."""
     filled.sequence += 1
-    chance, now = random.Random(filled.sequence), SystemClock().now()
+    generator, now = random.Random(filled.sequence), SystemClock().now()
     messages = [
-        (subjects.node_utilization(held.node), fleets.utilization(held, now, chance, filled.sequence))
+        (subjects.node_utilization(held.node), clusters.utilization(held, now, generator, filled.sequence))
         for held in filled.placements
     ]
     server = next(child for child in psutil.Process().children(recursive=True) if child.name() == "nats-server")
@@ -45,7 +45,7 @@ async def one_round(filled: FilledBus, scorers: list[ScorerProcess]) -> dict[str
     for scorer in scorers:
         sequence = 0
         while sequence != filled.sequence:
-            sequence, at = await taken_in(scorer)
+            sequence, at = await processed(scorer)
         applied.append(at - begun)
     after = [time.process_time(), sum(server.cpu_times()[:2]), *(scorer.cpu_seconds() for scorer in scorers)]
     cpu = [late - early for early, late in zip(before, after, strict=True)]

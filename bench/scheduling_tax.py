@@ -1,6 +1,6 @@
-"""What asking the scorer costs kube-scheduler: pods bound per second with the extender entry over without.
+"""The cost of the extender for kube-scheduler: pods bound per second with the extender entry, divided by without.
 
-1,000 nodes, bursts of 2,000 bare pods that wait when the scheduler starts; the runs alternate, the medians count.
+1,000 nodes, bursts of 2,000 pods that are pending when the scheduler starts; runs alternate, medians count.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def pods_per_second(frozen: FrozenCluster, *, extender: bool) -> float:
     await asyncio.to_thread(cluster.restart_scheduler, frozen.scheduler(extender=extender))
     times = sorted(binding.time for binding in await frozen.bound(PODS, mark))
     await frozen.remove_pods()
-    # Without both ends: the first pods wait for caches, the last ones are a tail.
+    # Without both ends: the first pods wait for caches, the last ones for stragglers.
     middle = times[PODS // 10 : -PODS // 10]
     return len(middle) / (middle[-1] - middle[0]).total_seconds()
 

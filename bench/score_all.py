@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from statistics import median
 
-from bench import fleets
+from bench import clusters
 from bench.line import progress, say
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.process.main import reduce_gc_frequency
@@ -27,17 +27,17 @@ PODS = 30
 
 def a_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
     """The scoring state, and the seconds that a full cycle of utilizations took."""
-    chance = random.Random(1)
+    generator = random.Random(1)
     state = ScoringState(LoadSettings(), ScoringSettings(policy=policy))
-    for workload in fleets.workloads(NOW, chance):
+    for workload in clusters.workloads(NOW, generator):
         state.on_workload(workload)
-    placements = [fleets.placement(number, PODS, NOW, chance) for number in range(NODES)]
-    utilizations = [fleets.utilization(placement, NOW, chance) for placement in placements]
+    placements = [clusters.placement(number, PODS, NOW, generator) for number in range(NODES)]
+    utilizations = [clusters.utilization(placement, NOW, generator) for placement in placements]
     for placement, utilization in zip(placements, utilizations, strict=True):
         state.on_placement(placement, NOW)
         state.on_utilization(utilization, NOW)
-    state.on_cycle(fleets.cycle(NODES, NOW))
-    again = [fleets.utilization(placement, NOW, chance, sequence=2) for placement in placements]
+    state.on_cycle(clusters.cycle(NODES, NOW))
+    again = [clusters.utilization(placement, NOW, generator, sequence=2) for placement in placements]
     begun = time.perf_counter()
     for utilization in again:
         state.on_utilization(utilization, NOW)
@@ -58,12 +58,12 @@ def main() -> None:
     reduce_gc_frequency()
     policies: dict[str, ScoringPolicy] = {name: kind() for name, kind in SINGLE_POLICIES.items()}
     policies["mix"] = Mix(parts=tuple(MixPart(policy=SINGLE_POLICIES[name]()) for name in ("water_level", "profile")))
-    names = [fleets.node_name(number) for number in range(NODES)]
+    names = [clusters.node_name(number) for number in range(NODES)]
     for name, policy in policies.items():
         progress(f"{name}: filling {NODES} nodes with {PODS} pods each")
         state, refresh = a_state(policy)
         gc.collect()
-        pod = parse_request(fleets.question(1, names[:1])).pod
+        pod = parse_request(clusters.extender_body(1, names[:1])).pod
         table = state.nodes
         demand = expected_demand(
             pod, table.workload_usage(pod.workload, NOW), windows=table.windows, chain=policy.demand_chain
@@ -78,9 +78,9 @@ def main() -> None:
 
 def prioritize_cpu(state: ScoringState, names: list[str], questions: int = 1_000) -> None:
     """From body to body, 5 ms apart and never placed: 400 reservations are active."""
-    chance = random.Random(2)
+    generator = random.Random(2)
     for count in (500, NODES):
-        bodies = [fleets.question(number, chance.sample(names, count)) for number in range(questions)]
+        bodies = [clusters.extender_body(number, generator.sample(names, count)) for number in range(questions)]
         taken = []
         for number, body in enumerate(bodies):
             begun = time.process_time()

@@ -1,4 +1,4 @@
-"""A scorer that fails must not hold up scheduling: 300 pods with it well, killed, black-holed and talking nonsense."""
+"""A failing scorer must not delay scheduling: 300 pods with it healthy, stopped, killed, and with invalid responses."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from bench.scheduling import FrozenCluster, frozen_cluster
 
 NODES = 50
 PODS = 300
-NONSENSE = (
+INVALID_RESPONSES = (
     b"",
     b"null",
     b"{}",
@@ -24,14 +24,14 @@ NONSENSE = (
 
 
 @asynccontextmanager
-async def talking_nonsense() -> AsyncIterator[str]:
-    asked = 0
+async def invalid_responses() -> AsyncIterator[str]:
+    requests = 0
 
     async def on_post(request: web.Request) -> web.Response:
-        nonlocal asked
+        nonlocal requests
         await request.read()
-        asked += 1
-        return web.Response(body=NONSENSE[asked % len(NONSENSE)], content_type="application/json")
+        requests += 1
+        return web.Response(body=INVALID_RESPONSES[requests % len(INVALID_RESPONSES)], content_type="application/json")
 
     application = web.Application(client_max_size=8 * 2**20)
     application.router.add_post("/prioritize", on_post)
@@ -45,7 +45,7 @@ async def talking_nonsense() -> AsyncIterator[str]:
 
 
 async def pods_per_second(frozen: FrozenCluster, *, extender: bool = True) -> float:
-    """Raises TimeoutError when not every pod is bound."""
+    """Raises TimeoutError if a pod is not bound."""
     cluster = frozen.cluster
     await asyncio.to_thread(cluster.kill, "kube-scheduler")
     mark = frozen.mark()
@@ -60,15 +60,15 @@ async def main() -> None:
     async with frozen_cluster([0.2 + 0.5 * number / NODES for number in range(NODES)]) as frozen:
         rates = {"no extender entry": await pods_per_second(frozen, extender=False)}
         async with frozen.services():
-            rates["well"] = await pods_per_second(frozen)
+            rates["healthy"] = await pods_per_second(frozen)
             frozen.cluster.guard.send(frozen.scorer_pid, signal.SIGSTOP)
             rates["black-holed (SIGSTOP)"] = await pods_per_second(frozen)
             frozen.cluster.guard.send(frozen.scorer_pid, signal.SIGCONT)
             frozen.cluster.guard.stop(frozen.scorer_pid, number=signal.SIGKILL)
             rates["killed (port refused)"] = await pods_per_second(frozen)
-        async with talking_nonsense() as url:
+        async with invalid_responses() as url:
             frozen.extender = url
-            rates["talking nonsense"] = await pods_per_second(frozen)
+            rates["invalid responses"] = await pods_per_second(frozen)
     for state, rate in rates.items():
         progress(state)
         say("scorer_failures", rate, "pods/s", baseline=rates["no extender entry"], state=state)

@@ -1,4 +1,4 @@
-"""A real scorer beside a real NATS server, fed with the fleet of `bench.fleets` as the collector would."""
+"""A real scorer and a real NATS server, with the messages of `bench.clusters` as the collector publishes them."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from bench import fleets
+from bench import clusters
 from bench.line import progress
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
@@ -28,7 +28,7 @@ from equipoise.testbed.processes.ports import PortBlock
 
 
 class ScorerProcess(msgspec.Struct, kw_only=True):
-    """`python -m equipoise.scorer`, and where it answers."""
+    """`python -m equipoise.scorer`, and its addresses."""
 
     process: subprocess.Popen[bytes]
     extender: str
@@ -48,8 +48,8 @@ class ScorerProcess(msgspec.Struct, kw_only=True):
         async with aiohttp.ClientSession() as session:
             while True:
                 try:
-                    async with session.get(f"{self.health}/readyz") as answer:
-                        if answer.status == 200:
+                    async with session.get(f"{self.health}/readyz") as response:
+                        if response.status == 200:
                             return
                 except aiohttp.ClientConnectionError:
                     pass
@@ -57,7 +57,7 @@ class ScorerProcess(msgspec.Struct, kw_only=True):
 
 
 class FilledBus(msgspec.Struct, kw_only=True):
-    """A bus that holds a fleet, and means to say a full cycle of it again."""
+    """A bus with the messages of a cluster, which can publish a full cycle again."""
 
     url: str
     directory: Path
@@ -66,19 +66,19 @@ class FilledBus(msgspec.Struct, kw_only=True):
     ports: PortBlock
     sequence: int = 1
 
-    async def say_cycle(self, seconds: float = 0.0) -> None:
-        """A utilization of every node, spread over so many seconds, and the end of the round."""
+    async def publish_cycle(self, seconds: float = 0.0) -> None:
+        """Publish a utilization of every node, spread over so many seconds, and the cycle."""
         self.sequence += 1
-        chance, now = random.Random(self.sequence), SystemClock().now()
+        generator, now = random.Random(self.sequence), SystemClock().now()
         pause = seconds / (len(self.placements) / 100) if seconds else 0.0
         for begin in range(0, len(self.placements), 100):
             messages = [
-                fleets.utilization(placement, now, chance, self.sequence)
+                clusters.utilization(placement, now, generator, self.sequence)
                 for placement in self.placements[begin : begin + 100]
             ]
             await self.bus.publish_many([(subjects.node_utilization(message.node), message) for message in messages])
             await asyncio.sleep(pause)
-        end = fleets.cycle(len(self.placements), now, self.sequence)
+        end = clusters.cycle(len(self.placements), now, self.sequence)
         await self.bus.publish(subjects.utilization_cycle("0"), end)
 
     @asynccontextmanager
@@ -95,14 +95,14 @@ class FilledBus(msgspec.Struct, kw_only=True):
             "apiVersion": "equipoise.dev/v1alpha1",
             "kind": "EquipoiseConfiguration",
             "nats": {"url": self.url},
-            # Benchmarks take longer than a sample lives.
+            # Benchmarks take longer than the default lifetime of a sample.
             "load": {"freshness": {"score": "1h", "eviction": "1h"}},
             "scorer": {name: f"127.0.0.1:{port}" for name, port in ports.items()} | settings,
         }
         file = self.directory / f"equipoise-{ports['listen']}.yaml"
         file.write_text(yaml.safe_dump(document))
         with (self.directory / "scorer.log").open("ab") as log:
-            process = subprocess.Popen(  # noqa: ASYNC220, S603  ourselves
+            process = subprocess.Popen(  # noqa: ASYNC220, S603  our own module
                 [sys.executable, "-m", module],
                 env={**os.environ, "EQUIPOISE_CONFIG": str(file), **(environment or {})},
                 stdout=stdout,
@@ -121,19 +121,19 @@ class FilledBus(msgspec.Struct, kw_only=True):
 
 @asynccontextmanager
 async def filled_bus(nodes: int = 5_000, pods: int = 30) -> AsyncIterator[FilledBus]:
-    chance, now = random.Random(1), SystemClock().now()
+    generator, now = random.Random(1), SystemClock().now()
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name:
         directory = Path(name)
         async with embedded_server(directory / "nats") as url:
             await setup_streams(Nats(url=url), intent_max_age=Duration(60))
             async with connect(Nats(url=url), "collector") as bus:
                 progress(f"filling the bus with {nodes} nodes of {pods} pods")
-                for workload in fleets.workloads(now, chance):
+                for workload in clusters.workloads(now, generator):
                     await bus.publish(subjects.workload_utilization(workload.workload), workload)
-                placements = [fleets.placement(number, pods, now, chance) for number in range(nodes)]
+                placements = [clusters.placement(number, pods, now, generator) for number in range(nodes)]
                 for begin in range(0, nodes, 100):
                     part = placements[begin : begin + 100]
-                    await bus.publish_many([(subjects.node_placement(held.node), held) for held in part])
+                    await bus.publish_many([(subjects.node_placement(message.node), message) for message in part])
                 filled = FilledBus(url=url, directory=directory, bus=bus, placements=placements, ports=PortBlock())
-                await filled.say_cycle()
+                await filled.publish_cycle()
                 yield filled

@@ -1,4 +1,4 @@
-"""What a scorer weighs with 5,000 nodes and 150,000 pods, and how long after its start it can answer."""
+"""The memory of a scorer with 5,000 nodes and 150,000 pods, and the time from its start until it is ready."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ async def main() -> None:
             async with filled.scorer() as scorer:
                 await scorer.ready()
                 taken.append(time.monotonic() - begun)
-                await filled.say_cycle()
+                await filled.publish_cycle()
                 await asyncio.sleep(3.0)
                 memory.append(scorer.memory_mb())
         say("scorer_warm_start", median(taken), "s from the start of the process to ready", target=("<=", 2.0))

@@ -1,7 +1,7 @@
-"""The real scorer, which says on standard output when it has taken in a whole cycle of node messages.
+"""The real scorer, which prints when it has processed a whole cycle of node messages.
 
-WATCHED_NODES: how many messages of one sequence make a cycle. A line a cycle: its sequence, the machine's monotonic
-time.
+WATCHED_NODES: number of messages with the same sequence in a cycle. One line per cycle: its sequence, and the
+machine's monotonic time.
 """
 
 import os
@@ -18,7 +18,7 @@ from equipoise.scorer.settings import ScorerSettings
 
 
 class WatchedBus:
-    """A bus that counts what the handlers of node messages have done."""
+    """A bus that counts the handled node messages."""
 
     def __init__(self, bus: Bus, nodes: int) -> None:
         self._bus = bus

@@ -14,7 +14,7 @@ from equipoise.contracts.load.correction import amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
-from equipoise.descheduler.state.daily_usage import DailyUsage
+from equipoise.descheduler.state.daily_usage import UsageForecast
 
 THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=65, memory=80), low=ResourceThresholds(cpu=45, memory=60))
 UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)
@@ -75,7 +75,7 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
         "thresholds": THRESHOLDS,
         "windows": WINDOWS,
         "limits": UNLIMITED,
-        "days": DailyUsage({}, no_utilization, flat),
+        "days": UsageForecast({}, no_utilization, flat),
     }
     return ClusterView(**(defaults | fields))
 

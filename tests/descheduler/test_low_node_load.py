@@ -26,7 +26,13 @@ from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pod_order import in_order
-from equipoise.descheduler.decisions.planning.pools import NodePool, PodSelector, Requirement, ResourceWeights, Selector
+from equipoise.descheduler.decisions.planning.pools import (
+    ComparisonWeights,
+    NodePool,
+    PodSelector,
+    Requirement,
+    Selector,
+)
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
@@ -398,7 +404,7 @@ def test_the_order_of_nodes_is_configurable() -> None:
         return moves(cluster, LowNodeLoad(**fields))[0][0].split("-")[0]
 
     assert first() == "cpu"
-    assert first(weights=ResourceWeights(cpu=1, memory=3)) == "memory"
+    assert first(weights=ComparisonWeights(cpu=1, memory=3)) == "memory"
     assert first(node_order="memoryThenCpu") == "memory"
 
 

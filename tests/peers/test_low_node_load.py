@@ -21,7 +21,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
 from equipoise.descheduler.decisions.planning.pod_order import in_order
-from equipoise.descheduler.decisions.planning.pools import ResourceWeights
+from equipoise.descheduler.decisions.planning.pools import ComparisonWeights
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.target_selection import least_loaded_target, target_nodes
 from equipoise.descheduler.decisions.planning.thresholds import (
@@ -309,7 +309,7 @@ def test_the_weighted_order_of_nodes(case: Case) -> None:
     """The weighted mean of the shares decides, the number of pods among them."""
     inputs = case.inputs
     nodes = [a_used_node(node["name"], node, inputs["allocatable"]) for node in inputs["nodes"]]
-    weights = ResourceWeights(**inputs["weights"])
+    weights = ComparisonWeights(**inputs["weights"])
 
     case.check(descending=hottest_first(LowNodeLoad(weights=weights), nodes), ascending=emptiest_first(nodes))
 

@@ -1,4 +1,4 @@
-"""The Beta distribution against exact values, its own moments, and Trimaran's cases."""
+"""The Beta distribution, compared with exact values."""
 
 import math
 
@@ -18,8 +18,8 @@ def cdf(x: float, alpha: float, beta: float) -> float:
 @pytest.mark.parametrize(
     ("alpha", "beta"), [(1, 1), (2, 1), (1, 3), (5, 4), (2, 30), (40, 60), (300, 700), (4_000, 6_000)]
 )
-def test_whole_parameters_are_sums_of_binomials(x: float, alpha: int, beta: int) -> None:
-    """I_x(a, b) is the chance of at least a hits in a + b − 1 throws of chance x."""
+def test_integer_parameters_give_a_binomial_sum(x: float, alpha: int, beta: int) -> None:
+    """I_x(a, b) is the probability of at least a successes in a + b − 1 trials of probability x."""
     throws = alpha + beta - 1
 
     def chance(hits: int) -> float:
@@ -30,8 +30,8 @@ def test_whole_parameters_are_sums_of_binomials(x: float, alpha: int, beta: int)
 
 
 @pytest.mark.parametrize("x", [0.001, 0.25, 0.5, 0.9])
-def test_a_half_and_a_half_is_the_arcsine(x: float) -> None:
-    """Parameters below 1: most mass lies at the ends."""
+def test_parameters_of_one_half_give_the_arcsine_distribution(x: float) -> None:
+    """Parameters below 1: most of the mass is at the ends."""
     assert cdf(x, 0.5, 0.5) == pytest.approx(2 / math.pi * math.asin(math.sqrt(x)), abs=1e-9)
 
 
@@ -42,8 +42,10 @@ def test_a_half_and_a_half_is_the_arcsine(x: float) -> None:
     more=st.floats(0, 1),
 )
 @settings(max_examples=200)
-def test_it_rises_from_0_to_1_and_is_its_own_mirror(mean: float, part: float, x: float, more: float) -> None:
-    """For every mean and deviation that a share may have."""
+def test_the_distribution_function_rises_from_0_to_1_and_is_symmetric(
+    mean: float, part: float, x: float, more: float
+) -> None:
+    """For every possible mean and deviation of a share."""
     alpha, beta = matched(np.array([mean]), part * np.sqrt(greatest_variance(np.array([mean]))))
 
     lower, upper = beta_cdf(np.array([x, min(1.0, x + more)]), alpha, beta)
@@ -53,8 +55,8 @@ def test_it_rises_from_0_to_1_and_is_its_own_mirror(mean: float, part: float, x:
     assert beta_cdf(np.array([1.0 - x]), beta, alpha)[0] == pytest.approx(1.0 - lower, abs=1e-8)
 
 
-def test_a_deviation_of_next_to_nothing_is_a_step() -> None:
-    """It is taken as a little wider, so that the work stays bounded."""
+def test_a_tiny_deviation_gives_a_step() -> None:
+    """The deviation is increased, so that the number of terms is bounded."""
     alpha, beta = matched(np.array([0.3]), np.array([1e-9]))
 
     assert alpha + beta == pytest.approx(1e4)
@@ -62,8 +64,8 @@ def test_a_deviation_of_next_to_nothing_is_a_step() -> None:
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.0, 0.1), (1.0, 0.1), (0.5, 0.5), (0.5, 0.6), (np.nan, 0.1)])
-def test_moments_that_no_distribution_has(mean: float, deviation: float) -> None:
-    """A share that is always 0 or 1, or varies more than a share can, has no Beta distribution."""
+def test_impossible_moments_have_no_distribution(mean: float, deviation: float) -> None:
+    """A share that is always 0 or 1, or has a larger deviation than a share can have."""
     alpha, beta = matched(np.array([mean]), np.array([deviation]))
 
     assert np.isnan(alpha)

@@ -1,4 +1,4 @@
-"""The Dynamic plugin of crane-scheduler: its filter, its score, and the hot value of a burst."""
+"""The dynamic policy; tests/peers/test_dynamic.py has crane's cases."""
 
 from typing import Any
 
@@ -15,28 +15,28 @@ from equipoise.scorer.state.arrays import Array
 POD = a_demand(1.0)
 
 
-def test_a_burst_costs_ten_points_for_each_hot_value() -> None:
-    """Ten pods in the last minute: 10/5 + 10/2 = 7, so 70 points; the score never falls below 0."""
+def test_each_hot_value_costs_ten_points() -> None:
+    """Ten pods in the last minute: 10/5 + 10/2 = 7, so 70 points. The minimum is 0."""
     nodes = node_loads(evenly([20, 20, 20]), recent_placements=np.array([[0.0, 0.0], [10.0, 10.0], [20.0, 20.0]]))
 
     assert Dynamic().score(nodes, POD) == pytest.approx([80.0, 10.0, 0.0])
 
 
-def test_a_placed_pod_is_in_the_load_and_in_the_count() -> None:
-    """Differs on purpose: to crane a single new pod is invisible; our load holds it before anybody measured it.
+def test_a_placed_pod_counts_in_the_load_and_in_the_hot_value() -> None:
+    """A deliberate difference: crane does not see a single new pod; the load here includes it before it is measured.
 
-    Its count comes on top, as crane has it; `hotValue: []` leaves that out.
+    The hot value comes on top, as in crane; `hotValue: []` switches it off.
     """
     nodes = node_loads(evenly([20, 30]), recent_placements=np.array([[0.0, 0.0], [2.0, 2.0]]))
-    quiet = Dynamic(hot_value=())
+    without_count = Dynamic(hot_value=())
 
     assert Dynamic().score(nodes, POD) == pytest.approx([80.0, 60.0])
-    assert quiet.score(nodes, POD) == pytest.approx([80.0, 70.0])
-    assert quiet.placement_spans == ()
+    assert without_count.score(nodes, POD) == pytest.approx([80.0, 70.0])
+    assert without_count.placement_spans == ()
 
 
-def test_more_than_everything_is_used_counts_as_everything() -> None:
-    """Differs on purpose: in crane 150 % of cpu takes points off for memory; an unknown node must not look better."""
+def test_more_than_full_usage_counts_as_full_usage() -> None:
+    """A deliberate difference: in crane 150 % of cpu costs points of memory; an unknown node must not score higher."""
     load = evenly([0, 0])
     load[0, :, 0] = 1.5
     load[1, :, 0] = np.nan
@@ -44,24 +44,24 @@ def test_more_than_everything_is_used_counts_as_everything() -> None:
     assert Dynamic().score(node_loads(load), POD) == pytest.approx([50.0, 50.0])
 
 
-def test_the_pod_itself_does_not_count() -> None:
-    """crane judges a node by what it uses already."""
+def test_the_demand_of_the_pod_does_not_count() -> None:
+    """As in crane."""
     nodes = node_loads(evenly([60.0]))
 
     assert Dynamic().score(nodes, a_demand(90.0)).tolist() == Dynamic().score(nodes, a_demand(0.0)).tolist()
     assert not Dynamic().refuse(nodes, a_demand(90.0))
 
 
-def test_pods_of_daemonsets_are_never_refused() -> None:
-    """They have no other node to go to."""
+def test_no_node_is_refused_for_a_daemonset_pod() -> None:
+    """It has no other node."""
     nodes = node_loads(evenly([99.0]))
 
     assert Dynamic().refuse(nodes, POD) == {"node-0": "cpu mean of 5m is 99.0%, above 65%"}
     assert Dynamic().refuse(nodes, msgspec.structs.replace(POD, daemon=True)) == {}
 
 
-def test_a_window_that_nobody_configured_is_unknown() -> None:
-    """It counts as fully used in the score, refuses nobody, and does not break anything."""
+def test_a_window_that_is_not_configured_is_unknown() -> None:
+    """It counts as fully used in the score and refuses no node."""
     policy = Dynamic(
         predicates=(Predicate(window="7d", resource="cpu", limit=10.0),),
         priorities=(
@@ -82,18 +82,18 @@ def test_a_window_that_nobody_configured_is_unknown() -> None:
         ((Priority(window="5m", resource="memory", weight=1.0),), ("max",), ("5m", "1h")),
     ],
 )
-def test_it_says_what_it_looks_at(
+def test_it_needs_the_statistics_and_windows_of_its_entries(
     priorities: tuple[Priority, ...], statistics: tuple[str, ...], windows: tuple[str, ...]
 ) -> None:
-    """The statistics and windows of its priorities, then of its predicates; the mean is always there."""
+    """Those of its priorities, then of its predicates; the mean is always available."""
     policy = Dynamic(priorities=priorities)
 
     assert policy.statistics == statistics
     assert policy.windows == windows
 
 
-def test_each_statistic_is_read_from_its_own_values() -> None:
-    """The highest value of the hour refuses a node whose mean is low."""
+def test_each_predicate_uses_its_own_statistic() -> None:
+    """The maximum of the hour refuses a node with a low mean."""
     mean: Array = evenly([10.0])
 
     refused = Dynamic().refuse(node_loads(mean, statistics={"max": evenly([80.0])}), POD)
@@ -110,8 +110,8 @@ def test_each_statistic_is_read_from_its_own_values() -> None:
         ({"priorities": [{"window": "5m", "statistic": "p99", "resource": "cpu", "weight": 1}]}, "p99"),
     ],
 )
-def test_settings_that_say_nothing_are_refused(settings: dict[str, Any], fault: str) -> None:
-    """Without a weight there is no order; a span or count of nothing counts nothing."""
+def test_settings_without_effect_are_refused(settings: dict[str, Any], fault: str) -> None:
+    """No weight, an empty span, an empty count, an unknown statistic."""
     with pytest.raises(msgspec.ValidationError, match=fault):
         read(settings, Dynamic)
 

@@ -16,8 +16,8 @@ from equipoise.scorer.decisions.policies.load_aware import Aggregated, LoadAware
 POD = a_demand(0.0)
 
 
-def test_measured_siblings_come_before_the_estimate() -> None:
-    """Differs on purpose: Koordinator never looks at what other replicas use; its factors are the same for all pods."""
+def test_the_measured_usage_of_the_workload_comes_before_the_estimate() -> None:
+    """A deliberate difference: Koordinator does not use other replicas; its factors are constants."""
     usage, sources = expected_usage(
         requests=Resources(cpu=4.0, memory=8.0),
         limits=Resources(),
@@ -31,28 +31,28 @@ def test_measured_siblings_come_before_the_estimate() -> None:
 
 
 @pytest.mark.parametrize(("percent", "refused"), [(65.4, False), (65.5, True), (66.0, True)])
-def test_percent_are_rounded_before_they_are_compared(percent: float, refused: bool) -> None:
-    """Half a percent above the threshold still passes, as in Koordinator."""
+def test_percent_are_rounded_before_the_comparison(percent: float, refused: bool) -> None:
+    """Less than half a percent above the threshold passes, as in Koordinator."""
     policy = LoadAware(usage_thresholds=ResourceThresholds(cpu=65))
 
     assert bool(policy.refuse(node_loads(evenly([percent])), POD)) == refused
 
 
-def test_without_thresholds_of_its_own_the_shared_ones_count() -> None:
-    """One place for thresholds: what the filter lets in is what the descheduler leaves alone."""
+def test_without_its_own_thresholds_the_shared_ones_count() -> None:
+    """So the descheduler does not evict what the filter admits."""
     assert LoadAware().refuse(node_loads(evenly([99.0])), POD) is None
     with pytest.raises(ValueError, match="must not name pods"):
         LoadAware(usage_thresholds=ResourceThresholds(pods=50))
 
 
 @pytest.mark.parametrize("thresholds", [ResourceThresholds(cpu=0, memory=0), ResourceThresholds()])
-def test_thresholds_of_nothing_refuse_nobody(thresholds: ResourceThresholds) -> None:
-    """0 is off (as Koordinator ships it), and so is one that is left out."""
+def test_a_threshold_of_0_or_null_refuses_no_node(thresholds: ResourceThresholds) -> None:
+    """As in Koordinator."""
     assert LoadAware(usage_thresholds=thresholds).refuse(node_loads(evenly([99.0])), POD) == {}
 
 
-def test_a_production_pod_is_filtered_by_what_production_uses() -> None:
-    """Then no other threshold counts; other pods are filtered by all of the node's usage."""
+def test_a_production_pod_is_filtered_by_production_usage() -> None:
+    """No other threshold counts for it; other pods are filtered by the usage of the whole node."""
     policy = LoadAware(
         usage_thresholds=ResourceThresholds(cpu=65),
         prod_usage_thresholds=ResourceThresholds(cpu=40),
@@ -72,8 +72,8 @@ def test_a_production_pod_is_filtered_by_what_production_uses() -> None:
     assert policy.score(nodes, POD) == pytest.approx([30.0, 30.0, 70.0])
 
 
-def test_a_production_pod_is_scored_by_what_production_uses() -> None:
-    """Only if the settings say so, and only production pods."""
+def test_a_production_pod_is_scored_by_production_usage() -> None:
+    """If configured, and only production pods."""
     policy = LoadAware(score_according_prod_usage=True)
     nodes = node_loads(evenly([70.0]), statistics={"production": evenly([20.0])})
 
@@ -82,8 +82,8 @@ def test_a_production_pod_is_scored_by_what_production_uses() -> None:
     assert policy.score(nodes, msgspec.structs.replace(POD, production=False)) == pytest.approx([30.0])
 
 
-def test_another_statistic_for_the_filter() -> None:
-    """Aggregated thresholds take the place of the others, and need not be those of the score."""
+def test_the_filter_may_use_another_statistic() -> None:
+    """Aggregated thresholds replace the others, independently of the score."""
     policy = LoadAware(aggregated=Aggregated(usage_thresholds=ResourceThresholds(cpu=50), statistic="max", window="1h"))
     nodes = node_loads(evenly([70, 30]), statistics={"max": evenly([40, 60])})
 
@@ -92,8 +92,8 @@ def test_another_statistic_for_the_filter() -> None:
     assert policy.score(nodes, POD) == pytest.approx([30.0, 70.0])
 
 
-def test_the_mean_of_another_window() -> None:
-    """`mean` needs no statistic of the collector."""
+def test_the_score_may_use_the_mean_of_another_window() -> None:
+    """`mean` needs no `collector.statistics`."""
     load = evenly([20.0])
     load[0, 2] = 0.5
     policy = LoadAware(aggregated=Aggregated(score_statistic="mean", score_window="1h"))
@@ -101,8 +101,8 @@ def test_the_mean_of_another_window() -> None:
     assert policy.score(node_loads(load), POD) == pytest.approx([50.0])
 
 
-def test_a_node_without_the_statistic_yet_does_not_look_empty() -> None:
-    """Its pods' estimates count, or its mean where that is more; Koordinator takes the estimates alone."""
+def test_a_node_without_the_statistic_does_not_count_as_empty() -> None:
+    """The estimates of its pods count, or its mean if that is higher; Koordinator uses the estimates only."""
     policy = LoadAware(aggregated=Aggregated(score_statistic="p95", score_window="1h"))
     quantile = np.full((3, 4, 2), np.nan)
     nodes = node_loads(
@@ -114,19 +114,19 @@ def test_a_node_without_the_statistic_yet_does_not_look_empty() -> None:
     assert policy.score(nodes, POD) == pytest.approx([(66.0 + 86.0) / 2, 40.0, 0.0])
 
 
-def test_pods_of_daemonsets_are_never_refused() -> None:
-    """They have no other node to go to."""
+def test_no_node_is_refused_for_a_daemonset_pod() -> None:
+    """It has no other node."""
     assert LoadAware().refuse(node_loads(evenly([99.0])), msgspec.structs.replace(POD, daemon=True)) == {}
 
 
-def test_the_reason_says_what_would_be_and_what_may_be() -> None:
-    """With the pod, and the first resource that is above."""
+def test_the_reason_names_the_expected_load_and_the_threshold() -> None:
+    """With the pod, for the first resource above its threshold."""
     policy = LoadAware(usage_thresholds=ResourceThresholds(cpu=65, memory=95))
     assert policy.refuse(node_loads(evenly([60.0])), a_demand(40.0)) == {"node-0": "cpu load would be 100%, above 65%"}
 
 
-def test_an_unknown_resource_has_nothing_left() -> None:
-    """Differs on purpose: Koordinator reads a resource that was not reported as unused. In the filter it passes."""
+def test_an_unknown_resource_counts_as_fully_used() -> None:
+    """A deliberate difference: in Koordinator it is unused. It passes the filter."""
     load = evenly([20.0])
     load[0, :, 1] = np.nan
 
@@ -134,8 +134,8 @@ def test_an_unknown_resource_has_nothing_left() -> None:
     assert not LoadAware(usage_thresholds=ResourceThresholds(cpu=65, memory=95)).refuse(node_loads(load), POD)
 
 
-def test_a_window_that_nobody_configured_is_unknown() -> None:
-    """Such a policy tells nobody apart, and refuses nobody."""
+def test_a_window_that_is_not_configured_is_unknown() -> None:
+    """All scores are equal, and no node is refused."""
     policy = LoadAware(window="7d")
 
     assert policy.score(node_loads(evenly([20.0])), POD).tolist() == [0.0]
@@ -152,8 +152,8 @@ def test_a_window_that_nobody_configured_is_unknown() -> None:
         ({"resource_weights": LoadAwareWeights(memory=1.0), "dominant_resource_weight": 1.0}, 65.0),
     ],
 )
-def test_weights(settings: dict[str, Any], points: float) -> None:
-    """1 and 1 unless there is a dominant weight; a resource that is left out does not count, but may be dominant."""
+def test_weights_of_resources(settings: dict[str, Any], points: float) -> None:
+    """1 and 1 unless there is a dominant weight; a missing resource does not count, but may be dominant."""
     load = evenly([50.0])
     load[0, :, 1] = 0.2
 
@@ -161,6 +161,6 @@ def test_weights(settings: dict[str, Any], points: float) -> None:
 
 
 def test_weights_of_nothing_are_refused() -> None:
-    """Without a weight there is no order."""
+    """No resource would count."""
     with pytest.raises(msgspec.ValidationError, match="needs a weight above 0"):
         msgspec.convert({"resourceWeights": {"cpu": 0}}, LoadAware)

@@ -1,4 +1,4 @@
-"""Nodes are scored by the risk of overcommitment, as Trimaran's LowRiskOverCommitment scores them."""
+"""The low_risk_overcommit policy; tests/peers/test_trimaran.py has Trimaran's cases."""
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ from equipoise.scorer.decisions.policies.low_risk_overcommit import LowRiskOverc
 
 
 def risk_at(mean: float, deviation: float, requested: float, limited: float) -> float:
-    """All in percent; the deviation as it counts, smoothing included."""
+    """All in percent; the deviation includes smoothing."""
     shares = [np.array([value / 100]) for value in (mean, deviation, requested, limited)]
     return float(load_risk(shares[0], shares[1], requests=shares[2], limits=shares[3])[0])
 
@@ -29,13 +29,15 @@ def risk_at(mean: float, deviation: float, requested: float, limited: float) -> 
         (0, 40, 0, 200, 0.0),
     ],
 )
-def test_risk_of_the_load(mean: float, deviation: float, requested: float, limited: float, risk: float) -> None:
-    """That it lies above the requests, given that it lies below the limits."""
+def test_the_load_risk_is_that_of_a_load_above_the_requests(
+    mean: float, deviation: float, requested: float, limited: float, risk: float
+) -> None:
+    """Given a load below the limits."""
     assert risk_at(mean, deviation, requested, limited) == pytest.approx(risk)
 
 
-def test_a_node_far_above_its_limits_is_a_risk() -> None:
-    """At 98 % load, requests and limits of 30 % and 50 % are kept by nobody; Trimaran's risk is next to 0 there."""
+def test_a_node_far_above_its_limits_has_a_high_risk() -> None:
+    """At 98 % load, with requests of 30 % and limits of 50 %, Trimaran's risk is almost 0."""
     assert risk_at(98, 10, 30, 50) > 0.9
     assert risk_at(60, 10, 30, 50) > 0.9
     assert risk_at(40, 10, 30, 50) == pytest.approx(1 - 0.159 / 0.841, abs=0.05)  # as of a normal one
@@ -49,10 +51,10 @@ def test_a_node_far_above_its_limits_is_a_risk() -> None:
     beyond=st.floats(0, 100),
 )
 @settings(max_examples=300)
-def test_more_load_above_the_requests_is_no_less_risk(
+def test_above_the_requests_more_load_has_no_lower_risk(
     mean: float, more: float, deviation: float, requested: float, beyond: float
 ) -> None:
-    """But for a rest of 7 points of the load's risk, where a Beta distribution of the same deviation turns U-shaped."""
+    """Except for 7 points of the load risk, where a Beta distribution of the same deviation becomes U-shaped."""
     lower = max(mean, requested)
     upper = min(lower + more, 100.0)
 
@@ -61,8 +63,8 @@ def test_more_load_above_the_requests_is_no_less_risk(
     assert after >= before - 0.07
 
 
-def test_what_is_not_measured_counts_as_full() -> None:
-    """A resource without a deviation has the whole risk of its load, a node without any load gets 0."""
+def test_an_unknown_value_counts_as_full_risk() -> None:
+    """A resource without a deviation has the full load risk, a node of unknown load scores 0."""
     load, deviation = evenly([20, 20, 20]), evenly([0, 0, 0])
     deviation[1, :, 1], load[2] = np.nan, np.nan
     nodes = node_loads(
@@ -73,15 +75,15 @@ def test_what_is_not_measured_counts_as_full() -> None:
 
 
 def test_weights_are_per_resource() -> None:
-    """The worse resource decides: 60 of memory's limits are beyond what is there, of 120 beyond what is asked."""
+    """The higher risk counts: 60 of memory's limits exceed the node, of 120 that exceed the requests."""
     nodes = node_loads(evenly([10]), requests=np.full((1, 2), 39.0), limits=np.array([[50.0, 159.0]]))
     policy = LowRiskOvercommit(risk_limit_weights=RiskLimitWeights(cpu=0.0, memory=0.75))
 
     assert policy.score(nodes, a_demand(1.0)) == pytest.approx([100 - 75 * 60 / 120])
 
 
-def test_requests_count_up_to_what_the_node_has() -> None:
-    """Of a node that is asked for more than it has, all limits beyond it are a risk, and not more than all."""
+def test_requests_count_up_to_the_base_of_the_node() -> None:
+    """If requests exceed the node, the risk of the limits is 1."""
     nodes = node_loads(evenly([10]), requests=np.full((1, 2), 120.0), limits=np.full((1, 2), 190.0))
 
     assert LowRiskOvercommit().score(nodes, a_demand(10.0)) == pytest.approx([50.0])
@@ -89,8 +91,8 @@ def test_requests_count_up_to_what_the_node_has() -> None:
 
 def test_smoothing_widens_the_deviation() -> None:
     """The deviation of means of n samples is that of the samples over √n."""
-    asked, allowed = np.full((1, 2), 60.0), np.full((1, 2), 600.0)
-    nodes = node_loads(evenly([40]), statistics={"deviation": evenly([10])}, requests=asked, limits=allowed)
+    requests, limits = np.full((1, 2), 60.0), np.full((1, 2), 600.0)
+    nodes = node_loads(evenly([40]), statistics={"deviation": evenly([10])}, requests=requests, limits=limits)
 
     found = [LowRiskOvercommit(smoothing_window_size=size).score(nodes, a_demand(1.0))[0] for size in (1, 5, 20)]
 
@@ -98,8 +100,8 @@ def test_smoothing_widens_the_deviation() -> None:
     assert found[0] > found[1] > found[2]
 
 
-def test_a_window_nobody_configured_is_unknown() -> None:
-    """The policy looks at one window, and asks for the deviation."""
+def test_a_window_that_is_not_configured_is_unknown() -> None:
+    """The policy uses one window, and needs the deviation."""
     policy = LowRiskOvercommit(window="7d")
 
     assert policy.score(node_loads(evenly([10])), a_demand(1.0)).tolist() == [0.0]
@@ -110,8 +112,8 @@ class _Holder(Section, frozen=True, kw_only=True):
     policy: LowRiskOvercommit = LowRiskOvercommit()
 
 
-def test_settings_bear_trimarans_names() -> None:
-    """A weight that is not given is 0.5."""
+def test_settings_have_trimarans_names() -> None:
+    """The default of a weight is 0.5."""
     document = {"policy": {"smoothingWindowSize": 3, "riskLimitWeights": {"cpu": 1}}}
 
     policy = msgspec.convert(document, _Holder).policy
@@ -122,7 +124,7 @@ def test_settings_bear_trimarans_names() -> None:
 @pytest.mark.parametrize(
     "fault", [{"smoothingWindowSize": 0}, {"riskLimitWeights": {"cpu": 1.5}}, {"riskLimitWeights": {"gpu": 0.5}}]
 )
-def test_settings_that_trimaran_replaces_in_silence_are_refused(fault: dict[str, object]) -> None:
-    """An error says more than a default."""
+def test_invalid_settings_are_refused(fault: dict[str, object]) -> None:
+    """Trimaran replaces them with the default."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"policy": fault}, _Holder)

@@ -24,15 +24,15 @@ def test_scores_are_the_weighted_mean_of_the_parts() -> None:
     assert np.allclose(mix.score(NODES, demand)[:3], expected[:3])
 
 
-def test_a_node_that_one_part_keeps_away_from_stays_at_nothing() -> None:
-    """Unknown or overfull for one is so for all."""
+def test_a_node_that_scores_0_in_one_part_scores_0() -> None:
+    """Unknown or overfull for one part is enough."""
     mix = Mix(parts=(MixPart(policy=WaterLevel()), MixPart(policy=ProfilePolicy())))
 
     assert mix.score(NODES, a_demand(1.0))[3:].tolist() == [0.0, 0.0]
 
 
-def test_it_looks_where_any_of_its_parts_looks() -> None:
-    """What nobody of them looks at is not kept."""
+def test_it_needs_the_inputs_of_all_its_parts() -> None:
+    """Windows, daily loads, level."""
     mix = Mix(parts=(MixPart(policy=ProfilePolicy()), MixPart(policy=WaterLevel(window_weights={"1h": 1.0}))))
 
     assert mix.uses_daily_loads
@@ -40,8 +40,8 @@ def test_it_looks_where_any_of_its_parts_looks() -> None:
     assert mix.level(NODES) != Resources()
 
 
-def test_it_is_written_as_a_list_of_parts() -> None:
-    """In the configuration; a mix of nothing is refused."""
+def test_it_is_configured_as_a_list_of_parts() -> None:
+    """An empty list is refused."""
     text = {"policy": {"name": "mix", "parts": [{"policy": {"name": "profile"}, "weight": 2}]}}
 
     assert convert(text, ScorerSettings, "scorer").policy == Mix(parts=(MixPart(policy=ProfilePolicy(), weight=2.0),))

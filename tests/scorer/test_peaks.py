@@ -1,4 +1,4 @@
-"""Nodes are scored by the power that a pod adds, as Trimaran's Peaks scores them."""
+"""The peaks policy; tests/peers/test_trimaran.py has Trimaran's cases."""
 
 import msgspec
 import numpy as np
@@ -14,8 +14,8 @@ from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_p
 STEEP_LATE = PowerModel(k0=100.0, k1=20.0, k2=0.03)
 
 
-def test_nodes_that_draw_ever_less_are_filled() -> None:
-    """With Trimaran's model the fullest node with room comes first, the emptiest still has a point."""
+def test_nodes_are_filled_if_the_first_percent_cost_most() -> None:
+    """With Trimaran's model the fullest usable node is first; the emptiest still has a point."""
     scores = Peaks().score(node_loads(evenly([0, 30, 60, 98.5, 99.5, np.nan])), a_demand(1.0))
 
     assert scores[0] == 1.0
@@ -24,8 +24,8 @@ def test_nodes_that_draw_ever_less_are_filled() -> None:
     assert Peaks().level(node_loads(evenly([10]))) == Resources(cpu=1.0)
 
 
-def test_nodes_that_draw_ever_more_are_spared() -> None:
-    """Where the last percent costs most, the emptiest comes first, and nodes are led nowhere."""
+def test_load_is_spread_if_the_last_percent_cost_most() -> None:
+    """The emptiest node is first; the policy has no level."""
     policy = Peaks(default_power_model=STEEP_LATE)
 
     scores = policy.score(node_loads(evenly([10, 40, 80])), a_demand(1.0))
@@ -36,7 +36,7 @@ def test_nodes_that_draw_ever_more_are_spared() -> None:
 
 
 def test_a_named_node_has_its_own_model() -> None:
-    """Others have the default one; without it they are not scored."""
+    """Others have the default; without a default they score 0."""
     nodes = node_loads(evenly([30, 30, 30]), names=["old", "new", "other"])
     models = {"old": PowerModel(k0=0, k1=40, k2=0.02), "new": PowerModel(k0=0, k1=20, k2=0.02)}
 
@@ -49,15 +49,15 @@ def test_a_named_node_has_its_own_model() -> None:
     )
 
 
-def test_a_larger_node_of_the_same_model_draws_less() -> None:
-    """The same pod is a smaller share of it."""
+def test_a_larger_node_with_the_same_model_costs_less() -> None:
+    """The pod is a smaller share of it."""
     nodes = msgspec.structs.replace(node_loads(evenly([30, 30])), base=np.array([[10.0, 1.0], [20.0, 1.0]]))
 
     assert Peaks().score(nodes, a_demand(1.0)) == pytest.approx([1.0, 100.0])
 
 
-def test_noise_is_not_stretched_over_all_points() -> None:
-    """Of costs within 5 % of one another, the points are apart as little."""
+def test_small_differences_are_not_scaled_to_all_points() -> None:
+    """If costs differ by less than 5 %, points differ little."""
     scores = Peaks().score(node_loads(evenly([30, 30.1])), a_demand(1.0))
 
     assert scores == pytest.approx([86, 100], abs=1)
@@ -65,8 +65,8 @@ def test_noise_is_not_stretched_over_all_points() -> None:
 
 @given(loads=st.lists(st.floats(0, 120), min_size=2, max_size=6), pod=st.floats(0, 50))
 @settings(max_examples=100)
-def test_a_cheaper_node_never_comes_after_a_dearer_one(loads: list[float], pod: float) -> None:
-    """Whatever the spread: the order is that of the extra power."""
+def test_a_node_with_a_lower_cost_never_scores_lower(loads: list[float], pod: float) -> None:
+    """The order is that of the additional power."""
     nodes = node_loads(evenly(loads))
     known = np.array(loads) + pod <= 100
     cost = extra_power(nodes.load[:, 1, 0], np.array(pod / 100), np.array(-91.5), np.array(-0.0719))
@@ -77,8 +77,8 @@ def test_a_cheaper_node_never_comes_after_a_dearer_one(loads: list[float], pod: 
     assert np.all(np.diff(by_cost) <= 1e-9)
 
 
-def test_a_window_nobody_configured_is_unknown() -> None:
-    """The policy looks at one window."""
+def test_a_window_that_is_not_configured_is_unknown() -> None:
+    """The policy uses one window."""
     assert Peaks(window="7d").score(node_loads(evenly([10])), a_demand(1.0)).tolist() == [0.0]
     assert Peaks(window="7d").windows == ("7d",)
 
@@ -87,7 +87,7 @@ class _Holder(Section, frozen=True, kw_only=True):
     policy: Peaks = Peaks()
 
 
-def test_settings_bear_trimarans_names() -> None:
+def test_settings_have_trimarans_names() -> None:
     """`nodePowerModel` maps a node's name to k0, k1 and k2."""
     document = {"policy": {"name": "peaks", "nodePowerModel": {"a": {"k0": 1, "k1": 2, "k2": 0.5}}}}
 
@@ -104,7 +104,7 @@ def test_settings_bear_trimarans_names() -> None:
         {"nodePowerModel": {"a": {"k0": 1, "k1": 1, "k2": 50}}},
     ],
 )
-def test_models_that_make_no_sense_are_refused(fault: dict[str, object]) -> None:
-    """No model at all, an incomplete or misspelt one, and power that falls as load rises or has no bounds."""
+def test_invalid_models_are_refused(fault: dict[str, object]) -> None:
+    """No model, an incomplete or misspelled one, power that falls as load rises, and unlimited power."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"policy": fault}, _Holder)

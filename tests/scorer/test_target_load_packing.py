@@ -1,4 +1,4 @@
-"""Nodes are filled up to a CPU target, as Trimaran's TargetLoadPacking fills them."""
+"""The target_load_packing policy; tests/peers/test_trimaran.py has Trimaran's cases."""
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ def test_the_original_formula_has_50_above_the_target(
 
 
 def test_only_cpu_of_its_own_window_counts() -> None:
-    """Other windows and memory change nothing; without its window, nothing is known."""
+    """Other windows and memory change nothing; without its window, every node is unknown."""
     load = evenly([20])
     load[:, [0, 2, 3], :], load[:, 1, 1] = 0.9, 0.9
 
@@ -39,7 +39,7 @@ def test_only_cpu_of_its_own_window_counts() -> None:
 
 
 def test_the_level_is_the_target() -> None:
-    """It is what nodes are led to, in CPU only."""
+    """For CPU only."""
     assert TargetLoadPacking(target_utilization=55).level(node_loads(evenly([20]))) == Resources(cpu=0.55)
     assert TargetLoadPacking(window="1h").windows == ("1h",)
 
@@ -48,7 +48,7 @@ class _Holder(Section, frozen=True, kw_only=True):
     policy: TargetLoadPacking = TargetLoadPacking()
 
 
-def test_settings_bear_trimarans_name() -> None:
+def test_the_setting_has_trimarans_name() -> None:
     """`targetUtilization` is a percentage."""
     document = {"policy": {"name": "target_load_packing", "targetUtilization": 60, "formula": "original"}}
 
@@ -56,7 +56,7 @@ def test_settings_bear_trimarans_name() -> None:
 
 
 @pytest.mark.parametrize("fault", [{"targetUtilization": 0}, {"targetUtilization": 100}, {"formula": "repaired"}])
-def test_targets_without_a_formula_are_refused(fault: dict[str, object]) -> None:
-    """Trimaran turns 0 into 40 in silence; at 0 and 100 the formula divides by zero."""
+def test_targets_of_0_and_100_are_refused(fault: dict[str, object]) -> None:
+    """The formula divides by zero there; Trimaran silently replaces 0 with 40."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"policy": fault}, _Holder)

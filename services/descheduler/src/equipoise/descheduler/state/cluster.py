@@ -12,7 +12,7 @@ from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.load.pod_priority import PriorityClass, priority_class_of
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.daily_usage import DailyUsage
+from equipoise.descheduler.state.daily_usage import UsageForecast
 
 Resource = Literal["cpu", "memory", "pods"]
 QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
@@ -127,7 +127,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """Every configured window, shortest first."""
 
     limits: "IntentLimits"
-    days: DailyUsage | None = None
+    days: UsageForecast | None = None
     """Forecast of the next 24 hours; None when there is none."""
 
     busy_workloads: Mapping[Workload, int] = {}

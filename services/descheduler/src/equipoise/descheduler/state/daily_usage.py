@@ -35,7 +35,7 @@ PodsOfNodes = Callable[[Sequence[str]], Sequence[NodePods | None]]
 """The pods that count on the nodes of these names; None for a node without utilization."""
 
 
-class DailyUsage:
+class UsageForecast:
     """Hourly usage of pods and nodes. Computed when it is read: not every strategy needs it."""
 
     def __init__(
@@ -60,10 +60,10 @@ class DailyUsage:
             self._nodes.update(zip(missing, node_days(self._workloads, self._pods_of(missing)), strict=True))
         return np.array([self._nodes[name] for name in names]).reshape(-1, len(RESOURCES), SLOTS)
 
-    def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "DailyUsage":
+    def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
         """The same, with other pods on these nodes."""
         computed = {name: day for name, day in self._nodes.items() if name not in nodes}
-        return DailyUsage(self._workloads, pods_of, computed)
+        return UsageForecast(self._workloads, pods_of, computed)
 
 
 def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> HourlyUsage:

@@ -25,7 +25,7 @@ from equipoise.contracts.messages.explanation import (
     NodeExplanation,
     WindowExplanation,
 )
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
+from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -140,112 +140,98 @@ def _notes(state: ScoringState, subject: _Subject, *, all_nodes: bool) -> list[s
     return notes
 
 
-class _NodeInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """The inputs of one node."""
-
-    index: int
-    """Of the node in the ranking."""
-
-    utilization: NodeUtilization | None
-    placement: NodePlacement | None
-    """Without the explained pod."""
-
-    explained_pod: PlacedPod | None
-    """The explained pod, if this is its current node."""
-
-    reserved: Array
-    """windows × resources: cores and bytes."""
-
-    why_unknown: str
-
-
 class _View:
     """Explains the nodes of one ranking."""
 
     def __init__(self, state: ScoringState, ranking: Ranking, subject: _Subject, pod: PodDemand, now: float) -> None:
-        self._state, self._ranking, self._subject, self._pod, self._now = state, ranking, subject, pod, now
+        self._state, self._ranking, self._subject, self._uid, self._now = state, ranking, subject, pod.uid, now
         self._expected = expected_load(ranking.nodes, ranking.demand)
+        self._by_part = state.policy.scores_by_part(ranking.nodes, ranking.demand)
         self._usage_of = state.nodes.pod_usage(now)
+        self._reserved = state.reserved(now, without=pod.uid)
+        self._targets = [
+            node for node, _ in state.hints.reserved(now, without=pod.uid, reservations=state.reservations)
+        ]
 
     def nodes(self) -> list[NodeExplanation]:
         """The best nodes, the current node of the pod, and the node that the request names."""
-        state, ranking, subject = self._state, self._ranking, self._subject
-        reserved = state.reserved(self._now, without=self._pod.uid)
-        targets = state.hints.reserved(self._now, without=self._pod.uid, reservations=state.reservations)
-        by_part = state.policy.scores_by_part(ranking.nodes, ranking.demand)
-        found = []
-        for position, index in enumerate(map(int, ranking.order), 1):
-            name = ranking.names[index]
-            if position > _MAX_LISTED and name not in (subject.current_node, subject.node):
-                continue
-            row = int(state.nodes.rows([name])[0])
-            utilization, placement = state.nodes.latest_messages(name)
-            explained_pod = subject.placed if name == subject.current_node else None
-            if placement is not None and explained_pod is not None:
-                rest = [each for each in placement.pods if each.uid != explained_pod.uid]
-                placement = msgspec.structs.replace(placement, pods=rest)
-            inputs = _NodeInputs(
-                index=index,
-                utilization=utilization,
-                placement=placement,
-                explained_pod=explained_pod,
-                reserved=np.zeros(self._expected.shape[1:])
-                if reserved is None or row < 0
-                else np.maximum(reserved[row], 0.0),
-                why_unknown=state.nodes.why_unknown(name, self._now),
-            )
-            status, why = self._status(inputs)
-            nodes = ranking.nodes
-            found.append(
-                NodeExplanation(
-                    node=name,
-                    rank=position,
-                    extender_score=int(ranking.scores.scores[index]),
-                    score=round(float(ranking.points[index]), 2),
-                    parts={part: round(float(scores[index]), 2) for part, scores in by_part.items()},
-                    status=status,
-                    why=why,
-                    base=resources(nodes.base[index]),
-                    requests=resources(nodes.requests[index]),
-                    limits=resources(nodes.limits[index]),
-                    age=None if utilization is None else age_of(utilization.sampled_at, self._now),
-                    lifetime=float(state.load.freshness.score),
-                    reserved_by_responses=state.reservations.count(row, without=self._pod.uid),
-                    reserved_for_replacements=sum(target == name for target, _ in targets),
-                    windows=[self._window(inputs, *each) for each in enumerate(state.load.windows)],
-                )
-            )
-        return found
+        always = (self._subject.current_node, self._subject.node)
+        return [
+            self._node(index, position)
+            for position, index in enumerate(map(int, self._ranking.order), 1)
+            if position <= _MAX_LISTED or self._ranking.names[index] in always
+        ]
 
-    def _status(self, inputs: _NodeInputs) -> tuple[Literal["", "unknown", "avoided", "overfull", "preferred"], str]:
-        ranking, name, expected = self._ranking, self._ranking.names[inputs.index], self._expected[inputs.index]
-        if name in ranking.hint.avoided:
+    def _node(self, index: int, rank: int) -> NodeExplanation:
+        state, ranking, nodes = self._state, self._ranking, self._ranking.nodes
+        name = ranking.names[index]
+        row = int(state.nodes.rows([name])[0])
+        utilization, _ = state.nodes.latest_messages(name)
+        reserved = np.zeros(self._expected.shape[1:])
+        if self._reserved is not None and row >= 0:
+            reserved = np.maximum(self._reserved[row], 0.0)
+        why_unknown = state.nodes.why_unknown(name, self._now)
+        status, why = self._status(index, why_unknown)
+        return NodeExplanation(
+            node=name,
+            rank=rank,
+            extender_score=int(ranking.scores.scores[index]),
+            score=round(float(ranking.points[index]), 2),
+            parts={part: round(float(scores[index]), 2) for part, scores in self._by_part.items()},
+            status=status,
+            why=why,
+            base=resources(nodes.base[index]),
+            requests=resources(nodes.requests[index]),
+            limits=resources(nodes.limits[index]),
+            age=None if utilization is None else age_of(utilization.sampled_at, self._now),
+            lifetime=float(state.load.freshness.score),
+            reserved_by_responses=state.reservations.count(row, without=self._uid),
+            reserved_for_replacements=self._targets.count(name),
+            windows=[
+                self._window(index, position, window, utilization, reserved[position], why_unknown)
+                for position, window in enumerate(state.load.windows)
+            ],
+        )
+
+    def _status(
+        self, index: int, why_unknown: str
+    ) -> tuple[Literal["", "unknown", "avoided", "overfull", "preferred"], str]:
+        nodes, hint, expected = self._ranking.nodes, self._ranking.hint, self._expected[index]
+        if nodes.names[index] in hint.avoided:
             return "avoided", AVOIDED
-        if np.isnan(ranking.nodes.load[inputs.index]).all():
-            return "unknown", inputs.why_unknown or "its load is unknown"
+        if np.isnan(nodes.load[index]).all():
+            return "unknown", why_unknown or "its load is unknown"
         if (expected > 1.0).any():
             window, resource = np.unravel_index(np.nanargmax(expected), expected.shape)
-            load = f"{RESOURCES[resource]} {expected[window, resource]:.1%} ({ranking.nodes.windows[window]})"
+            load = f"{RESOURCES[resource]} {expected[window, resource]:.1%} ({nodes.windows[window]})"
             return "overfull", f"with the pod it would be overfull: {load}"
-        return ("preferred", PREFERRED) if name == ranking.hint.preferred else ("", "")
+        return ("preferred", PREFERRED) if nodes.names[index] == hint.preferred else ("", "")
 
-    def _window(self, inputs: _NodeInputs, position: int, window: Window) -> WindowExplanation:
-        nodes, index, utilization = self._ranking.nodes, inputs.index, inputs.utilization
+    def _window(
+        self,
+        index: int,
+        position: int,
+        window: Window,
+        utilization: NodeUtilization | None,
+        reserved: Array,
+        why_unknown: str,
+    ) -> WindowExplanation:
+        nodes = self._ranking.nodes
         value = None if utilization is None else utilization.windows.get(window.name)
         lifetime = float(self._state.load.lifetime(window))
         if utilization is None or value is None:
             return WindowExplanation(window=window.name, lifetime=lifetime, unknown_reason="samples do not cover it")
-        added, subtracted = self._corrections(inputs, utilization, window, value.sampled_at)
+        added, subtracted = self._corrections(nodes.names[index], utilization, window, value.sampled_at)
         unknown_reason, age = "", age_of(value.sampled_at, self._now)
         if np.isnan(nodes.load[index, position]).all():
             expired = f"its newest sample is {age:.1f} s old" if age > lifetime else ""
-            unknown_reason = expired or inputs.why_unknown or "it has no value"
+            unknown_reason = expired or why_unknown or "it has no value"
         return WindowExplanation(
             window=window.name,
             measured=value,
             added=added,
             subtracted=subtracted,
-            reserved=resources(inputs.reserved[position]) if inputs.reserved.any() else Resources(),
+            reserved=resources(reserved) if reserved.any() else Resources(),
             load=resources(nodes.load[index, position]),
             load_with_pod=resources(self._expected[index, position]),
             statistics={name: resources(values[index, position]) for name, values in nodes.statistics.items()},
@@ -255,7 +241,7 @@ class _View:
         )
 
     def _corrections(
-        self, inputs: _NodeInputs, utilization: NodeUtilization, window: Window, sampled_at: float
+        self, node: str, utilization: NodeUtilization, window: Window, sampled_at: float
     ) -> tuple[Correction, Correction]:
         """What was added to the window's mean, and what was subtracted from it."""
         load, usage_of, changes = self._state.load, self._usage_of, list[tuple[str, Array]]()
@@ -265,18 +251,19 @@ class _View:
                 used = Resources(cpu=known(usage.cpu), memory=known(usage.memory))
                 changes.append((f"{pod.namespace}/{pod.name}", factor * np.nan_to_num(amounts(used))))
 
-        if (pod := inputs.explained_pod) is not None:
-            usage = usage_of(pod, utilization.pods.get(pod.uid, Resources()))
-            lifetime = PodLifetime(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
-            change(
-                pod,
-                -share_measured(lifetime, sampled_at, window.length, pod_start_timeout=load.pod_start_timeout),
-                usage,
-            )
-        if inputs.placement is not None:
-            for other, lifetime in partial_lifetimes(utilization, inputs.placement, usage_of, load=load):
+        _, placement = self._state.nodes.latest_messages(node)
+        explained = self._subject.placed if node == self._subject.current_node else None
+        if explained is not None:
+            usage = usage_of(explained, utilization.pods.get(explained.uid, Resources()))
+            lifetime = PodLifetime(placed_at=explained.placed_at, running_since=explained.running_since, usage=usage)
+            timeout = load.pod_start_timeout
+            change(explained, -share_measured(lifetime, sampled_at, window.length, pod_start_timeout=timeout), usage)
+        for pod, lifetime in (
+            () if placement is None else partial_lifetimes(utilization, placement, usage_of, load=load)
+        ):
+            if explained is None or pod.uid != explained.uid:
                 factor = correction_factor(lifetime, sampled_at=sampled_at, length=window.length, load=load)
-                change(other, factor, lifetime.usage)
+                change(pod, factor, lifetime.usage)
         base = base_of(utilization)
         changes.sort(key=lambda each: -float(np.nansum(np.abs(each[1]) / base)))
         added = [(name, amount) for name, amount in changes if (amount > 0.0).any()]

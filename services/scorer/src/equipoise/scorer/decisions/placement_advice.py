@@ -36,8 +36,9 @@ def advise(
     why = state.coverage_problem(now) or state.nodes.why_unknown(node, now)
     if why:
         return _advice(pod, node, None, state=state, high=high, why=why, now=now)
-    names, _ = state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), node)
-    demand, nodes, _ = state.inputs(demand_of_placed(pod), names, now, without=state.nodes.without(node, pod, now))
+    names, rows = state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), node)
+    without = state.nodes.without(node, pod, now)
+    demand, nodes, _ = state.inputs(demand_of_placed(pod), names, now, rows=rows, without=without)
     # Without a UID and candidates, no target is preferred: the pod has its node already.
     hint = state.hints.hint("", pod.workload, (), now)
     ranking = rank(state.policy, nodes, demand, hint, state.settings)

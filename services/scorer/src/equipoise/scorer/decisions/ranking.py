@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.score import NodeScore, ScoreDecision
+from equipoise.contracts.messages.score import NodeScore
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.score_integers import MAX_SCORE, ExtenderScores, to_integers
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
@@ -76,46 +74,17 @@ def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> t
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
 
 
-def score_decision(
-    ranking: Ranking, pod: PodDemand, policy: ScoringPolicy, why_unknown: Callable[[str], str], now: float
-) -> ScoreDecision:
-    """The decision to publish: the best nodes and the reasons for their scores."""
-    source = "; ".join(f"{resource}: {link}" for resource, link in ranking.demand.sources.items())
-    return ScoreDecision(
-        pod=pod,
-        policy=policy.policy_name(),
-        demand=resources(ranking.demand.usage[0]),
-        demand_source=source,
-        level=policy.level(ranking.nodes),
-        best=[
-            NodeScore(
-                node=ranking.names[index],
-                score=round(float(ranking.points[index]), 2),
-                extender_score=int(ranking.scores.scores[index]),
-                why=_why(ranking, int(index), why_unknown),
-            )
-            for index in ranking.order[:_PUBLISHED]
-        ],
-        considered=len(ranking.names),
-        neutral=ranking.scores.neutral,
-        why=ranking.scores.why,
-        decided_at=now,
-    )
-
-
-def unscored_decision(pod: PodDemand, policy: ScoringPolicy, count: int, why: str, now: float) -> ScoreDecision:
-    """The decision to publish for a neutral response without scoring; `count` is the number of candidates."""
-    return ScoreDecision(
-        pod=pod,
-        policy=policy.policy_name(),
-        demand=Resources(),
-        demand_source="",
-        best=[],
-        considered=count,
-        neutral=True,
-        why=why,
-        decided_at=now,
-    )
+def best_nodes(ranking: Ranking, why_unknown: Callable[[str], str]) -> list[NodeScore]:
+    """The best nodes and the reasons for their scores, to publish. `why_unknown` explains a node of unknown load."""
+    return [
+        NodeScore(
+            node=ranking.names[index],
+            score=round(float(ranking.points[index]), 2),
+            extender_score=int(ranking.scores.scores[index]),
+            why=_why(ranking, int(index), why_unknown),
+        )
+        for index in ranking.order[:_PUBLISHED]
+    ]
 
 
 def _why(ranking: Ranking, index: int, why_unknown: Callable[[str], str]) -> str:

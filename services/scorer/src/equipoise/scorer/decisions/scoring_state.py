@@ -12,14 +12,15 @@ from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision, ShadowResult
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.scorer.decisions.filtering import FilteredNodes, above_thresholds, without_refused
-from equipoise.scorer.decisions.ranking import Ranking, rank, score_decision, unscored_decision
+from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
 from equipoise.scorer.decisions.score_integers import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.shadow import Shadow
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Rows
+from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Rows, resources
 from equipoise.scorer.state.demand import expected_demand
 from equipoise.scorer.state.node_table import NodeTable
 from equipoise.scorer.state.replacement_hints import ReplacementHints
@@ -143,21 +144,37 @@ class ScoringState:
 
     def decision(self, prioritized: Prioritized, pod: PodDemand, count: int, now: float) -> ScoreDecision:
         """The decision to publish for a request with `count` candidates."""
-        ranking = prioritized.ranking
-        if ranking is None:
-            return unscored_decision(pod, self.policy, count, prioritized.scores.why, now)
-        decision = score_decision(ranking, pod, self.policy, lambda node: self.nodes.why_unknown(node, now), now)
-        return msgspec.structs.replace(decision, shadow=prioritized.shadow)
+        scores, ranking = prioritized.scores, prioritized.ranking
+        sources = {} if ranking is None else ranking.demand.sources
+        return ScoreDecision(
+            pod=pod,
+            policy=self.policy.policy_name(),
+            demand=Resources() if ranking is None else resources(ranking.demand.usage[0]),
+            demand_source="; ".join(f"{resource}: {source}" for resource, source in sources.items()),
+            level=Resources() if ranking is None else self.policy.level(ranking.nodes),
+            best=[] if ranking is None else best_nodes(ranking, lambda node: self.nodes.why_unknown(node, now)),
+            considered=count,
+            neutral=scores.neutral,
+            why=scores.why,
+            decided_at=now,
+            shadow=prioritized.shadow,
+        )
 
     def inputs(
-        self, pod: PodDemand, names: Sequence[str], now: float, *, without: NegativeReservation | None = None
+        self,
+        pod: PodDemand,
+        names: Sequence[str],
+        now: float,
+        *,
+        rows: Rows | None = None,
+        without: NegativeReservation | None = None,
     ) -> tuple[Demand, CandidateNodes, Rows]:
         """The arrays that policies score, and the row of each node. The pod's own reservation does not count."""
         workload, chain = self.nodes.workload_usage(pod.workload, now), self.policy.demand_chain
         daily = self.nodes.daily_profile(pod.workload)
         demand = expected_demand(pod, workload, windows=self.nodes.windows, chain=chain, daily=daily)
-        rows, reserved = self.nodes.rows(names), self.reserved(now, without=pod.uid)
-        spans = self.policy.placement_spans
+        rows = self.nodes.rows(names) if rows is None else rows
+        reserved, spans = self.reserved(now, without=pod.uid), self.policy.placement_spans
         return demand, self.nodes.candidates(names, rows, now, reserved, spans=spans, without=without), rows
 
     def reserved(self, now: float, *, without: str) -> Array | None:

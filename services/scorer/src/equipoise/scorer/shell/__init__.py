@@ -1,1 +1,1 @@
-"""Talks to the bus, the API server, HTTP and clocks. It asks the decisions what to do and does it."""
+"""Talks to the bus, the API server, HTTP and clocks. Calls the decisions and carries them out."""

@@ -111,12 +111,14 @@ class DailyUsage:
             mean, base, _ = self._cached_mean(now)
             return DailyLoads(share=self._share, peak=self._peak, reserved=shares, rows=rows, mean=mean, base=base)
         mean, base, count = self._compute_mean()
-        share = self._share[:, rows]
-        share[:, rows == without.row] += without.daily_load[:, np.newaxis]
+        share, peak = self._share.take(rows, axis=1), self._peak.take(rows, axis=1)
+        own = rows == without.row
+        share[:, own] += without.daily_load[:, np.newaxis]
+        peak[:, own] = share[:, own].max(axis=2)
         return DailyLoads(
             share=share,
-            peak=share.max(axis=2),
-            reserved=shares[:, rows],
+            peak=peak,
+            reserved=shares.take(rows, axis=1),
             rows=np.where(rows < 0, -1, np.arange(len(rows))),
             mean=mean + without.daily_load / count,
             base=base,

@@ -11,7 +11,7 @@ class RecentPlacements:
     """Times and rows of the pods placed within the longest span that is counted."""
 
     def __init__(self, spans: tuple[float, ...]) -> None:
-        """`spans`: all that `counts` is asked for, in seconds. Without any, nothing is recorded."""
+        """`spans`: all spans that `counts` is called with, in seconds. Without any, nothing is recorded."""
         self._longest = max(spans, default=0.0)
         self._times: Array = np.full(_INITIAL_SIZE, -np.inf)
         self._rows: Rows = np.full(_INITIAL_SIZE, -1, np.intp)

@@ -19,7 +19,7 @@ from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, 
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
-from equipoise.descheduler.state.daily_usage import DailyUsage, RunningPod
+from equipoise.descheduler.state.daily_usage import RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazySequence
 from equipoise.descheduler.state.pending_moves import (
     PendingMoves,
@@ -79,7 +79,7 @@ class ClusterBuilder:
             if node:
                 self._requesting.setdefault(node, []).append(self._fits[uid])
         self._set_pending(snapshot.pending)
-        self._days = DailyUsage(WorkloadProfiles(snapshot.workloads), self._pods_of)
+        self._days = UsageForecast(WorkloadProfiles(snapshot.workloads), self._pods_of)
 
     def _set_pending(self, pending: PendingMoves) -> None:
         self._pending = pending

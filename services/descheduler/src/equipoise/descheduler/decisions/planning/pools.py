@@ -47,7 +47,7 @@ class PodSelector(Section, frozen=True, kw_only=True):
     selector: Selector
 
 
-class ResourceWeights(Section, frozen=True, kw_only=True):
+class ComparisonWeights(Section, frozen=True, kw_only=True):
     """How much each resource counts in a comparison; the number of pods only where it has a threshold."""
 
     cpu: Weight = 1.0
@@ -73,7 +73,7 @@ class NodePool(Section, frozen=True, kw_only=True):
     deviation: Deviation | Literal["off"] | None = None
     """off: fixed thresholds, though the strategy has a deviation."""
 
-    weights: ResourceWeights | None = None
+    weights: ComparisonWeights | None = None
     number_of_nodes: IdleNodes | None = None
 
     def thresholds(self, shared: Thresholds) -> Thresholds:
@@ -95,7 +95,7 @@ class PoolMembers(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[ClusterNode]
     thresholds: Thresholds
     deviation: Deviation | None
-    weights: ResourceWeights
+    weights: ComparisonWeights
     number_of_nodes: int
 
 

@@ -20,7 +20,7 @@ from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
 from equipoise.descheduler.decisions.planning.draft import PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array
-from equipoise.descheduler.decisions.planning.pools import IdleNodes, ResourceWeights, Selector
+from equipoise.descheduler.decisions.planning.pools import ComparisonWeights, IdleNodes, Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, fullest_target, target_nodes
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Ceilings, shares_of
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
@@ -46,7 +46,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
     number_of_nodes: IdleNodes = 0
     """Empty nodes only while more than so many are sparse."""
 
-    weights: ResourceWeights = ResourceWeights()
+    weights: ComparisonWeights = ComparisonWeights()
 
     def __post_init__(self) -> None:
         if not shares_of(self.thresholds):

@@ -15,11 +15,11 @@ from equipoise.descheduler.decisions.planning.classification import SCOPES, Pool
 from equipoise.descheduler.decisions.planning.draft import PlanDraft
 from equipoise.descheduler.decisions.planning.hot_node_planner import HotNodePlanner, NodeOrder
 from equipoise.descheduler.decisions.planning.pools import (
+    ComparisonWeights,
     IdleNodes,
     NodePool,
     PodSelector,
     PoolMembers,
-    ResourceWeights,
     Selector,
     split,
 )
@@ -74,7 +74,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
     min_load_reduction: Percent = 0.5
     """Points by which a move must at least reduce the load of its source."""
 
-    weights: ResourceWeights = ResourceWeights()
+    weights: ComparisonWeights = ComparisonWeights()
 
     def __post_init__(self) -> None:
         names = [pool.name for pool in self.pools]

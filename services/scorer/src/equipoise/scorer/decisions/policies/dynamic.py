@@ -20,7 +20,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 _PENALTY = 10.0
@@ -58,7 +58,7 @@ class Predicate(DynamicStatistic, frozen=True, kw_only=True):
 class Priority(DynamicStatistic, frozen=True, kw_only=True):
     """The weight of a statistic in the score."""
 
-    weight: Annotated[float, Meta(ge=0)]
+    weight: Weight
 
 
 class HotValue(Section, frozen=True, kw_only=True):

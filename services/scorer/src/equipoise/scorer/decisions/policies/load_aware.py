@@ -10,19 +10,16 @@ node of unknown load passes the filter and scores 0.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import Estimate, EstimateSource
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic, pod_share
-
-Weight = Annotated[float, Meta(ge=0)]
 
 Aggregation = Literal["mean", "p95", "max"]
 

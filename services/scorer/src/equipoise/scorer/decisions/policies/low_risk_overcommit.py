@@ -17,7 +17,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.settings import Section, Share
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.scorer.decisions.policies.beta import beta_cdf, greatest_variance, matched
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 _VARIANCE_ALLOWED = 0.99
@@ -31,7 +31,7 @@ class RiskLimitWeights(Section, frozen=True, kw_only=True):
     memory: Share = 0.5
 
 
-class LowRiskOvercommit(ScoringPolicy, frozen=True, kw_only=True, tag="low_risk_overcommit"):
+class LowRiskOvercommit(SingleWindowPolicy, frozen=True, kw_only=True, tag="low_risk_overcommit"):
     """Scores by the risk of overcommitment of the resource with the higher risk."""
 
     smoothing_window_size: Annotated[int, Meta(ge=1, le=10_000)] = 5
@@ -39,22 +39,14 @@ class LowRiskOvercommit(ScoringPolicy, frozen=True, kw_only=True, tag="low_risk_
 
     risk_limit_weights: RiskLimitWeights = RiskLimitWeights()
 
-    window: str = "15m"
-    """A name in `load.windows`. A node without a value for it is unknown."""
-
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         return ("deviation",)
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        return (self.window,)
-
-    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+    def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         """0 for all nodes if the pod has neither requests nor limits."""
-        if self.window not in nodes.windows or not (demand.requests.any() or demand.limits.any()):
+        if not (demand.requests.any() or demand.limits.any()):
             return np.zeros(len(nodes.load))
-        at = nodes.windows.index(self.window)
         mean, base = nodes.load[:, at], nodes.base
         risk_of_limits = limit_risk(*with_pod(nodes, demand), base)
         risk_of_load = load_risk(

@@ -20,7 +20,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, pod_share
 
 _CPU = RESOURCES.index("cpu")
@@ -48,7 +48,7 @@ class PowerModel(Section, frozen=True, kw_only=True):
             raise ValueError("k1 and k2 must have the same sign: power does not fall as load rises")
 
 
-class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
+class Peaks(SingleWindowPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
     """Scores by the additional power."""
 
     node_power_model: dict[str, PowerModel] = msgspec.field(default_factory=dict)
@@ -59,22 +59,12 @@ class Peaks(ScoringPolicy, frozen=True, kw_only=True, tag="peaks", dict=True):
     )
     """For all other nodes: Trimaran's example, in watts. null: they score 0."""
 
-    window: str = "15m"
-    """A name in `load.windows`. A node without a value for it is unknown."""
-
     def __post_init__(self) -> None:
         if not self._models:
             raise ValueError("peaks needs a nodePowerModel or a defaultPowerModel")
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        return (self.window,)
-
-    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+    def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         scores = np.zeros(len(nodes.load))
-        if self.window not in nodes.windows:
-            return scores
-        at = nodes.windows.index(self.window)
         used, share = nodes.load[:, at, _CPU], pod_share(nodes, demand)[:, at, _CPU]
         k1, k2 = self._coefficients[:, self._positions(nodes.names)]
         usable = (used + share <= 1.0) & ~np.isnan(k1)

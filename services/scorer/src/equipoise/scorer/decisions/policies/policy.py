@@ -1,9 +1,16 @@
-"""The base class of every scoring policy: a section of the configuration that scores nodes."""
+"""The base classes of scoring policies: sections of the configuration that score nodes."""
+
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
+
+Weight = Annotated[float, Meta(ge=0)]
 
 
 class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
@@ -54,3 +61,23 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
         """Nodes above the policy's own thresholds, with the reason; None: use the shared `thresholds.high`."""
         return None
+
+
+class SingleWindowPolicy(ScoringPolicy, frozen=True, kw_only=True):
+    """A policy that uses one window. All nodes score 0 if the window is not configured."""
+
+    window: str = "15m"
+    """A name in `load.windows`. A node without a value for it is unknown."""
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        return (self.window,)
+
+    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
+        if self.window not in nodes.windows:
+            return np.zeros(len(nodes.load))
+        return self.score_window(nodes, demand, nodes.windows.index(self.window))
+
+    def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
+        """The scores; `at` is the position of the window in the arrays."""
+        raise NotImplementedError

@@ -6,19 +6,14 @@ imbalance between cpu and memory on a node counts too, so that its headroom suit
 (Alibaba, 2018): plans by the peak hour leave 44 points of spread in the median hour, plans by whole days 26 to 29.
 """
 
-from typing import Annotated
-
 import numpy as np
-from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, resources
-
-Weight = Annotated[float, Meta(ge=0)]
 
 
 class ProfileWeights(Section, frozen=True, kw_only=True):

@@ -15,11 +15,11 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic, expected_load
 
 
-class RiskBalancing(ScoringPolicy, frozen=True, kw_only=True, tag="risk_balancing"):
+class RiskBalancing(SingleWindowPolicy, frozen=True, kw_only=True, tag="risk_balancing"):
     """Scores by mean and deviation of the load."""
 
     safe_variance_margin: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
@@ -29,21 +29,11 @@ class RiskBalancing(ScoringPolicy, frozen=True, kw_only=True, tag="risk_balancin
     """The root of the deviation (a share, 0..1) that counts: above 1, small deviations count more. 0: a deviation below
     1 does not count."""
 
-    window: str = "15m"
-    """A name in `load.windows`. A node without a value for it is unknown."""
-
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         return ("deviation",)
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        return (self.window,)
-
-    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
-        if self.window not in nodes.windows:
-            return np.zeros(len(nodes.load))
-        at = nodes.windows.index(self.window)
+    def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         mean = np.clip(expected_load(nodes, demand)[:, at], 0.0, 1.0)
         deviation = np.clip(nodes.statistics["deviation"][:, at], 0.0, 1.0)
         exponent = 1.0 / self.safe_variance_sensitivity if self.safe_variance_sensitivity else math.inf

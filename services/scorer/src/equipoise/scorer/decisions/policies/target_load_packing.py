@@ -15,13 +15,13 @@ from msgspec import Meta
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, EstimateSource
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, expected_load
 
 _CPU = RESOURCES.index("cpu")
 
 
-class TargetLoadPacking(ScoringPolicy, frozen=True, kw_only=True, tag="target_load_packing"):
+class TargetLoadPacking(SingleWindowPolicy, frozen=True, kw_only=True, tag="target_load_packing"):
     """Scores by the CPU utilization of the node with the pod."""
 
     target_utilization: Annotated[float, Meta(gt=0, lt=100)] = 40.0
@@ -33,19 +33,10 @@ class TargetLoadPacking(ScoringPolicy, frozen=True, kw_only=True, tag="target_lo
     With `original` and a target below 50, such a node scores higher than an idle node.
     """
 
-    window: str = "15m"
-    """A name in `load.windows`. A node without a value for it is unknown."""
-
     demand_chain: ClassVar[tuple[EstimateSource, ...]] = TARGET_LOAD_PACKING
 
-    @property
-    def windows(self) -> tuple[str, ...]:
-        return (self.window,)
-
-    def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
-        if self.window not in nodes.windows:
-            return np.zeros(len(nodes.load))
-        expected = 100.0 * expected_load(nodes, demand)[:, nodes.windows.index(self.window), _CPU]
+    def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
+        expected = 100.0 * expected_load(nodes, demand)[:, at, _CPU]
         above = self.target_utilization if self.formula == "published" else 50.0
         return np.nan_to_num(packing_score(expected, self.target_utilization, above=above))
 

@@ -4,20 +4,15 @@ Small pods go to nodes just below the level, large ones to nodes far below it. S
 Hello, which repairs the formula of Trimaran's TargetLoadPacking and uses the cluster's own level as its target.
 """
 
-from typing import Annotated
-
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import WATER_LEVEL, EstimateSource
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 from equipoise.scorer.state.arrays import MAX_SHARE, Array, CandidateNodes, Demand, resources
-
-Weight = Annotated[float, Meta(ge=0)]
 
 
 class ResourceWeights(Section, frozen=True, kw_only=True):

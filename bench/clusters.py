@@ -1,4 +1,4 @@
-"""A fleet as the bus tells it: what the scorer hears of every node and workload."""
+"""A cluster as messages: what the scorer receives about every node and workload."""
 
 import random
 from collections.abc import Iterator
@@ -20,28 +20,28 @@ def node_name(number: int) -> str:
     return f"node-{number:05}"
 
 
-def workloads(now: float, chance: random.Random) -> Iterator[WorkloadUtilization]:
-    """Each with a day of 24 known hours."""
+def workloads(now: float, generator: random.Random) -> Iterator[WorkloadUtilization]:
+    """Each with a daily profile of 24 known hours."""
     for workload in WORKLOADS:
-        mean = chance.uniform(0.05, 2)
+        mean = generator.uniform(0.05, 2)
         value = WindowUsage(sampled_at=now, mean=Resources(cpu=mean, memory=GIB))
         yield WorkloadUtilization(
             workload=workload, replicas=9, sampled_at=now, queried_at=now, epoch=1, sequence=1,
             windows=dict.fromkeys(WINDOWS, value),
-            profile={"cpu": [mean * chance.uniform(0.5, 1.5) for _ in range(24)], "memory": [GIB] * 24},
+            profile={"cpu": [mean * generator.uniform(0.5, 1.5) for _ in range(24)], "memory": [GIB] * 24},
         )  # fmt: skip
 
 
-def placement(number: int, pods: int, now: float, chance: random.Random) -> NodePlacement:
-    """Most pods have been there for long; one in a hundred came within the last hour."""
+def placement(number: int, pods: int, now: float, generator: random.Random) -> NodePlacement:
+    """Most pods are old; one in a hundred was placed within the last hour."""
     name = node_name(number)
     return NodePlacement(
         node=name, uid=name, ready=True, epoch=1, sequence=1,
         allocatable=Resources(cpu=32, memory=128 * GIB),
         pods=[
             PlacedPod(
-                uid=f"{number}-{pod}", namespace="shop", name=f"{number}-{pod}", workload=chance.choice(WORKLOADS),
-                placed_at=now - chance.uniform(0, 3_600 if chance.random() < 0.01 else 3_000_000),
+                uid=f"{number}-{pod}", namespace="shop", name=f"{number}-{pod}", workload=generator.choice(WORKLOADS),
+                placed_at=now - generator.uniform(0, 3_600 if generator.random() < 0.01 else 3_000_000),
                 requests=Resources(cpu=1, memory=GIB),
             )
             for pod in range(pods)
@@ -49,13 +49,13 @@ def placement(number: int, pods: int, now: float, chance: random.Random) -> Node
     )  # fmt: skip
 
 
-def utilization(held: NodePlacement, now: float, chance: random.Random, sequence: int = 1) -> NodeUtilization:
-    mean = Resources(cpu=chance.uniform(2, 28), memory=chance.uniform(10, 100) * GIB)
+def utilization(message: NodePlacement, now: float, generator: random.Random, sequence: int = 1) -> NodeUtilization:
+    mean = Resources(cpu=generator.uniform(2, 28), memory=generator.uniform(10, 100) * GIB)
     value = WindowUsage(sampled_at=now, mean=mean, p95=mean, max=mean, deviation=Resources(cpu=1.0, memory=GIB))
     return NodeUtilization(
-        node=held.node, uid=held.uid, base=Resources(cpu=32, memory=128 * GIB), sampled_at=now, queried_at=now,
+        node=message.node, uid=message.uid, base=Resources(cpu=32, memory=128 * GIB), sampled_at=now, queried_at=now,
         windows=dict.fromkeys(WINDOWS, value), epoch=1, sequence=sequence,
-        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in held.pods}, system=Resources(cpu=0.5, memory=GIB),
+        pods={pod.uid: Resources(cpu=0.5, memory=GIB) for pod in message.pods}, system=Resources(cpu=0.5, memory=GIB),
     )  # fmt: skip
 
 
@@ -65,8 +65,8 @@ def cycle(nodes: int, now: float, sequence: int = 1) -> UtilizationCycle:
     )
 
 
-def question(number: int, names: list[str]) -> bytes:
-    """A body of kube-scheduler with names only."""
+def extender_body(number: int, names: list[str]) -> bytes:
+    """A request of kube-scheduler with names only."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number % 500}-5d4b", "controller": True}
     pod = {
         "metadata": {
