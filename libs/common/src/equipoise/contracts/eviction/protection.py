@@ -22,8 +22,7 @@ CONFIG_SOURCE = "kubernetes.io/config.source"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
 _NEVER = str(2**31 - 1)
-"""The eviction cost (`math.MaxInt32`) of pods that Koordinator never evicts. Source: koordinator, the user manual of
-pod migration jobs, "Basic Migration API"."""
+"""The eviction cost of pods that Koordinator never evicts. Source: koordinator, FilterPodWithMaxEvictionCost."""
 
 MOVED_KINDS = frozenset(
     {

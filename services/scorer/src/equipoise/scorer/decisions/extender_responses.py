@@ -52,7 +52,7 @@ class NewPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoringState:
-    """The nodes of the cluster, the reservations on them, the recent evictions, and the responses computed from them."""
+    """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them."""
 
     def __init__(self, load: LoadSettings, settings: ScoringSettings, *, max_score: int = MAX_SCORE) -> None:
         self.load = load
