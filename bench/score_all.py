@@ -12,12 +12,12 @@ from bench.line import progress, say
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scorer.decisions.extender_protocol import parse_request, write_priorities
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.demand import expected_demand
 
 NOW = 1_800_000_000.0

@@ -213,7 +213,7 @@ async def test_reads_and_writes_are_suspended_while_the_api_server_is_down(world
     during = len(requests.of("get")), len(requests.of("annotate"))
     assert 0 < sum(during) - sum(before) <= 2 * 3
     assert "does not accept annotations" in world.health["annotator-1"].problems[0]
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(RETRY_PERIOD + 12)
     assert {world.load_on(name) for name in changed} == {0.9}
     assert world.health["annotator-1"].problems == []
@@ -262,7 +262,7 @@ async def test_a_replica_that_lost_its_lease_reads_its_objects_again(world: Worl
     world.kube.refuse("replace", resource="leases", status=0)
     await world.clock.advance(SETTINGS.membership.lease_duration)
     write_existing(world, nodes, cpu=5.0, ago=0)
-    world.kube.heal()
+    world.kube.clear_faults()
     for _ in range(2 * WRITERS + 4):
         await measured(world, nodes)
         await world.clock.advance(30)
@@ -281,7 +281,7 @@ async def test_a_webhook_that_is_down_only_blocks_its_own_objects(world: World) 
     await world.clock.advance(22)
     assert {world.load_on(name) for name in changed - watched} == {0.9}
     assert all(world.writes_on(name) == 1 for name in watched)
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(SETTINGS.nodes.min_interval)
     await measured(world, nodes, changed | watched)
     await world.clock.advance(2)
@@ -337,7 +337,7 @@ async def test_requests_are_suspended_while_our_token_is_refused(world: World) -
     world.kube.refuse(resource="nodes", status=401)
     await measured(world, nodes, changed=nodes[:20])
     await world.clock.advance(2 * RETRY_PERIOD)
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(RETRY_PERIOD + 5)
     assert {world.load_on(name) for name in nodes[:20]} == {0.9}
 

@@ -202,7 +202,7 @@ async def test_the_newest_value_is_written_when_the_api_server_is_back(world: Wo
     assert "does not accept annotations" in world.health["annotator-1"].problems[0]
     if newer:
         await world.measured(cpu=4.0)
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(RETRY_PERIOD)
     assert world.load_on() == (0.4 if newer else 0.3)
     assert world.health["annotator-1"].problems == []
@@ -217,7 +217,7 @@ async def test_the_first_response_of_the_api_server_ends_the_problem(world: Worl
     world.kube.refuse("get", status=0)
     await world.measured(cpu=3.0)
     assert "does not accept annotations" in world.health["annotator-1"].problems[0]
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(RETRY_PERIOD)
     assert (world.health["annotator-1"].problems, world.writes) == ([], 0)
 
@@ -350,7 +350,7 @@ async def test_an_object_with_permanent_conflicts_is_in_backoff_while_others_are
         await world.clock.advance(SETTINGS.nodes.min_interval)
         assert (world.load_on("node-a"), world.load_on("node-b")) == (None, 0.1)
         assert world.writes_on("node-a") == tries * MAX_CONFLICTS
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(1)
     await world.measured("node-a")
     assert world.load_on("node-a") == 0.1
@@ -457,7 +457,7 @@ async def test_a_right_that_was_missing_briefly_delays_a_write_by_a_minute(world
     for _ in range(2):
         world.kube.refuse("annotate", status=403)
         await world.measured(cpu=3.0)
-        world.kube.heal()
+        world.kube.clear_faults()
         await world.clock.advance(SETTINGS.nodes.min_interval)
         await world.measured(cpu=4.0)
         assert world.load_on() == 0.4
@@ -530,7 +530,7 @@ async def test_objects_of_a_lost_replica_are_taken_over(world: World, gently: bo
     if not gently:
         world.kube.refuse("replace", resource="leases", status=0)
     await world.end("annotator-2")
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(ROUND if gently else SETTINGS.membership.lease_duration + ROUND)
     for number in range(20):
         await world.measured(f"node-{number}")
@@ -551,7 +551,7 @@ async def test_a_change_is_written_within_a_minute_after_its_writer_was_lost(wor
     await world.clock.advance(SETTINGS.nodes.min_interval)
     world.kube.refuse("replace", resource="leases", status=0)
     await world.end("annotator-2")
-    world.kube.heal()
+    world.kube.clear_faults()
     for _ in range(4):
         for number in range(20):
             await world.measured(f"node-{number}", cpu=9.0)
@@ -568,7 +568,7 @@ async def test_a_replica_that_cannot_renew_its_lease_stops_writing(world: World)
     await world.measured(cpu=3.0)
     assert world.writes == 0
     assert "the Lease among the annotators" in world.health["annotator-1"].problems[0]
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(ROUND)
     assert world.load_on() == 0.3
 

@@ -105,6 +105,6 @@ def test_the_grace_period_is_never_looser(name: str, entries: Entries, eviction:
 @given(entries=_entries, eviction=_evictions)
 def test_pruned_entries_would_not_have_counted(name: str, entries: Entries, eviction: Any) -> None:
     """The ledger keeps entries for as long as any limit needs them."""
-    kept = [entry for entry in entries if NOW - entry.latest <= Limits().memory]
+    kept = [entry for entry in entries if NOW - entry.latest <= Limits().retention]
     limit = Limits().table[name]
     assert limit.refusal(eviction, _view(entries)) == limit.refusal(eviction, _view(kept))

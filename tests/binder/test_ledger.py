@@ -65,10 +65,10 @@ def test_pruning_keeps_what_redeliveries_and_windows_need() -> None:
     answer = an_entry("a", counted=False, expires_at=NOW + 10)
     done = an_entry("b", expires_at=NOW + 10)
     ledger = a_ledger(answer, done)
-    assert ledger.pruned(NOW + 10, memory=600) == ledger
-    assert ledger.pruned(NOW + 11, memory=600).entries == (done,)
-    assert ledger.pruned(NOW + 600, memory=600).entries == (done,)
-    assert ledger.pruned(NOW + 601, memory=600).entries == ()
+    assert ledger.pruned(NOW + 10, retention=600) == ledger
+    assert ledger.pruned(NOW + 11, retention=600).entries == (done,)
+    assert ledger.pruned(NOW + 600, retention=600).entries == (done,)
+    assert ledger.pruned(NOW + 601, retention=600).entries == ()
 
 
 def test_the_ledger_survives_json() -> None:
@@ -134,7 +134,7 @@ def test_the_status_of_a_replacement_updates_its_entry() -> None:
 def test_a_failing_replacement_is_never_pruned() -> None:
     """Neither by age nor after the migration timeout."""
     ledger = a_ledger(an_entry("a", failing_since=NOW), an_entry("b"))
-    assert [entry.pod for entry in ledger.pruned(NOW + 9_000, memory=600).entries] == ["a"]
+    assert [entry.pod for entry in ledger.pruned(NOW + 9_000, retention=600).entries] == ["a"]
     view = ledger.view(NOW + 9_000, dry_run=False, migration_timeout=600)
     assert [entry.pod for entry in view.pending_replacements()] == ["a"]
-    assert ledger.resume(NOW).pruned(NOW + 9_000, memory=600).entries == ()
+    assert ledger.resume(NOW).pruned(NOW + 9_000, retention=600).entries == ()

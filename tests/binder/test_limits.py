@@ -217,7 +217,7 @@ def test_a_new_limit_needs_its_class_and_one_field() -> None:
     refusal = limits.refusal(eviction, a_view(an_entry("one")))
     assert refusal is not None
     assert refusal.detail == "evictions from node node-a in 2h: 1 of 1 allowed (limits.evictionsPerNode)"
-    assert limits.memory == 7_200
+    assert limits.retention == 7_200
     assert msgspec.to_builtins(limits, enc_hook=str)["evictionsPerNode"] == {"max": 1, "window": "2h"}
     usage = ledger_status(a_ledger(an_entry("one")), limits, NOW).usage
     assert ("evictionsPerNode", "node node-a", 1) in {(each.limit, each.scope, each.counted) for each in usage}

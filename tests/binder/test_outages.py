@@ -34,9 +34,9 @@ async def test_limits_are_halved_after_an_outage(world: World, outage: str) -> N
     for sequence in range(2, 9):
         unavailable = sequence < 7
         if outage == "the API server":
-            world.kube.refuse(status=0) if unavailable else world.kube.heal()
+            world.kube.refuse(status=0) if unavailable else world.kube.clear_faults()
         if outage == "the ledger":
-            world.kube.refuse("get", resource="configmaps") if unavailable else world.kube.heal()
+            world.kube.refuse("get", resource="configmaps") if unavailable else world.kube.clear_faults()
         await world.clock.advance(15)
         if outage != "the bus" or not unavailable:
             await world.publish_cluster(sequence)

@@ -65,7 +65,7 @@ def test_preemptions_on_the_target_after_the_eviction_count(fields: dict[str, An
     }
     ledger = a_ledger(an_entry("web-1", target="node-b"))
     victim = PreemptedPod(**(defaults | fields))
-    changed = with_preempted(ledger, [victim], NOW + 700, within=600, memory=3_600)
+    changed = with_preempted(ledger, [victim], NOW + 700, within=600, retention=3_600)
     assert len(changed.entries) - 1 == counted
-    assert with_preempted(changed, [victim], NOW + 700, within=600, memory=3_600) == changed
-    assert with_preempted(ledger, [victim], NOW + 5_000, within=600, memory=3_600) == ledger
+    assert with_preempted(changed, [victim], NOW + 700, within=600, retention=3_600) == changed
+    assert with_preempted(ledger, [victim], NOW + 5_000, within=600, retention=3_600) == ledger

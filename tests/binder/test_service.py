@@ -181,7 +181,7 @@ async def test_intents_wait_while_the_api_server_is_unavailable(world: World) ->
     world.kube.refuse(status=0)
     await world.propose("web-1")
     assert world.outcomes == []
-    world.kube.heal()
+    world.kube.clear_faults()
     await world.clock.advance(37)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
 

@@ -171,7 +171,7 @@ async def test_measured_slots_are_kept_when_annotations_are_read_late() -> None:
         assert (0.5, 1) == (world.workloads()["web"].profile["cpu"][newest], len(world.health.problems))
         assert 23 == world.workloads()["web"].profile["cpu"].count(None)
 
-        world.kube.faults.heal()
+        world.kube.faults.clear()
         await world.advance(150)
         assert {} == world.health.problems
         assert 0.5 == world.workloads()["web"].profile["cpu"][newest]

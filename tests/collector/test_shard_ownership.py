@@ -75,7 +75,7 @@ class SharedCluster:
         task = self.running.pop(identity)
         task.cancel()
         await asyncio.wait([task])
-        self.kube.heal()
+        self.kube.clear_faults()
 
     async def advance(self, seconds: float) -> None:
         """Time passes, with heartbeats of the running replicas and bookmarks of the watches."""

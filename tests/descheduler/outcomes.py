@@ -22,7 +22,7 @@ def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields:
 
 
 def a_proposed_move(intent: EvictionIntent | None = None, **fields: Any) -> TrackedMove:
-    defaults: dict[str, Any] = {"siblings": ["uid-web-1", "uid-web-2"], "fit": FIT, "lifetime": 180.0}
+    defaults: dict[str, Any] = {"siblings": ["uid-web-1", "uid-web-2"], "fit": FIT, "outcome_timeout": 180.0}
     return proposed(intent or an_intent(), **(defaults | fields))
 
 

@@ -274,7 +274,7 @@ async def test_the_counts_are_lost_with_the_lease(cluster: Cluster) -> None:
         cluster.kube.refuse("replace", status=500, resource="leases")
         await cluster.pass_time(30, step=5)
         assert cluster.health.leading is False
-        cluster.kube.heal()
+        cluster.kube.clear_faults()
         await cluster.pass_time(FIVE_EVALUATIONS - 90)
         assert not cluster.intents
         await cluster.pass_time(120)

@@ -18,7 +18,17 @@ from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
-from equipoise.testbed.fault_proxy import around, delay, gone, hold, lose_response, refuse, respond, rewrite, status
+from equipoise.testbed.fault_proxy import (
+    abort_connection,
+    around,
+    delay,
+    gone,
+    hold,
+    lose_response,
+    respond,
+    rewrite,
+    status,
+)
 from faults import cluster_setup
 from faults.fakes import epoch_of, take_lease
 from faults.history import History, ScoreResponse, Span
@@ -219,7 +229,7 @@ def _fail_some(rig: Rig, share: float) -> list[Any]:
     return [
         rig.proxy.rule(fault, agent=BINDER, share=each)
         # Each rule gets the requests that the previous ones did not match.
-        for fault, each in ((refuse(), share / 3), (broken, share / 3), (lose_response(), share / 3))
+        for fault, each in ((abort_connection(), share / 3), (broken, share / 3), (lose_response(), share / 3))
     ]
 
 

@@ -1,7 +1,7 @@
 """The invariants under every fault: pure checks of a history that return violations, for people.
 
 The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
-`MinimumTraffic` is required.
+`MinimumTraffic` is required. I9, I10, I12, I14, I15 and I19 are not checked here: see "Not tested" there.
 """
 
 from bisect import bisect_right

@@ -206,16 +206,16 @@ async def test_a_user_without_its_password_is_not_let_in(users: Users, tmp_path:
     await asyncio.wait([opening])
 
 
-def test_only_one_service_may_say_what_evicts() -> None:
-    """Intents come from the descheduler alone, outcomes from the binder alone, answers from who is asked."""
+def test_only_one_service_may_publish_intents_and_outcomes() -> None:
+    """Intents: the descheduler. Outcomes: the binder. Responses: the services that respond to requests."""
     intents = {user for user in USERS if "equipoise.eviction.intent.*.*" in permissions_of(user).publish}
     outcomes = {user for user in USERS if "equipoise.eviction.outcome.*.*" in permissions_of(user).publish}
-    answers = {user for user in USERS if permissions_of(user).answers}
-    assert (intents, outcomes, answers) == ({"descheduler"}, {"binder"}, {"scorer", "descheduler"})
+    responders = {user for user in USERS if permissions_of(user).responds}
+    assert (intents, outcomes, responders) == ({"descheduler"}, {"binder"}, {"scorer", "descheduler"})
 
 
 def test_a_password_may_be_a_variable_of_the_servers_environment() -> None:
-    """A word like $SCORER_PASSWORD is left for nats-server to look up; anything else is quoted."""
+    """nats-server replaces a variable such as $SCORER_PASSWORD; any other password is quoted."""
     text = permission_file({user: "$SCORER_PASSWORD" if user == "scorer" else "$2a$11$abc" for user in USERS})
     assert "user: scorer, password: $SCORER_PASSWORD," in text
     assert 'user: binder, password: "$2a$11$abc",' in text

@@ -191,7 +191,7 @@ async def test_a_refusal_that_passes_is_lived_through(election: Election) -> Non
     first = await election.join("a")
     election.kube.refuse("replace", status=503)
     await election.clock.advance(7)
-    election.kube.heal()
+    election.kube.clear_faults()
     await election.clock.advance(30)
 
     assert 1 == len(first.epochs)
@@ -228,7 +228,7 @@ async def test_a_lease_taken_away_ends_the_work(election: Election) -> None:
     assert "b" == election.lease.holder_identity
 
 
-async def test_a_deleted_lease_ends_the_reign(election: Election) -> None:
+async def test_a_deleted_lease_ends_the_term(election: Election) -> None:
     """The epoch named that Lease: with another one there is another epoch."""
     first = await election.join("a")
     election.kube.remove(LEASES, "descheduler", NAMESPACE)
@@ -238,13 +238,13 @@ async def test_a_deleted_lease_ends_the_reign(election: Election) -> None:
     assert ["uid-descheduler", "uid-descheduler-2"] == [epoch.lease_uid for epoch in first.epochs]
 
 
-async def test_every_reign_has_an_epoch_of_its_own(election: Election) -> None:
+async def test_every_term_has_its_own_epoch(election: Election) -> None:
     """Also two of the same replica with nobody in between: what the first worker said may be told from the second's."""
     first = await election.join("a")
     election.kube.refuse("replace", status=0)
     await election.clock.advance(12)
     assert [] == election.working
-    election.kube.heal()
+    election.kube.clear_faults()
     await election.clock.advance(12)
 
     assert ["a"] == election.working

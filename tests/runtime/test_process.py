@@ -137,7 +137,7 @@ async def test_an_api_server_that_is_away_is_waited_for(world: World) -> None:
     asked = len(world.memory_kube.calls)
     await world.clock.advance(RETRY_PERIOD)
     assert len(world.memory_kube.calls) == asked + 1
-    world.memory_kube.heal()
+    world.memory_kube.clear_faults()
     world.memory_kube.refuse("get", status=403)
     await world.clock.advance(RETRY_PERIOD)
     await until("ready", world)

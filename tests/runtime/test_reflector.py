@@ -178,7 +178,7 @@ async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
     followed.kube.end_watches()
     await followed.clock.advance(300)
     refused = followed.watches - before
-    followed.kube.heal()
+    followed.kube.clear_faults()
     followed.put("a", "2")
     await followed.clock.advance(30)
 
@@ -247,7 +247,7 @@ async def test_synced_says_why_it_waits() -> None:
             await waiting
         assert float("inf") == followed.reflector.age
 
-        kube.heal()
+        kube.clear_faults()
         waiting = asyncio.create_task(followed.reflector.wait_synced(60))
         await clock.advance(31)
         await waiting

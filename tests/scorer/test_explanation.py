@@ -13,12 +13,12 @@ from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 from equipoise.scorer.state.demand import demand_of_placed
 

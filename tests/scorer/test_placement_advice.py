@@ -10,8 +10,8 @@ from equipoise.contracts.configuration.settings import LoadSettings, ResourceThr
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.demand import demand_of_placed
 
 HIGH = ResourceThresholds(cpu=65, memory=80)

@@ -73,6 +73,19 @@ def test_reservations_expire() -> None:
     assert len(reservations) == 0
 
 
+def test_pruned_reservations_are_not_counted() -> None:
+    """Also when no request follows."""
+    reservations = Reservations(2.0)
+    reserve(reservations, "a", [0], NOW)
+    reserve(reservations, "b", [1], NOW + 1)
+
+    reservations.prune(NOW + 2.1)
+
+    assert "a" not in reservations
+    assert len(reservations) == 1
+    assert total(reservations, NOW + 2.1) == [0.0, 6.0, 0.0, 0.0]
+
+
 def test_rounding_errors_do_not_accumulate() -> None:
     """After the last release the sum is exactly 0."""
     reservations = Reservations(2.0)

@@ -12,12 +12,12 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from equipoise.testbed.fault_proxy import (
     FaultProxy,
+    abort_connection,
     around,
     delay,
     gone,
     hold,
     lose_response,
-    refuse,
     respond,
     rewrite,
     status,
@@ -107,14 +107,14 @@ async def test_a_rule_applies_to_matching_requests(proxy: FaultProxy, client: An
 
 async def test_a_rule_for_one_client_does_not_apply_to_others(proxy: FaultProxy, client: Any) -> None:
     """By agent and by token."""
-    proxy.rule(refuse(), agent="descheduler")
-    proxy.rule(refuse(), token="another")
+    proxy.rule(abort_connection(), agent="descheduler")
+    proxy.rule(abort_connection(), token="another")
     assert (await response_of(client))[0] == 200
 
 
 async def test_a_refused_request_is_not_forwarded(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     """The connection of the client is closed."""
-    proxy.rule(refuse())
+    proxy.rule(abort_connection())
     with pytest.raises(aiohttp.ClientError):
         await response_of(client, method="POST")
     assert upstream.received == []

@@ -30,8 +30,8 @@ from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"

@@ -12,7 +12,7 @@ from equipoise.lab.model.stock.pod_template import PodTemplate
 from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector
-from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.decisions.extender_responses import ScoringState
 
 
 class StockOnly:

@@ -123,7 +123,7 @@ def hold() -> Fault:
     return fault
 
 
-def refuse() -> Fault:
+def abort_connection() -> Fault:
     """Abort the connection before the request reaches the server."""
 
     async def fault(proxied: ProxiedRequest) -> web.StreamResponse:

@@ -21,10 +21,10 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.decisions.cluster_review import HOUR, ClusterReviewer
 from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.extender_responses import Prioritized, ScoringState
 from equipoise.scorer.decisions.filtering import FilteredNodes
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
 from equipoise.scorer.decisions.score_integers import ExtenderScores, neutral
-from equipoise.scorer.decisions.scoring_state import Prioritized, ScoringState
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shell.decision_sampler import DecisionSampler
 from equipoise.scorer.shell.extender_server import ExtenderServer
@@ -241,7 +241,7 @@ class Scorer:
         state.prune(now)
         self._health.set_problem("coverage", state.coverage_problem(now) or None)
         unmeasured = ", ".join(state.nodes.unmeasured_statistics())
-        text = f"the policy uses {unmeasured}, which no node has: see collector.statistics and statisticsLimit"
+        text = f"the policy uses {unmeasured}, which no node has: see collector.statistics and statisticsWindowLimit"
         self._health.set_problem("statistics", text if unmeasured else None)
         known = state.nodes.fresh_count(now)
         self._metrics.nodes.labels("known").set(known)

@@ -60,7 +60,7 @@ class AdviceSettings(Section, frozen=True, kw_only=True):
 
 
 class ScorerSettings(ScoringSettings, frozen=True, kw_only=True):
-    """The scorer."""
+    """The scorer. The fields of scoring are in `decisions/scoring_settings.py`."""
 
     health: str = "0.0.0.0:8083"
     """Address of /healthz, /readyz, /metrics and /version."""

@@ -12,6 +12,6 @@ def pause(why: str, cluster: ClusterOptions) -> None:
     """Stop all evictions in the cluster until `equipoise resume`."""
     import asyncio
 
-    from equipoise.cli.pause.ledger import pause_evictions
+    from equipoise.cli.pause.run import pause_evictions
 
     click.echo(asyncio.run(pause_evictions(cluster.connection(), why)))

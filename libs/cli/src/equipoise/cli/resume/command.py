@@ -14,6 +14,6 @@ def resume(cluster: ClusterOptions) -> None:
     """
     import asyncio
 
-    from equipoise.cli.pause.ledger import resume_evictions
+    from equipoise.cli.pause.run import resume_evictions
 
     click.echo(asyncio.run(resume_evictions(cluster.connection())))

@@ -1,7 +1,8 @@
-"""Which pods stay where they are, whatever the load. One rule per reason; each may say no, none may overrule another.
+"""Which pods are never evicted, whatever the load: one rule per reason. A pod is protected as soon as one rule gives a
+reason.
 
-The descheduler asks before it proposes a pod, the binder asks again with live reads before it evicts one. Annotations
-only ever protect: there is none that asks for an eviction.
+The descheduler evaluates the rules before it proposes a pod, the binder again with live reads before it evicts one.
+Annotations can only protect: none of them requests an eviction.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ CONFIG_SOURCE = "kubernetes.io/config.source"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
 _NEVER = str(2**31 - 1)
-"""The eviction cost at which Koordinator evicts nothing (`koordinator.md` 2.3)."""
+"""The eviction cost of pods that Koordinator never evicts. Source: koordinator, FilterPodWithMaxEvictionCost."""
 
 MOVED_KINDS = frozenset(
     {
@@ -33,12 +34,12 @@ MOVED_KINDS = frozenset(
         ("apps.kruise.io", "CloneSet"),
     }
 )
-"""(group, kind) of the workloads that are known to bring an evicted pod back. Any other kind must tell through its
-scale subresource how many pods it should have, else its pods stay."""
+"""(group, kind) of the workloads whose controllers replace an evicted pod. Any other kind must report through its
+scale subresource how many pods it should have, otherwise its pods are protected."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that might be moved, with everything around it that has a say."""
+    """A pod that might be moved, with the objects that rules read."""
 
     pod: Pod
     namespace: Namespace | None
@@ -60,20 +61,22 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """The same `protection.replicasSettlingPeriod` ago, as minimum and maximum: pods that were ending may count."""
 
     @property
-    def top(self) -> WorkloadObject | None:
+    def workload_object(self) -> WorkloadObject | None:
         return self.owners[-1] if self.owners else None
 
     @property
     def replicas(self) -> int:
-        """How many pods the workload should have; None in the object means 1."""
-        if self.top is None:
+        """Desired number of pods of the workload; None in the object means 1."""
+        if self.workload_object is None:
             return 0
-        return 1 if self.top.spec.replicas is None else self.top.spec.replicas
+        replicas = self.workload_object.spec.replicas
+        return 1 if replicas is None else replicas
 
     @property
     def unready(self) -> int:
         """How many of them are missing or not ready."""
-        return 0 if self.top is None else max(0, self.replicas - self.top.status.ready_replicas)
+        workload = self.workload_object
+        return 0 if workload is None else max(0, self.replicas - workload.status.ready_replicas)
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,11 +107,11 @@ def ending_namespace(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
-    bearers = [("pod", candidate.pod.metadata)]
-    bearers += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
+    annotated_objects = [("pod", candidate.pod.metadata)]
+    annotated_objects += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
     if candidate.namespace is not None:
-        bearers.append(("namespace", candidate.namespace.metadata))
-    for kind, metadata in bearers:
+        annotated_objects.append(("namespace", candidate.namespace.metadata))
+    for kind, metadata in annotated_objects:
         value = metadata.annotations.get(OPT_OUT)
         if value is not None:
             meaning = '; only "false" is known, anything else protects too' if has_invalid_opt_out(metadata) else ""
@@ -117,12 +120,12 @@ def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def has_invalid_opt_out(metadata: ObjectMeta) -> bool:
-    """Has the opt-out annotation of this object a value that somebody may have meant otherwise? It protects."""
+    """True if the value of the opt-out annotation is not "false". Such a value protects as well."""
     return metadata.annotations.get(OPT_OUT, "false") != "false"
 
 
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
-    """What people wrote for cluster-autoscaler, Koordinator and karpenter holds here too."""
+    """Opt-out annotations of cluster-autoscaler, Koordinator and karpenter are honored."""
     annotations = candidate.pod.metadata.annotations
     if annotations.get(SAFE_TO_EVICT) == "false":
         return f'annotation {SAFE_TO_EVICT}="false"'
@@ -165,7 +168,7 @@ def of_job(candidate: Candidate, rules: Rules, now: float) -> str:
     return "" if policy == "Always" else f"it runs to an end (restartPolicy {policy}): its work would be lost"
 
 
-def important(candidate: Candidate, rules: Rules, now: float) -> str:
+def high_priority(candidate: Candidate, rules: Rules, now: float) -> str:
     priority, threshold = candidate.pod.spec.priority, rules.protection.priority_threshold
     if priority >= SYSTEM_CRITICAL or candidate.pod.spec.priority_class_name.startswith("system-"):
         return f"system-critical (priority {priority})"
@@ -192,7 +195,7 @@ def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:
         persistent = volume.persistent_volume_claim is not None or volume.ephemeral is not None
         if not settings.persistent_volumes and persistent:
             return f"volume {volume.name} is persistent (protection.persistentVolumes)"
-    return "it claims devices, for which a target cannot be told" if candidate.pod.spec.resource_claims else ""
+    return "it claims devices: whether they fit on a target is unknown" if candidate.pod.spec.resource_claims else ""
 
 
 def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -201,7 +204,7 @@ def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
     workload = candidate.workload
     if workload is None:
         return "its workload is not known"
-    if candidate.top is None:
+    if candidate.workload_object is None:
         known = (workload.group, workload.kind) in MOVED_KINDS
         unknown = f"{workload}: nothing is known of this kind ({workload.group or 'core'}), so its pods stay"
         return f"{workload} was not read" if known else unknown
@@ -210,7 +213,7 @@ def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
-    if candidate.top is None:
+    if candidate.workload_object is None:
         return ""
     if candidate.replicas == 0:
         return f"{candidate.workload} is scaled to zero"
@@ -221,7 +224,7 @@ def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def scaled_lately(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Somebody adds or removes pods: an autoscaler, most of the time. A pod that is missing for now is neither."""
+    """The workload was scaled, usually by an autoscaler. A temporarily missing pod does not count as scaling."""
     before, settling = candidate.pods_before, rules.protection.replicas_settling_period
     if before is None or candidate.pods_now is None:
         return ""
@@ -248,22 +251,22 @@ def failing_to_create(candidate: Candidate, rules: Rules, now: float) -> str:
 
 
 def few_ready(candidate: Candidate, rules: Rules, now: float) -> str:
-    if candidate.top is None:
+    if candidate.workload_object is None:
         return ""
-    ready, least = candidate.top.status.ready_replicas, rules.protection.min_replicas
+    ready, least = candidate.workload_object.status.ready_replicas, rules.protection.min_replicas
     if ready >= least:
         return ""
     return f"{candidate.workload} has {ready} ready replica(s), {least} needed (protection.minReplicas)"
 
 
 def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
-    top = candidate.top
-    if top is None:
+    workload = candidate.workload_object
+    if workload is None:
         return ""
-    status = top.status
-    if top.spec.paused:
+    status = workload.status
+    if workload.spec.paused:
         return f"{candidate.workload} is paused"
-    if status.observed_generation < top.metadata.generation:
+    if status.observed_generation < workload.metadata.generation:
         return f"{candidate.workload} was changed and its controller has not seen it yet"
     if status.update_revision and status.current_revision and status.update_revision != status.current_revision:
         return f"{candidate.workload} is rolling out {status.update_revision}"
@@ -283,7 +286,7 @@ PROTECTIONS: Mapping[str, Rule] = {
     "static pod": static,
     "bare pod": bare,
     "DaemonSet": of_daemon_set,
-    "priority": important,
+    "priority": high_priority,
     "opted out": opted_out,
     "opted out for other programs": opted_out_for_others,
     "not running": not_running,

@@ -48,7 +48,7 @@ def _share(usage: float | None, base: float | None) -> float | None:
 
 
 def plus(left: Resources, right: Resources, sign: float = 1.0) -> Resources:
-    """Sum per resource, never below 0; unknown on the left pods unknown, unknown on the right adds nothing."""
+    """Sum per resource, never below 0. Unknown on the left: the sum is unknown; on the right: nothing is added."""
     return Resources(cpu=_sum(left.cpu, right.cpu, sign), memory=_sum(left.memory, right.memory, sign))
 
 
@@ -175,10 +175,10 @@ def usable_window(
     *,
     skew: float = 0.0,
 ) -> WindowUsage | None:
-    """The value of a window if it is there and still within its life."""
+    """The value of a window if it exists and is not older than its lifetime."""
     value = utilization.windows.get(window.name)
     if value is None:
         return None
-    life = settings.lifetime(window)
+    lifetime = settings.lifetime(window)
     limit = settings.freshness.skew_unknown
-    return value if is_fresh(value.sampled_at, now, life, skew=skew, skew_limit=limit) else None
+    return value if is_fresh(value.sampled_at, now, lifetime, skew=skew, skew_limit=limit) else None

@@ -1,7 +1,7 @@
-"""Who may say and hear what, as nats-server reads it: made from the table of channels, never written by hand.
+"""Publish and subscribe permissions of each user, for nats-server: made from the table of channels, not by hand.
 
-A user may say and hear its channels, follow the streams of what it hears, and nothing else. `python -m
-equipoise.runtime.bus.permissions` prints the file with passwords that nats-server takes from its environment.
+A user may publish and subscribe to its channels, read the streams of what it subscribes to, and nothing else. `python
+-m equipoise.runtime.bus.permissions` prints the file with passwords that nats-server takes from its environment.
 """
 
 import json
@@ -19,7 +19,7 @@ User = Literal["setup", "collector", "annotator", "scorer", "descheduler", "bind
 USERS: tuple[User, ...] = ("setup", *SERVICES, "tap")
 
 OWN_RIGHTS = "$SYS.REQ.USER.INFO"
-"""Asked of the server itself: who am I, and what may I do?"""
+"""Request to nats-server: the caller's own permissions."""
 
 _VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 _MICRO_VERBS = ("PING", "INFO", "STATS")
@@ -30,8 +30,8 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    answers: bool = False
-    """It may publish once to the reply subject of what it has heard."""
+    responds: bool = False
+    """It may publish once to the reply subject of a request that it received."""
 
 
 def permission_file(passwords: Mapping[User, str]) -> str:
@@ -42,7 +42,7 @@ def permission_file(passwords: Mapping[User, str]) -> str:
     """
     users = "\n".join(_user(user, permissions_of(user), passwords[user]) for user in USERS)
     return (
-        "# Made from equipoise.contracts.bus.subjects by equipoise.runtime.bus.permissions: do not edit.\n"
+        "# Made from equipoise.contracts.bus.channels and .streams by equipoise.runtime.bus.permissions: do not edit.\n"
         "authorization {\n"
         '  default_permissions { publish: { deny: ">" }, subscribe: { deny: ">" } }\n'
         f"  users: [\n{users}\n  ]\n"
@@ -56,14 +56,14 @@ def permissions_of(user: User) -> Permissions:
     if user == "setup":
         return Permissions(publish=_unique(_creating()), subscribe=(inbox,))
     if user == "tap":
-        asking = (f"$SRV.{verb}{rest}" for verb in _MICRO_VERBS for rest in ("", ".>"))
-        questions = (channel.pattern for channel in CHANNELS if channel.open_to_users)
-        publish = _unique([*asking, *_reading_back(), *_inspecting(), *questions])
+        requests = (f"$SRV.{verb}{rest}" for verb in _MICRO_VERBS for rest in ("", ".>"))
+        open_channels = (channel.pattern for channel in CHANNELS if channel.open_to_users)
+        publish = _unique([*requests, *_reading_back(), *_inspecting(), *open_channels])
         return Permissions(publish=publish, subscribe=(inbox, f"{PREFIX}.>"))
-    said = [publish for channel in CHANNELS for publish in _saying(channel, user)]
-    heard = [subscribe for channel in CHANNELS for subscribe in _hearing(channel, user)]
-    answers = any(channel.responder == user for channel in CHANNELS)
-    return Permissions(publish=_unique(said), subscribe=_unique([inbox, *heard]), answers=answers)
+    own_publish = [subject for channel in CHANNELS for subject in _publish_rights(channel, user)]
+    own_subscribe = [subject for channel in CHANNELS for subject in _subscribe_rights(channel, user)]
+    responds = any(channel.responder == user for channel in CHANNELS)
+    return Permissions(publish=_unique(own_publish), subscribe=_unique([inbox, *own_subscribe]), responds=responds)
 
 
 def _creating() -> Iterable[str]:
@@ -83,7 +83,7 @@ def _reading_back() -> Iterable[str]:
 
 
 def _inspecting() -> Iterable[str]:
-    """See how the streams are made, and what the server lets oneself do."""
+    """Read the configuration of the streams, and the caller's own permissions."""
     yield OWN_RIGHTS
     for stream in STREAMS:
         yield f"$JS.API.STREAM.INFO.{stream.name}"
@@ -91,7 +91,7 @@ def _inspecting() -> Iterable[str]:
             yield f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}"
 
 
-def _saying(channel: Channel, service: ServiceName) -> Iterable[str]:
+def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
     """What a service must publish for its part in a channel, the requests to JetStream included."""
     if service in channel.publishers:
         yield _own(channel.pattern, service)
@@ -107,7 +107,7 @@ def _saying(channel: Channel, service: ServiceName) -> Iterable[str]:
         yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"
 
 
-def _hearing(channel: Channel, service: ServiceName) -> Iterable[str]:
+def _subscribe_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
     stream = stream_of(channel.pattern)
     if service in channel.subscribers:
         if stream is not None and stream.work_queue:
@@ -123,7 +123,7 @@ def _hearing(channel: Channel, service: ServiceName) -> Iterable[str]:
 
 
 def _own(pattern: str, service: ServiceName) -> str:
-    """Of the channel that all use, everyone has its own part."""
+    """Each service may publish only its own health subject."""
     return pattern.replace(".health.*", f".health.{service}")
 
 
@@ -133,11 +133,11 @@ def _unique(patterns: Iterable[str]) -> tuple[str, ...]:
 
 def _user(user: User, permissions: Permissions, password: str) -> str:
     secret = password if _VARIABLE.fullmatch(password) else json.dumps(password)
-    answers = '\n        allow_responses: { max: 1, expires: "10s" }' if permissions.answers else ""
+    responses = '\n        allow_responses: { max: 1, expires: "10s" }' if permissions.responds else ""
     return (
         f"    {{ user: {user}, password: {secret}, permissions: {{\n"
         f"        publish: {{ allow: {_list(permissions.publish)} }}\n"
-        f"        subscribe: {{ allow: {_list(permissions.subscribe)} }}{answers}\n"
+        f"        subscribe: {{ allow: {_list(permissions.subscribe)} }}{responses}\n"
         "    } }"
     )
 

@@ -1,7 +1,7 @@
 """Leadership by a Lease: one replica works at a time, and its work ends with its lease.
 
-No clock is compared with another machine's: a follower only looks whether the record changed since it last looked,
-and waits a whole lease duration, of its own time, from there.
+No clock is compared with another machine's: a follower waits a whole lease duration, of its own time, after it
+last saw the record change.
 """
 
 import math
@@ -20,7 +20,7 @@ from equipoise.runtime.kubernetes.client import LEASES, Conflict, Kube, KubeErro
 from equipoise.runtime.process.clock import Clock
 
 DESCHEDULER_LEASE = "equipoise-descheduler"
-"""Its holder may propose evictions; the binder looks who that is."""
+"""Its holder may propose evictions; the binder checks the holder before it evicts."""
 
 RELEASE_SECONDS = 3.0
 JITTER = 1.2
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class LeaseLost(Exception):
-    """Somebody else leads, or nobody can tell any more."""
+    """Another candidate leads, or the Lease could not be renewed in time."""
 
 
 class LeadershipStatus(Protocol):
@@ -47,7 +47,7 @@ class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
-            raise ValueError(f"not so: lease duration > renew deadline > {JITTER} × retry period > 0: {self}")
+            raise ValueError(f"must hold: lease duration > renew deadline > {JITTER} × retry period > 0: {self}")
 
 
 async def lead(
@@ -70,7 +70,7 @@ async def lead(
     the rest of `lease_duration`, for then another one may begin. Every run of a worker has an epoch of its own. When
     the worker ends, in whatever way, the Lease is given back first; then what it raised is raised here.
 
-    `acquire_delay`: for how many seconds a free Lease is left to other candidates, asked anew at every look.
+    `acquire_delay`: for how many seconds a free Lease is left to other candidates, called before each attempt.
     """
     timing = LeaseTiming(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
     elector = _Elector(kube, clock, namespace, name, identity, timing, acquire_delay)
@@ -116,7 +116,7 @@ class _Elector:
         """The record as last read or written."""
 
         self._seen_at = 0.0
-        """When it last was another one than before (monotonic)."""
+        """When the record last changed (monotonic)."""
 
         self._renewed_at = 0.0
         """When the last renewal that succeeded was sent (monotonic): no follower began to wait earlier."""
@@ -140,21 +140,21 @@ class _Elector:
             await self.pause()
 
     async def pause(self) -> None:
-        """Candidates that started together shall not ask together for ever."""
+        """Jitter, so that candidates that started together spread out."""
         await self._clock.sleep(self._timing.retry_period * (1.0 + JITTER * random.random()))
 
     async def keep(self) -> NoReturn:
         """Renews the Lease until it is lost; raises LeaseLost."""
-        trouble = "this process stood still"
+        failure = "this process was suspended"
         while True:
             await self._clock.sleep(max(0.0, min(self._timing.retry_period, self._left())))
             if self._left() <= 0:
-                raise LeaseLost(f"not renewed for {self._clock.monotonic() - self._renewed_at:.1f} s: {trouble}")
+                raise LeaseLost(f"not renewed for {self._clock.monotonic() - self._renewed_at:.1f} s: {failure}")
             try:
                 await run_with_guard(self._renew(), timeout_after(self._clock, self._left()))
             except (KubeError, TimeoutError) as error:
-                trouble = str(error)
-                log.warning("lease not renewed", lease=self._name, error=trouble)
+                failure = str(error)
+                log.warning("lease not renewed", lease=self._name, error=failure)
 
     async def release(self) -> None:
         """Gives the Lease back if it is ours, so that nobody has to wait for its end. Never raises for the server."""
@@ -179,7 +179,7 @@ class _Elector:
         duration = (lease.spec.lease_duration_seconds or self._timing.lease_duration) if held else 0.0
         if self._clock.monotonic() < self._seen_at + duration + self._acquire_delay():
             return False
-        # Also after a reign of our own: an epoch belongs to one run of one worker.
+        # Also after a term of our own: an epoch belongs to one run of one worker.
         await self._write(**self._mine(), lease_transitions=lease.spec.lease_transitions + 1)
         return True
 
@@ -195,23 +195,23 @@ class _Elector:
             try:
                 await self._write(renew_time=self._wall_time())
             except Conflict:
-                await self._look_again()
+                await self._read_again()
                 await self._write(renew_time=self._wall_time())
         except NotFound:
             raise LeaseLost("it was deleted") from None
 
-    async def _look_again(self) -> None:
-        """Somebody wrote since: we ourselves, in a request whose answer was lost, or a hand that added a label."""
+    async def _read_again(self) -> None:
+        """The Lease was written since: by us, in a request whose response was lost, or by a user who added a label."""
         lease = await self._kube.get(LEASES, self._name, self._namespace)
-        if self._reign(lease) != self._reign(self._seen):
+        if self._term(lease) != self._term(self._seen):
             raise LeaseLost(f"{lease.spec.holder_identity or 'nobody'} holds it now")
         self._see(lease)
 
     async def _give_back(self) -> None:
-        reign = self._reign(self._seen)
+        term = self._term(self._seen)
         while True:
             lease = await self._kube.get(LEASES, self._name, self._namespace)
-            if self._reign(lease) != reign:
+            if self._term(lease) != term:
                 return
             self._see(lease)
             now = self._wall_time()
@@ -249,5 +249,5 @@ class _Elector:
         return datetime.fromtimestamp(self._clock.now(), UTC)
 
     @staticmethod
-    def _reign(lease: objects.Lease) -> tuple[str, int, str]:
+    def _term(lease: objects.Lease) -> tuple[str, int, str]:
         return lease.metadata.uid, lease.spec.lease_transitions, lease.spec.holder_identity

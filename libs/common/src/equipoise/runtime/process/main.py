@@ -1,6 +1,6 @@
-"""A service as a program: settings, logs, signals, and one life after another when the configuration changes.
+"""A service as a program: settings, logs, signals, and one run per configuration.
 
-Exit codes: 0 stopped as asked, 1 failed (the log has the traceback), 2 the configuration cannot be used.
+Exit codes: 0 stopped by a signal, 1 failed (the log has the traceback), 2 the configuration cannot be used.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ log = structlog.get_logger()
 def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, stop_limit: float = STOP_LIMIT) -> None:
     """The whole of a service's program. Never returns: exits with one of the codes above.
 
-    A changed configuration file ends the service in order and starts it anew in the same process; one that cannot be
-    used is told of in the log and in /readyz, and the old one stays.
+    A changed configuration file ends the service in order and starts it again in the same process. An invalid one
+    is reported in the log and in /readyz, and the previous one remains in use.
     """
     path = os.environ.get("EQUIPOISE_CONFIG") or None
 
@@ -56,10 +56,10 @@ def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, 
 
 
 def reduce_gc_frequency() -> None:
-    """Look for cyclic garbage less often: a look at all objects of a large cluster holds everything else up.
+    """Collect cyclic garbage less often: a full collection blocks the event loop.
 
-    Nearly all that a service lets go of is freed by its reference count. With 30,000 pods a round of the collector
-    takes 1.7 s of the processor instead of 4.0 s.
+    Nearly all objects are freed by their reference count. With 30,000 pods a measurement of the collector takes 1.7 s
+    of CPU time instead of 4.0 s.
     """
     gc.set_threshold(100_000, 50, 100)
 
@@ -72,18 +72,18 @@ async def _until_signalled(
     kube: bool,
     stop_limit: float,
 ) -> int:
-    """One life of the service after another, each with a configuration of its own."""
+    """One run of the service after another, each with its own configuration."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     configuration, before = load(), None
     wrong: ConfigurationError | None = None
     while True:
-        life = _Life(service, configuration, start, kube, stop_limit)
+        current = _Run(service, configuration, start, kube, stop_limit)
         if wrong is not None:
-            refused(life.process.health, wrong)
+            refused(current.process.health, wrong)
         try:
-            ended = await life.run(stop, watch, load)
+            ended = await current.run(stop, watch, load)
         except ConfigurationError as error:
             if before is None:
                 raise
@@ -91,12 +91,12 @@ async def _until_signalled(
             continue
         if isinstance(ended, int):
             return ended
-        gc.collect()  # all that the ended life knew of the cluster: now, as nothing runs that would have to wait
+        gc.collect()  # free the previous run's state while nothing else is running
         log.info("the configuration has changed", before=configuration.hash, now=ended.hash)
         configuration, before, wrong = ended, configuration, None
 
 
-class _Life(Generic[S]):
+class _Run(Generic[S]):
     """From start to end with one configuration."""
 
     def __init__(
@@ -139,7 +139,7 @@ class _Life(Generic[S]):
                 "not stopped in time", seconds=self._stop_limit, tasks=[str(task) for task in asyncio.all_tasks()]
             )
             sys.stderr.flush()
-            os._exit(1)  # a task that does not heed its cancellation would hold asyncio.run for ever
+            os._exit(1)  # a task that ignores cancellation would block asyncio.run for ever
         for reason in reasons:
             reason.cancel()
         code = work.result()

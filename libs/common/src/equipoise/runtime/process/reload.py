@@ -1,4 +1,4 @@
-"""A changed configuration file is taken up while the service runs; one that cannot be used is told of and left."""
+"""A changed configuration file is applied while the service runs; an invalid one is reported and ignored."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from equipoise.runtime.process.health import Health
 S = TypeVar("S", bound=Section)
 
 PERIOD = 5.0
-"""Seconds between two looks at the file."""
+"""Seconds between two reads of the file's status."""
 
 Stamp = tuple[int, int, int] | None
 
@@ -27,7 +27,7 @@ def stamp(path: Path) -> Stamp:
 
 
 class FileWatch:
-    """Sees a file change, once it has stayed as it is for one look: an editor may be half-way through."""
+    """Detects changes of a file. A change is reported once it is unchanged for one period: writes may go on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,5 +60,5 @@ async def next_configuration(
 
 
 def refused(health: Health, error: ConfigurationError) -> None:
-    """Say that the service goes on with what it had."""
+    """Report that the previous configuration remains in use."""
     health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")

@@ -192,7 +192,7 @@ class Levelling:
             ready = ReplacementStatus(state="ready")
             replaced = {entry.intent_id: ready for entry in missing if self._is_replaced(entry, running)}
             self._ledger = self._ledger.with_replacements(replaced, now)
-        self._ledger = self._ledger.pruned(now, memory=self._limits.memory)
+        self._ledger = self._ledger.pruned(now, retention=self._limits.retention)
 
     def _is_replaced(self, entry: LedgerEntry, running: Mapping[Workload | None, int]) -> bool:
         return entry.workload is None or running[entry.workload] >= self._replicas(entry.workload)

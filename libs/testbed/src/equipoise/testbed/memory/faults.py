@@ -1,4 +1,4 @@
-"""What goes wrong at the API server in memory, as a test wants it."""
+"""Injects faults into the in-memory API server."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Verb = Literal["discover", "get", "list", "watch", "create", "replace", "annotat
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as it came in, before anything is done about it."""
+    """One request, before it is processed."""
 
     verb: Verb
     resource: str
@@ -21,7 +21,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fault(msgspec.Struct, kw_only=True):
-    """What some of the next requests meet instead of an answer."""
+    """What some of the next requests fail with."""
 
     verb: Verb | None
     resource: str
@@ -30,7 +30,7 @@ class _Fault(msgspec.Struct, kw_only=True):
     committed: bool
     times: int | None
 
-    def meets(self, call: Call) -> bool:
+    def matches(self, call: Call) -> bool:
         return (
             self.times != 0
             and self.verb in (None, call.verb)
@@ -40,7 +40,7 @@ class _Fault(msgspec.Struct, kw_only=True):
 
 
 class Faults:
-    """Faults of an API server; the first that fits a request strikes."""
+    """Faults of an API server; the first that matches a request applies."""
 
     def __init__(self) -> None:
         self._faults: list[_Fault] = []
@@ -58,9 +58,9 @@ class Faults:
         committed: bool = False,
         times: int | None = 1,
     ) -> None:
-        """The next `times` matching requests fail with `status`; 0 = no answer. `resource` is a plural.
+        """The next `times` matching requests fail with `status`; 0 = no response. `resource` is a plural.
 
-        With `committed` a write is carried out first and only its answer is lost.
+        With `committed` a write is carried out first and only its response is lost.
         """
         error = error_for_status(status, reason, message, retry_after)
         self._faults.append(
@@ -68,16 +68,16 @@ class Faults:
         )
 
     def refuse(self, verb: Verb | None = None, *, status: int = 403, resource: str = "", name: str = "") -> None:
-        """Every matching request fails from now on, until `heal`. No verb and status 0: the server is away."""
+        """Every matching request fails until `clear`. No verb and status 0: the server does not respond."""
         self.fail_next(verb, status=status, resource=resource, name=name, times=None)
 
-    def heal(self) -> None:
-        """No more faults."""
+    def clear(self) -> None:
+        """Remove all faults."""
         self._faults.clear()
 
-    def meet(self, call: Call) -> KubeError | None:
-        """Raises what the request meets; returns the error that shall hide the answer of a write."""
-        fault = next((fault for fault in self._faults if fault.meets(call)), None)
+    def apply(self, call: Call) -> KubeError | None:
+        """Raises what the request fails with; returns the error that replaces the response of a write."""
+        fault = next((fault for fault in self._faults if fault.matches(call)), None)
         if fault is None:
             return None
         if fault.times is not None:

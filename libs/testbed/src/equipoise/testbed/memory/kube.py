@@ -69,12 +69,12 @@ class MemoryKube:
         self._ended_by: KubeError | None = None
         self._born: Counter[tuple[str, Key]] = Counter()
         self.faults = Faults()
-        self.fail_next, self.refuse, self.heal = self.faults.fail_next, self.faults.refuse, self.faults.heal
+        self.fail_next, self.refuse, self.clear_faults = self.faults.fail_next, self.faults.refuse, self.faults.clear
         self.calls: list[Call] = []
         """Every request, oldest first."""
 
         self.evictions: list[RecordedEviction] = []
-        """Every eviction asked for, refused ones and dry runs included."""
+        """Every requested eviction, refused ones and dry runs included."""
 
         self.on_call: Callable[[Call], Awaitable[None]] | None = None
         """Awaited before each request is carried out: a test may change the world here, or let the request hang."""
@@ -287,7 +287,7 @@ class MemoryKube:
         await asyncio.sleep(0)  # no caller gets its answer in the same step: others may write in between
         if self.on_call is not None:
             await self.on_call(call)
-        return self.faults.meet(call)
+        return self.faults.apply(call)
 
     def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResult:
         pod = self._find(PODS, namespace, name)

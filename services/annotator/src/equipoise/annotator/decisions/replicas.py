@@ -17,7 +17,7 @@ NAME = "equipoise-annotator"
 
 
 def live_members(leases: Sequence[Lease], now: datetime) -> frozenset[str]:
-    """Identities of the replicas whose Lease has not expired."""
+    """Identities of the replicas whose Lease has not expired: after `annotator.membership.leaseDuration` (30 s)."""
     return frozenset(lease.spec.holder_identity for lease in leases if _is_held(lease, now))
 
 

@@ -56,8 +56,8 @@ def read_response(
 ) -> EvictionResponse:
     """`status` 0: there was no response.
 
-    Source of the cases: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, priority and fairness, and the
-    table of `reliability.md` 6.
+    Source of the cases: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, and API priority
+    and fairness.
     """
     if status in (200, 201):
         return EvictionResponse(

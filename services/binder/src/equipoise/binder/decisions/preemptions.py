@@ -12,18 +12,20 @@ _RESOLUTION = 2.0
 """Seconds by which the API's time of a preemption may be too early."""
 
 
-def with_preempted(ledger: Ledger, pods: Iterable[PreemptedPod], now: float, *, within: float, memory: float) -> Ledger:
+def with_preempted(
+    ledger: Ledger, pods: Iterable[PreemptedPod], now: float, *, within: float, retention: float
+) -> Ledger:
     """The ledger with an entry for every such pod that it does not have yet.
 
     A pod counts when an eviction with its node as target was reserved at most `within` seconds before. Pods older than
-    `memory` are left out: no limit reads them.
+    `retention` are left out: no limit reads them.
     """
     known = {entry.intent_id for entry in ledger.entries}
     evictions = [entry for entry in ledger.entries if entry.counted and not entry.dry_run and not entry.preempted_for]
     added = []
     for pod in pods:
         name = f"preempted-{pod.uid}"
-        if name in known or now - pod.at > memory:
+        if name in known or now - pod.at > retention:
             continue
         causes = {
             entry.workload

@@ -63,7 +63,7 @@ def ledger_status(ledger: Ledger | LedgerClosed, limits: Limits, now: float) -> 
     grace_ends_at = ledger.grace_ends_at(limits.startup_grace_period)
     after_outage = ledger.outage_ended_at is not None and ledger.outage_ended_at > ledger.started_at
     settled = [entry for entry in ledger.entries if entry.outcome is not None]
-    shown = real if real.within(limits.memory) or not dry.within(limits.memory) else dry
+    shown = real if real.within(limits.retention) or not dry.within(limits.retention) else dry
     pending = [entry for entry in ledger.entries if entry.outcome is None]
     pending += [entry for entry in real.pending_replacements() if entry.outcome is not None]
     return LedgerStatus(

@@ -106,8 +106,8 @@ class LedgerWriter:
     def _updated(self, ledger: Ledger) -> Ledger:
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
-        within, memory = self._limits.preemptions.within, self._limits.memory
-        return with_preempted(ledger, self._preempted(), self.earliest, within=within, memory=memory)
+        within, retention = self._limits.preemptions.within, self._limits.retention
+        return with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
 
     async def reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
@@ -231,4 +231,4 @@ class LedgerWriter:
         return new_entry(intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run)
 
     def _pruned(self, ledger: Ledger) -> Ledger:
-        return ledger.pruned(self.earliest, memory=self._limits.memory + CLOCK_TOLERANCE)
+        return ledger.pruned(self.earliest, retention=self._limits.retention + CLOCK_TOLERANCE)

@@ -143,12 +143,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Something that evictions depend on was unavailable until now."""
         return _replace(self, outage_ended_at=now, outage=outage)
 
-    def pruned(self, now: float, *, memory: float) -> "Ledger":
-        """Without the entries that no limit reads (older than `memory` seconds) and no redelivery needs."""
+    def pruned(self, now: float, *, retention: float) -> "Ledger":
+        """Without the entries that no limit reads (older than `retention` seconds) and no redelivery needs."""
         return self._keeping(
             lambda entry: (
                 now <= entry.expires_at
-                or (entry.counted and now - entry.latest <= memory)
+                or (entry.counted and now - entry.latest <= retention)
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             )
         )

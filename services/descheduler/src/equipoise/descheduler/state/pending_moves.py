@@ -89,11 +89,11 @@ def proposed(
     *,
     siblings: Iterable[str],
     fit: FitPod,
-    lifetime: float,
+    outcome_timeout: float,
     before: Resources = Resources(),  # noqa: B008  frozen
     over: Iterable[str] = (),
 ) -> TrackedMove:
-    """The pending move of an intent. It expires `lifetime` seconds after the intent, as the outcome may be late."""
+    """The pending move of an intent. Without an outcome it expires `outcome_timeout` seconds after the intent."""
     return TrackedMove(
         id=intent.id,
         pod_uid=intent.pod_uid,
@@ -103,7 +103,7 @@ def proposed(
         node=intent.node,
         target=intent.target,
         expected_reduction=intent.expected_reduction,
-        until=intent.expires_at + lifetime,
+        until=intent.expires_at + outcome_timeout,
         siblings=frozenset(siblings),
         fit=fit,
         before=before,

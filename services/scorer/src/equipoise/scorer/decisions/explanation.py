@@ -30,9 +30,9 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.scorer.decisions.counterfactual import rank_change
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, rank
 from equipoise.scorer.decisions.score_integers import neutral
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Array, expected_load, resources
 from equipoise.scorer.state.demand import demand_of_placed
 from equipoise.scorer.state.load_correction import base_of

@@ -7,8 +7,8 @@ from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.ranking import Ranking, rank
-from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import resources
 from equipoise.scorer.state.demand import demand_of_placed
 

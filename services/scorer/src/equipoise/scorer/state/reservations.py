@@ -84,16 +84,20 @@ class Reservations:
             self._sum[:] = 0.0  # sums and differences leave rounding errors
         return reservation
 
-    def total(self, capacity: int, now: float, *, without: str = "") -> Array | None:
-        """rows × windows × resources: all that is reserved, except for rounding errors; None when nothing is.
-
-        `without`: UID of a pod whose reservation does not count. The array is the internal one: do not change it.
-        """
+    def prune(self, now: float) -> None:
+        """End expired reservations."""
         while self._reservations:
             uid, reservation = next(iter(self._reservations.items()))
             if reservation.expires_at > now:
                 break
             self.release(uid)
+
+    def total(self, capacity: int, now: float, *, without: str = "") -> Array | None:
+        """rows × windows × resources: all that is reserved, except for rounding errors; None when nothing is.
+
+        `without`: UID of a pod whose reservation does not count. The array is the internal one: do not change it.
+        """
+        self.prune(now)
         if not self._reservations:
             return None
         self._resize(capacity, self._sum[0])

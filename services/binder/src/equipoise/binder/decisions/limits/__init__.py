@@ -29,8 +29,7 @@ from equipoise.contracts.messages.eviction import Outcome
 class Limits(Section, frozen=True, kw_only=True):
     """Every limit. 0 means that no pod may be evicted, "unlimited" that the limit does not exist."""
 
-    # The order of evaluation: limits that only time ends come first, so that replacements are read only when they
-    # decide.
+    # The order of evaluation: limits that do not depend on replacements come first, to save reads.
     maintenance: Maintenance = Maintenance()
     evictions_per_workload: EvictionsPerWorkload = EvictionsPerWorkload()
     evictions_per_namespace: EvictionsPerNamespace = EvictionsPerNamespace()
@@ -64,9 +63,9 @@ class Limits(Section, frozen=True, kw_only=True):
         return {name: limit for name, limit in limits if isinstance(limit, Limit)}
 
     @property
-    def memory(self) -> float:
+    def retention(self) -> float:
         """Seconds for which the ledger must keep an eviction."""
-        return max(self.migration_timeout, *(limit.memory for limit in self.table.values()))
+        return max(self.migration_timeout, *(limit.retention for limit in self.table.values()))
 
     def refusal(self, eviction: ProposedEviction, view: LedgerView) -> Finish | None:
         """The first refusal; None when all limits agree. `rate`, which only delays, is left out."""

@@ -30,7 +30,7 @@ CLUSTER = "the cluster"
 
 
 class ProposedEviction(msgspec.Struct, frozen=True, kw_only=True):
-    """The eviction that limits judge."""
+    """The eviction that limits are checked for. Built by `shell/validation.py`."""
 
     namespace: str
     node: str
@@ -46,7 +46,7 @@ class ProposedEviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(Section, frozen=True, kw_only=True):
-    """One rule. One more counted entry never turns a refusal into consent."""
+    """One rule. More counted entries only make a limit stricter."""
 
     scope: ClassVar[LimitScope] = "pod"
     """What is refused together with the pod: the descheduler proposes nothing in this scope until the limit may agree
@@ -56,7 +56,7 @@ class Limit(Section, frozen=True, kw_only=True):
     """True: an eviction waits until the limit agrees, and is not refused."""
 
     @property
-    def memory(self) -> float:
+    def retention(self) -> float:
         """Seconds for which the ledger must keep an eviction for this limit, beyond its migration."""
         return 0.0
 
@@ -75,10 +75,10 @@ class Limit(Section, frozen=True, kw_only=True):
 
     def retry_at(self, eviction: ProposedEviction, view: LedgerView) -> float | None:
         """When the limit agrees if nothing else happens; None when time alone does not help."""
-        if not self.memory:
+        if not self.retention:
             return None
         # One millisecond more: times are floats, and the end of a window belongs to it.
-        ends = sorted(entry.latest + self.memory + CLOCK_TOLERANCE + 0.001 for entry in view.entries)
+        ends = sorted(entry.latest + self.retention + CLOCK_TOLERANCE + 0.001 for entry in view.entries)
         later = (msgspec.structs.replace(view, now=end) for end in ends if end > view.now)
         return next((view.now for view in later if not self.refusal(eviction, view)), None)
 
@@ -145,7 +145,7 @@ class WindowedLimit(CountingLimit, frozen=True, kw_only=True):
     window: Duration
 
     @property
-    def memory(self) -> float:
+    def retention(self) -> float:
         return self.window
 
     def entries(self, view: LedgerView) -> Sequence[LedgerEntry]:

@@ -51,7 +51,7 @@ class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
 def proposals(
     result: StrategyResult, snapshot: Snapshot, settings: EvaluationSettings, epoch: LeaseEpoch
 ) -> list[Proposal]:
-    """An intent per planned move."""
+    """An intent per planned move, and the pending move that tracks it."""
     hot = HotNodes.of(result.cluster, result.classifications)
     siblings = snapshot.watched.pods_of(move.pod.workload for move in result.plan.moves)
     found = []
@@ -61,7 +61,7 @@ def proposals(
             intent,
             siblings=[pod.metadata.uid for pod in siblings[move.pod.workload]] if move.pod.workload else (),
             fit=move.pod.fit,
-            lifetime=settings.intent_lifetime,
+            outcome_timeout=settings.intent_lifetime,
             before=hot.usage.get(intent.node, Resources()),
             over=hot.over.get(intent.node, ()),
         )

@@ -93,7 +93,7 @@ def classes_of(loads: CurrentLoads, applied: AppliedThresholds, production: Appl
 
 
 def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
-    """Per node: at or below the threshold in every resource that has one. Unknown is not."""
+    """Per node: at or below the threshold in every resource that has one. Unknown: false."""
     limited = [resource in thresholds for resource in MEASURED]
     return np.asarray((load <= row(thresholds))[:, limited].all(axis=1), dtype=np.bool_)
 
@@ -121,23 +121,23 @@ class PoolClassification:
 
     def classify(self) -> list[NodeClassification]:
         """Every node, in its order."""
-        return [self._classification(node, place) for place, node in enumerate(self.members.nodes)]
+        return [self._classification(node, index) for index, node in enumerate(self.members.nodes)]
 
     def sources(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
-        """The hot nodes among `abnormal`, with their places; never one of unknown load."""
+        """The hot nodes among `abnormal`, with their indexes; never one of unknown load."""
         nodes = self.members.nodes
-        found = [(place, nodes[place]) for place in np.flatnonzero(self._hot(scope).any(axis=1)).tolist()]
-        return [(place, node) for place, node in found if node.name in abnormal and not node.unknown]
+        found = [(index, nodes[index]) for index in np.flatnonzero(self._hot(scope).any(axis=1)).tolist()]
+        return [(index, node) for index, node in found if node.name in abnormal and not node.unknown]
 
-    def hot(self, scope: Scope, place: int) -> list[Resource]:
+    def hot(self, scope: Scope, index: int) -> list[Resource]:
         """The resources in which a node is above its threshold."""
-        return _names(self._hot(scope)[place])
+        return _names(self._hot(scope)[index])
 
-    def reason(self, scope: Scope, place: int) -> str:
+    def reason(self, scope: Scope, index: int) -> str:
         """Why a node is hot."""
         applied = self.applied if scope == "node" else self.production
         assert applied is not None
-        loads = (self.loads.first if scope == "node" else self.loads.production)[place]
+        loads = (self.loads.first if scope == "node" else self.loads.production)[index]
         return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), applied.hot, scope)
 
     def weights(self) -> Mapping[Resource, float]:
@@ -150,18 +150,18 @@ class PoolClassification:
     def _hot(self, scope: Scope) -> Flags:
         return self.classes.hot if scope == "node" else self.classes.prod_hot
 
-    def _classification(self, node: ClusterNode, place: int) -> NodeClassification:
+    def _classification(self, node: ClusterNode, index: int) -> NodeClassification:
         """`load` is that over the first window; `why` is why the node is hot or unknown."""
         classes, over = self.classes, list[Resource]()
-        state: State = "idle" if classes.idle[place] else "between"
+        state: State = "idle" if classes.idle[index] else "between"
         why = ""
-        scope: Scope | None = next((scope for scope in SCOPES if self._hot(scope)[place].any()), None)
+        scope: Scope | None = next((scope for scope in SCOPES if self._hot(scope)[index].any()), None)
         if node.unknown:
             state, why = "unknown", node.unknown
         elif scope is not None:
-            state, over, why = "hot", self.hot(scope, place), self.reason(scope, place)
-        elif classes.missing[place].any():
-            resources = " and ".join(sorted(_names(classes.missing[place])))
+            state, over, why = "hot", self.hot(scope, index), self.reason(scope, index)
+        elif classes.missing[index].any():
+            resources = " and ".join(sorted(_names(classes.missing[index])))
             state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
         return NodeClassification(
             node=node.name,

@@ -5,8 +5,8 @@ The pod's own demand is not used. Source: crane-scheduler, pkg/plugins/dynamic a
 
 The defaults are crane's, in our windows: its `*_usage_avg_5m` is the mean of `5m`, its `*_usage_max_avg_1h` and
 `_1d` (the highest five-minute average) the `max` of `1h` and `1d`, whose inner step is shorter. The collector must
-measure them: `statistics: [max]` and `statisticsLimit: 1d`. A statistic that is not measured counts as fully used on
-every node.
+measure them: `statistics: [max]` and `statisticsWindowLimit: 1d`. A statistic that is not measured counts as fully
+used on every node.
 
 Crane only counts new pods. Here, the expected usage of a new pod is part of the load as soon as it is placed (unless
 `load.compensation` is off), and the count comes on top; `hotValue: []` switches the count off.

@@ -46,9 +46,10 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         return True
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
-        """50 for a node with the cluster's mean load in every hour. One point more for each point of load below the
-        mean while the pod uses resources, one less for each above, and `balance` times as much for imbalance. 0 if the
-        node would be overcommitted in some hour, or its load is unknown.
+        """50 for a node with the cluster's mean load in every hour. One point more per percentage point by which
+        the node's load, weighted by the pod's usage per hour, is below the mean, and one less per point above;
+        `balance` times as much for imbalance. 0 if the node would be overcommitted in some hour, or its load is
+        unknown.
         """
         daily = nodes.daily
         if daily is None or not daily.share.size:

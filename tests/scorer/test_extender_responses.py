@@ -20,8 +20,8 @@ from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.score_integers import NEUTRAL
-from equipoise.scorer.decisions.scoring_state import ScoringState
 
 HIGH = ResourceThresholds(cpu=65, memory=80)
 

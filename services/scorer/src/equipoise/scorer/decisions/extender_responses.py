@@ -1,4 +1,4 @@
-"""All that the scorer knows, and the scores computed from it. No I/O; times are arguments."""
+"""The responses to prioritize and filter requests, from the state of the cluster. No I/O; times are arguments."""
 
 from collections.abc import Sequence
 
@@ -52,7 +52,7 @@ class NewPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoringState:
-    """The nodes of the cluster, the reservations on them, and the recent evictions."""
+    """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them."""
 
     def __init__(self, load: LoadSettings, settings: ScoringSettings, *, max_score: int = MAX_SCORE) -> None:
         self.load = load
@@ -106,6 +106,7 @@ class ScoringState:
         """Remove what is no longer used, so that memory does not grow over the years."""
         self.nodes.prune(now)
         self.hints.prune(now)
+        self.reservations.prune(now)
 
     # requests
 

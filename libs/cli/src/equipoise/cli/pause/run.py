@@ -1,4 +1,4 @@
-"""The field of the ledger that keeps every binder from reserving an eviction."""
+"""Writes the field of the ledger that keeps every binder from reserving an eviction."""
 
 from equipoise.binder.shell import ledger_store
 from equipoise.runtime.configuration import Kubernetes, Logging
