@@ -274,5 +274,5 @@ async def test_an_empty_stream_says_what_to_do(world: NatsWorld, tmp_path: Path)
     assert code == 1
     assert "scorer.advice.perSecond" in text
     assert wrong == 2
-    assert "'a week' is no duration" in said
+    assert "'a week' is not a duration" in said
     assert "Traceback" not in text + said

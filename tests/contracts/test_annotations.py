@@ -123,7 +123,7 @@ def test_what_cannot_be_believed_is_nothing_with_a_reason(text: str) -> None:
 
 def test_an_absent_annotation_says_so() -> None:
     """Absence is no fault, but it is told apart from a value."""
-    assert read_node_load({}) == (None, f"{LOAD} is not there")
+    assert read_node_load({}) == (None, f"{LOAD} is absent")
 
 
 @given(st.text(max_size=200))

@@ -23,7 +23,7 @@ def test_reads_what_people_write(text: str, seconds: float) -> None:
 )
 def test_refuses_what_has_no_plain_meaning(text: object) -> None:
     """Bare numbers, signs, unknown units, foreign digits and infinite lengths are errors that show examples."""
-    with pytest.raises(ValueError, match=r"is no duration .*90s"):
+    with pytest.raises(ValueError, match=r"is not a duration .*90s"):
         Duration.parse(text)
 
 

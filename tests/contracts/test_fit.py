@@ -170,7 +170,7 @@ def test_volumes_keep_a_pod_in_their_zone() -> None:
     pod = a_fit_pod(volume_nodes=[volume])
 
     assert refusal(pod, a_fit_node(labels={"zone": "a"})) == ""
-    assert refusal(pod, a_fit_node(labels={"zone": "b"})) == "a volume of the pod cannot be reached from the node"
+    assert refusal(pod, a_fit_node(labels={"zone": "b"})) == "a volume of the pod is not reachable from the node"
 
 
 ZONE_TERM = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "web"}), topology_key="zone")
@@ -237,7 +237,7 @@ def test_topology_spread() -> None:
 
     assert refusal(pod, b, fleet) == ""
     assert refusal(pod, a, fleet) == "spread over zone would be uneven by 2, 1 allowed"
-    assert refusal(pod, unlabelled, fleet) == "node has no label zone, which the pod is spread by"
+    assert refusal(pod, unlabelled, fleet) == "node has no label zone, by which the pod is spread"
 
 
 def test_topology_spread_counts_the_source_without_the_pod() -> None:

@@ -78,8 +78,8 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
     "ephemeral claim": (_volume(ephemeral={}), "persistentVolumes"),
     "devices": (a_pod(spec={"resource_claims": [{"name": "gpu"}]}), "devices"),
     "opted out": (_meta(annotations={"equipoise.dev/evict": "false"}), "evict"),
-    "opted in": (_meta(annotations={"equipoise.dev/evict": "true"}), "anything else protects"),
-    "opted nothing": (_meta(annotations={"equipoise.dev/evict": ""}), "anything else protects"),
+    "opted in": (_meta(annotations={"equipoise.dev/evict": "true"}), "any value protects"),
+    "opted nothing": (_meta(annotations={"equipoise.dev/evict": ""}), "any value protects"),
     "autoscaler": (_meta(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), "safe-to-evict"),
     "karpenter": (_meta(annotations={"karpenter.sh/do-not-disrupt": "true"}), "do-not-disrupt"),
     "karpenter nonsense": (_meta(annotations={"karpenter.sh/do-not-disrupt": "soon"}), "do-not-disrupt"),
@@ -129,7 +129,7 @@ def test_a_workload_is_left_alone_for_a_while_after_scaling(
 ) -> None:
     """More pods than five minutes ago, or fewer because fewer are wanted; a missing one is no scaling."""
     candidate = a_candidate(owners=(a_deployment(replicas=replicas),), pods_now=now, pods_before=before)
-    assert ("scaled lately" in why(candidate)) == stays
+    assert ("scaled recently" in why(candidate)) == stays
 
 
 WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
@@ -170,7 +170,7 @@ WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
     "default replicas": ({"owners": _top(spec=objects.WorkloadSpec())}, "minReplicas"),
     "scaled to zero": ({"owners": (a_deployment(replicas=0),)}, "zero"),
     "paused": ({"owners": _top(spec=objects.WorkloadSpec(replicas=10, paused=True))}, "paused"),
-    "unseen change": ({"owners": (a_deployment(observed_generation=0),)}, "not seen"),
+    "unseen change": ({"owners": (a_deployment(observed_generation=0),)}, "not processed"),
     "old pods left": ({"owners": (a_deployment(updated_replicas=7),)}, "rolling out"),
     "new revision": (
         {

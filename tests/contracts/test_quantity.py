@@ -42,7 +42,7 @@ def test_reads_every_form(text: str, number: float) -> None:
 )  # fmt: skip
 def test_refuses_what_the_api_server_refuses(text: str) -> None:
     """Never a number by accident: Python's own notations are no quantities."""
-    with pytest.raises(ValueError, match="is no Kubernetes quantity"):
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         parse_quantity(text)
 
 

@@ -39,13 +39,13 @@ REFUSED = {
     "the filter fills a pool above its mark": (
         scorer(FILTER) + strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
         [
-            "thresholds.high.cpu: the filter lets pods onto nodes up to 65%",
-            "pools[0] takes them away above high.cpu 55%",
+            "thresholds.high.cpu: the filter accepts nodes up to 65%",
+            "pools[0] evicts pods above high.cpu 55%",
         ],
     ),
     "load_aware's own thresholds": (
         scorer(FILTER, "policy: {name: load_aware, usageThresholds: {cpu: 70, memory: 75}}"),
-        ["scorer.policy.usageThresholds.cpu: the filter lets pods onto nodes up to 70%", "lower the first to 65"],
+        ["scorer.policy.usageThresholds.cpu: the filter accepts nodes up to 70%", "lower the first to 65"],
     ),
     "load_aware's aggregated thresholds": (
         scorer(FILTER, "policy: {name: load_aware, aggregated: {usageThresholds: {memory: 85}}}"),
@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_passed_over(section: Mapping[str, Any]) -> None:
     """Another version of another service may say things that this one does not know."""
     shared, _ = read_sections({}, {})
 
-    assert isinstance(ping_pong.contradictions(section, shared.thresholds), list)
+    assert isinstance(ping_pong.configuration_conflicts(section, shared.thresholds), list)
 
 
 def test_it_knows_the_defaults_of_other_sections() -> None:

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.fit import FitNode, FitPod, Neighbours, PodIndex, neighbours
+from equipoise.contracts.fit import FitNode, FitPod, InterPodRules, PodIndex, inter_pod_rules
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm, TopologySpreadConstraint
 
 LABELS = [{"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"}, {}]
@@ -48,9 +48,9 @@ def moved(fleet: list[FitNode], pod: FitPod, source: str, target: str) -> list[F
     return [msgspec.structs.replace(node, pods=[*node.pods, pod]) if node.name == target else node for node in without]
 
 
-def told(around: Neighbours) -> object:
+def told(around: InterPodRules) -> object:
     """Without the names of examples: any pod of the domain will do."""
-    return set(around.repelled), around.attractions, around.spreads
+    return set(around.excluded), around.attractions, around.spreads
 
 
 @given(fleet=fleets(), asked=pods("asked"), data=st.data())
@@ -65,7 +65,7 @@ def test_a_census_follows_moves(fleet: list[FitNode], asked: FitPod, data: st.Da
             fleet = moved(fleet, pod, source, target)
             census.move(pod, source, target)
 
-    assert told(neighbours(asked, fleet, census)) == told(neighbours(asked, fleet))
+    assert told(inter_pod_rules(asked, fleet, census)) == told(inter_pod_rules(asked, fleet))
     for node in fleet:
         for pod in node.pods:
-            assert told(neighbours(pod, fleet, census)) == told(neighbours(pod, fleet))
+            assert told(inter_pod_rules(pod, fleet, census)) == told(inter_pod_rules(pod, fleet))
