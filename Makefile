@@ -24,7 +24,7 @@ test: ## Every test: on real clusters, and beside them those that need none
 	@./run pytest -n 3 $(ARGS)
 
 test-unit: ## The tests that need no cluster
-	@./run pytest -n 2 -m "not cluster" $(ARGS)
+	@./run pytest -n 3 -m "not cluster" $(ARGS)
 
 chaos: ## Weekly: faults on a real cluster (SEEDS=1-20 FAULTS=name,name), the demo in full; or PLANTED=1|real defects
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \

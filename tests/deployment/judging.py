@@ -17,7 +17,7 @@ from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import window_limits
 from equipoise.cli.demo.manifests import BURST_NAMESPACE, burst_document
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
-from equipoise.testbed.audit import Eviction
+from equipoise.testbed.audit import LoggedEviction
 
 BURST_PODS = 100
 KILLED: tuple[ServiceName, ...] = ("binder", "scorer", "annotator", "collector", "descheduler")
@@ -48,7 +48,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     burst: Counter[str]
     """Node to the number of its pods, of a workload that was never measured and whose pods were created at once."""
 
-    evictions: tuple[Eviction, ...]
+    evictions: tuple[LoggedEviction, ...]
     """Carried out, as the audit log has them."""
 
     evictions_at_kill: dict[str, int]

@@ -177,7 +177,7 @@ class Recorder:
         )
 
 
-def _post(eviction: audit.Eviction) -> Post:
+def _post(eviction: audit.LoggedEviction) -> Post:
     return Post(
         at=eviction.time.timestamp(),
         namespace=eviction.namespace,

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eviction:
+class LoggedEviction:
     """One completed POST to `pods/eviction`."""
 
     namespace: str
@@ -55,7 +55,7 @@ class PodWrite:
     """When the response was sent, on the API server's clock."""
 
 
-def evictions(log: Path) -> list[Eviction]:
+def evictions(log: Path) -> list[LoggedEviction]:
     """All completed evictions, ordered by time."""
     return sorted((_eviction(event) for event in _completed(log, "eviction")), key=lambda eviction: eviction.time)
 
@@ -105,11 +105,11 @@ def _events(log: Path, text: bytes) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _eviction(event: dict[str, Any]) -> Eviction:
+def _eviction(event: dict[str, Any]) -> LoggedEviction:
     target = event["objectRef"]
     options = (event.get("requestObject") or {}).get("deleteOptions") or {}
     query = parse_qs(urlsplit(event["requestURI"]).query)
-    return Eviction(
+    return LoggedEviction(
         namespace=target["namespace"],
         pod=target["name"],
         user=(event.get("user") or {}).get("username", ""),

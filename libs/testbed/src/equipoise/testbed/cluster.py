@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from equipoise.testbed import audit
@@ -114,9 +113,7 @@ class Cluster:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def __aenter__(self) -> Self:
@@ -131,9 +128,7 @@ class Cluster:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.stop)
 
     # -- addresses and files ---------------------------------------------------------------------------------
@@ -225,7 +220,7 @@ class Cluster:
         self._write_prometheus()
         get(f"{self.prometheus_url}/-/reload", method="POST")
 
-    def evictions(self) -> list[audit.Eviction]:
+    def evictions(self) -> list[audit.LoggedEviction]:
         """Evictions in the audit log, including dry runs and refused ones."""
         return audit.evictions(self.audit_log)
 

@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -242,9 +241,7 @@ class FaultProxy:
         await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=server).start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.clear()
         await self._runner.cleanup()
         await self._session.close()

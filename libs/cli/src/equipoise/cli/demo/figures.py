@@ -84,7 +84,7 @@ def read_audit_log(audit_log: Path) -> AuditedEvents:
     evictions: list[AuditedEviction] = []
     bindings: list[AuditedBinding] = []
     bound: dict[tuple[str, str], str] = {}
-    events: list[audit.Binding | audit.Eviction] = [*audit.bindings(audit_log), *audit.evictions(audit_log)]
+    events: list[audit.Binding | audit.LoggedEviction] = [*audit.bindings(audit_log), *audit.evictions(audit_log)]
     for event in sorted(events, key=lambda event: event.time):
         at, name = event.time.timestamp(), (event.namespace, event.pod)
         if isinstance(event, audit.Binding):

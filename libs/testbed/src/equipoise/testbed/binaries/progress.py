@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -24,9 +23,7 @@ class Progress:
         self._next_plain = time.monotonic() + self._plain_seconds
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
