@@ -281,5 +281,5 @@ async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Pat
     assert code == 1
     assert "scorer.advice.perSecond" in text
     assert invalid == 2
-    assert "'a week' is no duration" in error
+    assert "'a week' is not a duration" in error
     assert "Traceback" not in text + error

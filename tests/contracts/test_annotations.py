@@ -1,4 +1,4 @@
-"""What stands on nodes and workloads."""
+"""The annotations of nodes and workloads."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ WINDOWS = st.dictionaries(
 )
 
 
-def test_a_node_carries_shares_of_its_base_and_their_time() -> None:
+def test_a_node_is_annotated_with_its_load_and_the_time_of_the_sample() -> None:
     """3.3333 of 10 cores and 4 of 64 GiB are 0.3333 and 0.0625."""
     load = node_load(a_node_utilization(cpu=3.33333, windows={"5m": a_window(3.33333, 4 * GIB)}))
     assert load is not None
@@ -42,7 +42,7 @@ def test_a_node_carries_shares_of_its_base_and_their_time() -> None:
 
 
 def test_a_full_annotation_is_about_a_kibibyte() -> None:
-    """Four windows with every statistic on a node, means and a day's profile on a workload."""
+    """Four windows with every statistic on a node; means and a daily profile on a workload."""
     amount = Resources(cpu=1.23456, memory=4.123 * GIB)
     full = WindowUsage(sampled_at=NOW, mean=amount, p95=amount, max=amount, deviation=amount)
     node = node_load(a_node_utilization(windows=dict.fromkeys(["5m", "15m", "1h", "1d"], full)))
@@ -56,15 +56,15 @@ def test_a_full_annotation_is_about_a_kibibyte() -> None:
 
 @pytest.mark.parametrize("windows", [{}, {"5m": a_window(None, None)}, {"5m": a_window(float("nan"), -1.0)}])
 def test_nothing_is_written_for_unknown_values(windows: dict[str, WindowUsage]) -> None:
-    """Absent, unknown and impossible values are no values; a node without a base has no load."""
+    """Absent, unknown and invalid values are left out; a node without a base has no load."""
     assert node_load(a_node_utilization(windows=windows)) is None
     assert workload_usage(a_workload_utilization(windows=windows)) is None
     assert node_load(a_node_utilization(base=Resources())) is None
 
 
 @given(WINDOWS)
-def test_nodes_read_back_as_they_were_written(windows: dict[str, WindowUsage]) -> None:
-    """Whatever was measured, writer and reader agree, and nothing unknown becomes a number."""
+def test_a_node_annotation_is_parsed_as_written(windows: dict[str, WindowUsage]) -> None:
+    """Whatever was measured; nothing unknown becomes a number."""
     load = node_load(a_node_utilization(windows=windows))
     if load is None:
         assert all(usage.mean == Resources() for usage in windows.values())
@@ -75,8 +75,10 @@ def test_nodes_read_back_as_they_were_written(windows: dict[str, WindowUsage]) -
 
 
 @given(WINDOWS, st.lists(AMOUNTS, min_size=24, max_size=24))
-def test_workloads_read_back_as_they_were_written(windows: dict[str, WindowUsage], slots: list[float | None]) -> None:
-    """The same with a profile; a profile of unknown slots alone is left out."""
+def test_a_workload_annotation_is_parsed_as_it_was_written(
+    windows: dict[str, WindowUsage], slots: list[float | None]
+) -> None:
+    """The same with a profile; a profile with only unknown slots is left out."""
     usage = workload_usage(a_workload_utilization(windows=windows, profile={"cpu": slots}))
     if usage is None:
         return
@@ -111,8 +113,8 @@ def a_text(**changes: Any) -> str:
         a_text(windows={"5m": {"sampledAt": "2027-01-15T08:00:00Z", "mean": {"cpu": float("nan")}}}),
     ],
 )
-def test_what_cannot_be_believed_is_nothing_with_a_reason(text: str) -> None:
-    """Any kubelet may write there: malformed values are None, never an exception, never a 0."""
+def test_an_invalid_annotation_is_none_with_a_reason(text: str) -> None:
+    """Any kubelet may write it: invalid values are None, never an exception, never 0."""
     usage, why = read_workload_usage({USAGE: text})
     assert usage is None
     assert why.startswith(USAGE)
@@ -121,26 +123,24 @@ def test_what_cannot_be_believed_is_nothing_with_a_reason(text: str) -> None:
     assert why.startswith(LOAD)
 
 
-def test_an_absent_annotation_says_so() -> None:
-    """Absence is no fault, but it is told apart from a value."""
-    assert read_node_load({}) == (None, f"{LOAD} is not there")
+def test_an_absent_annotation_has_its_own_reason() -> None:
+    """Absence is no error, but differs from a value."""
+    assert read_node_load({}) == (None, f"{LOAD} is absent")
 
 
 @given(st.text(max_size=200))
-def test_no_text_makes_the_reader_fail(text: str) -> None:
-    """Any text is a value or a reason."""
+def test_any_text_is_a_value_or_a_reason(text: str) -> None:
     for value, why in (read_node_load({LOAD: text}), read_workload_usage({USAGE: text})):
         assert (value is None) == bool(why)
 
 
 def test_later_versions_may_add_fields() -> None:
-    """Unknown fields are ignored, so that old readers survive new writers."""
+    """Unknown fields are ignored, so that old readers work with new writers."""
     usage, why = read_workload_usage({USAGE: a_text(novelty=1)})
     assert usage is not None, why
 
 
-def test_means_are_what_changes_are_seen_by() -> None:
-    """One entry per window and resource that is known."""
+def test_means_have_one_entry_per_known_window_and_resource() -> None:
     load = node_load(a_node_utilization(windows={"5m": a_window(1.0, None)}))
     assert load is not None
     assert means(load) == {"5m cpu": 0.1}

@@ -24,7 +24,7 @@ def problem(
 
 
 @pytest.mark.parametrize(("use", "enough"), [("score", 70), ("eviction", 80)])
-def test_the_limit_of_each_use_is_enough(use: Use, enough: int) -> None:
+def test_coverage_at_the_limit_is_enough(use: Use, enough: int) -> None:
     """`load.coverage.score` and `load.coverage.eviction`: exactly that share suffices, one node less does not."""
     assert problem(a_cycle(100, enough), use=use) == ""
     assert f"{enough - 1} of 100 nodes" in problem(a_cycle(100, enough - 1), use=use)
@@ -45,7 +45,7 @@ def test_the_limit_of_each_use_is_enough(use: Use, enough: int) -> None:
         ([a_cycle(50), a_cycle(50, shard="1", queried_at=NOW - 181)], 1_000, "of 50 nodes"),
     ],
 )
-def test_reasons_are_stated(use: Use, cycles: list[UtilizationCycle], known: int, why: str) -> None:
+def test_too_low_coverage_has_a_reason(use: Use, cycles: list[UtilizationCycle], known: int, why: str) -> None:
     """No cycle, too few known loads, no expected node, another clock, a cycle that is old or from the future."""
     assert why.replace("of 50 nodes", "50 of 100 nodes" if use == "score" else "0 of 50 nodes") in problem(
         *cycles, known=known, use=use

@@ -1,4 +1,4 @@
-"""crane-scheduler's annotations, as its own reader would take them."""
+"""crane-scheduler's annotations, as crane reads them."""
 
 import re
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ def a_window_with_max(cpu: float, memory: float, ago: float) -> WindowUsage:
     return msgspec.structs.replace(a_window(sampled_at=NOW - ago), max=Resources(cpu=cpu, memory=memory))
 
 
-def test_every_metric_of_its_policy_under_its_own_name() -> None:
-    """Share with five decimals, a comma, the sample's time in UTC to the second: 10 cores, 64 GiB."""
+def test_every_metric_of_cranes_policy_is_written() -> None:
+    """Share with five decimals, a comma, the sample's time in UTC to the second; the node has 10 cores and 64 GiB."""
     windows = {
         "5m": a_window(cpu=6.30124, memory=16 * GIB, sampled_at=NOW + 0.9),
         "1h": a_window_with_max(7.0, 32 * GIB, 60),
@@ -37,16 +37,16 @@ def test_every_metric_of_its_policy_under_its_own_name() -> None:
     }
 
 
-def test_what_is_unknown_is_not_written() -> None:
-    """Crane writes 0 there, and the node looks idle; a mean never stands for a maximum."""
+def test_unknown_values_are_not_written() -> None:
+    """crane writes 0 instead, and the node looks idle. A mean never replaces a maximum."""
     windows = {"5m": a_window(cpu=None), "1h": a_window()}
     assert crane_annotations(a_node_utilization(windows=windows), None, NOW).keys() == {"mem_usage_avg_5m"}
 
 
 @example(cpu=0.0, at=1.999999761581421, hot=0)
 @given(st.floats(0, 1e6), st.floats(0, 2e9), st.integers(0, 10_000))
-def test_its_reader_understands_every_value(cpu: float, at: float, hot: int) -> None:
-    """Split at the comma, one half is a number of the form that Go's ParseFloat takes, the other a time."""
+def test_crane_can_parse_every_value(cpu: float, at: float, hot: int) -> None:
+    """Before the comma a number for Go's ParseFloat, after it a time."""
     windows = {"5m": a_window(cpu=cpu, sampled_at=at)}
     for key, text in crane_annotations(a_node_utilization(windows=windows), hot, at).items():
         assert key in KEYS
@@ -56,8 +56,8 @@ def test_its_reader_understands_every_value(cpu: float, at: float, hot: int) -> 
         assert 0 <= at - read.timestamp() < 1
 
 
-def test_ten_pods_within_a_minute_make_a_node_hotter_by_seven() -> None:
-    """Two times five in five minutes, five times two in one; a pod of just five minutes ago counts no more."""
+def test_ten_pods_within_a_minute_raise_the_hot_value_by_seven() -> None:
+    """Two times five in five minutes, five times two in one minute. A pod placed five minutes ago does not count."""
     assert hot_value([NOW - 10] * 10, NOW) == 7
     assert hot_value([NOW - 300] * 5, NOW) == 0
     assert hot_value([NOW - 200] * 9, NOW) == 1

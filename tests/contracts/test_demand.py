@@ -1,4 +1,4 @@
-"""What a pod is expected to use."""
+"""The expected usage of a pod."""
 
 import math
 
@@ -33,10 +33,10 @@ LIMITS = Resources(cpu=2.0, memory=4 * GIB)
         (TARGET_LOAD_PACKING, True, 2.0, "limit"),
     ],
 )
-def test_the_first_link_that_knows_tells(
+def test_the_first_known_source_is_used(
     chain: tuple[EstimateSource, ...], measured: bool, cpu: float, link: str
 ) -> None:
-    """Each policy has its own order of sources."""
+    """Each policy has its own order of estimate sources."""
     workload = a_workload_utilization() if measured else None
 
     usage, sources = expected_usage(requests=REQUESTS, limits=LIMITS, workload=workload, window="15m", chain=chain)
@@ -44,8 +44,8 @@ def test_the_first_link_that_knows_tells(
     assert (usage.cpu, sources["cpu"]) == (cpu, link)
 
 
-def test_request_and_a_half_when_there_is_no_limit() -> None:
-    """TargetLoadPacking takes 1.5 times the request for want of a limit."""
+def test_without_a_limit_one_and_a_half_requests_are_expected() -> None:
+    """In TargetLoadPacking."""
     usage, sources = expected_usage(
         requests=REQUESTS, limits=Resources(), workload=None, window="15m", chain=TARGET_LOAD_PACKING
     )
@@ -53,8 +53,8 @@ def test_request_and_a_half_when_there_is_no_limit() -> None:
     assert (usage.cpu, sources["cpu"]) == (0.75, "request×1.5")
 
 
-def test_a_limit_of_zero_is_none() -> None:
-    """Kubernetes reads a limit of 0 as unlimited: the pod is not expected to use nothing."""
+def test_a_limit_of_zero_is_no_limit() -> None:
+    """As in Kubernetes: the pod is not expected to use nothing."""
     usage, sources = expected_usage(
         requests=REQUESTS, limits=Resources(cpu=0.0), workload=None, window="15m", chain=WATER_LEVEL
     )
@@ -62,8 +62,8 @@ def test_a_limit_of_zero_is_none() -> None:
     assert (usage.cpu, sources["cpu"]) == (0.5, "request")
 
 
-def test_each_resource_has_its_own_link() -> None:
-    """Memory that nobody measured does not hide the cpu that somebody did."""
+def test_each_resource_has_its_own_source() -> None:
+    """Measured cpu is used even if memory is not measured."""
     workload = a_workload_utilization(memory=None)
 
     usage, sources = expected_usage(
@@ -74,8 +74,8 @@ def test_each_resource_has_its_own_link() -> None:
     assert usage == Resources(cpu=1.0, memory=4 * GIB)
 
 
-def test_another_window_tells_when_the_one_asked_for_does_not() -> None:
-    """A workload younger than the window is still better known than its limit."""
+def test_another_window_is_used_when_the_requested_one_is_unknown() -> None:
+    """It is a better estimate than the limit."""
     workload = a_workload_utilization(windows={"5m": a_window(cpu=0.7), "1d": a_window(cpu=None)})
 
     usage, _ = expected_usage(requests=REQUESTS, limits=LIMITS, workload=workload, window="1d", chain=WATER_LEVEL)
@@ -83,8 +83,8 @@ def test_another_window_tells_when_the_one_asked_for_does_not() -> None:
     assert usage.cpu == 0.7
 
 
-def test_stale_windows_of_a_workload_drop_out() -> None:
-    """Each window lives as long as a node's does; a workload with none left is unknown."""
+def test_outdated_windows_of_a_workload_are_ignored() -> None:
+    """A workload without a usable window is unknown."""
     workload = a_workload_utilization()
     settings = LoadSettings()
 
@@ -105,8 +105,8 @@ def test_stale_windows_of_a_workload_drop_out() -> None:
         (Resources(cpu=1.5e308), Resources(), 1.5e308),
     ],
 )
-def test_an_estimate_is_a_share_of_what_a_pod_may_use(requests: Resources, limits: Resources, cpu: float) -> None:
-    """150 % of the request, but no more than the limit nor than can be counted; a pod without either uses little."""
+def test_an_estimate_is_a_percentage_of_limit_or_request(requests: Resources, limits: Resources, cpu: float) -> None:
+    """150 % of the request, at most the limit, always finite. Without either it is small."""
     usage, sources = expected_usage(
         requests=requests, limits=limits, workload=None, window="5m", chain=(Estimate(cpu=150.0), "default")
     )
@@ -123,10 +123,10 @@ def test_an_estimate_is_a_share_of_what_a_pod_may_use(requests: Resources, limit
         [WATER_LEVEL, TARGET_LOAD_PACKING, MEASURED_FIRST, ("measured", Estimate(cpu=300.0), "default")]
     ),
 )
-def test_the_expectation_is_always_known(
+def test_the_expected_usage_is_always_known(
     request: float | None, limit: float | None, measured: float | None, chain: tuple[EstimateSource, ...]
 ) -> None:
-    """Whatever is given, the expectation is a finite amount, at the worst the default."""
+    """It is finite for any input, and the default as the last resort."""
     usage, _ = expected_usage(
         requests=Resources(cpu=request),
         limits=Resources(cpu=limit),

@@ -1,4 +1,4 @@
-"""A replacement must be able to run before its pod is moved."""
+"""Whether a pod fits on a node."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def a_container(amounts: dict[str, float]) -> objects.Container:
 
 
 def test_pod_requests_with_sidecar_pod_level_and_overhead() -> None:
-    """Sidecars run along, pod-level values replace the sum, overhead comes on top."""
+    """Sidecars run all the time, pod-level values replace the sum, overhead is added."""
     sidecar = objects.Container(
         restart_policy="Always", resources=objects.ResourceRequirements(requests={"cpu": "500m", "memory": "1Gi"})
     )
@@ -57,16 +57,16 @@ def test_pod_requests_with_sidecar_pod_level_and_overhead() -> None:
     assert requests == {"cpu": pytest.approx(2.6), "memory": 3 * GIB}
 
 
-def test_a_full_node_takes_no_pod_more() -> None:
-    """The number of pods is limited like any resource, and unknown is no room."""
+def test_a_full_node_accepts_no_pod() -> None:
+    """The number of pods is limited like a resource; an unknown limit is 0."""
     crowded = a_fit_node(pods=[a_fit_pod(f"web-{i}") for i in range(10)])
 
     assert refusal(a_fit_pod("new"), crowded) == "too many pods: 10 allowed"
     assert refusal(a_fit_pod("new"), FitNode(name="blank")) == "too many pods: 0 allowed"
 
 
-def test_the_pod_itself_takes_no_room() -> None:
-    """The pod that is asked about stands for its replacement: on its own node it does not count twice."""
+def test_the_pod_itself_does_not_count_on_its_node() -> None:
+    """It stands for its own replacement."""
     pod = a_fit_pod(requests={"cpu": 3.0})
 
     assert refusal(pod, a_fit_node(pods=[pod])) == ""
@@ -105,8 +105,8 @@ def test_a_taint_may_be_tolerated_by_comparison() -> None:
     assert refusal(pod, a_fit_node(taints=[Taint(key="sla", value="800", effect="NoSchedule")])) != ""
 
 
-def test_a_cordoned_node_is_closed() -> None:
-    """Unless the pod tolerates the taint that a cordon stands for."""
+def test_a_cordoned_node_is_refused() -> None:
+    """Unless the pod tolerates the taint of cordoned nodes."""
     through = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists")
 
     assert refusal(a_fit_pod(), a_fit_node(cordoned=True)) == "node is cordoned"
@@ -125,7 +125,7 @@ def test_a_cordoned_node_is_closed() -> None:
     ],
 )
 def test_node_affinity_operators(operator: str, values: list[str], fits: bool) -> None:
-    """Every operator of a node selector, and none that we do not know, chooses nodes."""
+    """Every operator of a node selector matches as in Kubernetes; an unknown one matches nothing."""
     expression = NodeSelectorRequirement(key="disk", operator=operator, values=values)
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[expression])])
 
@@ -134,7 +134,7 @@ def test_node_affinity_operators(operator: str, values: list[str], fits: bool) -
 
 @pytest.mark.parametrize(("operator", "value", "fits"), [("Gt", "4", True), ("Lt", "4", False), ("Gt", "x", False)])
 def test_node_affinity_compares_numbers(operator: str, value: str, fits: bool) -> None:
-    """Gt and Lt compare whole numbers; what is none never matches."""
+    """Gt and Lt compare integers; other values never match."""
     expression = NodeSelectorRequirement(key="cores", operator=operator, values=[value])
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[expression])])
 
@@ -142,7 +142,7 @@ def test_node_affinity_compares_numbers(operator: str, value: str, fits: bool) -
 
 
 def test_node_selector_terms() -> None:
-    """Terms are alternatives, an empty one chooses nothing, matchFields look at the name, nodeSelector at labels."""
+    """Terms are alternatives, an empty one matches nothing, matchFields applies to the name, nodeSelector to labels."""
     by_name = NodeSelectorTerm(
         match_fields=[NodeSelectorRequirement(key="metadata.name", operator="In", values=["node-a"])]
     )
@@ -155,7 +155,7 @@ def test_node_selector_terms() -> None:
 
 
 def test_host_ports() -> None:
-    """A port can be taken once per protocol and address, and 0.0.0.0 is every address."""
+    """A port is used once per protocol and address; 0.0.0.0 is every address."""
     taken = a_fit_node(pods=[a_fit_pod("x", host_ports=[HostPort(port=80, address="10.0.0.1")])])
 
     assert refusal(a_fit_pod(host_ports=[HostPort(port=80)]), taken) == "host port 80 is taken"
@@ -170,14 +170,14 @@ def test_volumes_keep_a_pod_in_their_zone() -> None:
     pod = a_fit_pod(volume_nodes=[volume])
 
     assert refusal(pod, a_fit_node(labels={"zone": "a"})) == ""
-    assert refusal(pod, a_fit_node(labels={"zone": "b"})) == "a volume of the pod cannot be reached from the node"
+    assert refusal(pod, a_fit_node(labels={"zone": "b"})) == "a volume of the pod is not reachable from the node"
 
 
 ZONE_TERM = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "web"}), topology_key="zone")
 
 
-def test_own_anti_affinity_looks_at_the_whole_domain() -> None:
-    """A pod of its kind anywhere in the zone keeps it off, the pod itself does not."""
+def test_own_anti_affinity_applies_to_the_whole_domain() -> None:
+    """A matching pod anywhere in the zone excludes it; the pod itself does not."""
     pod = a_fit_pod(pod_anti_affinity=[ZONE_TERM])
     target = a_fit_node("node-a", labels={"zone": "a"})
     sibling = a_fit_node("node-b", [a_fit_pod("web-2")], labels={"zone": "a"})
@@ -187,8 +187,8 @@ def test_own_anti_affinity_looks_at_the_whole_domain() -> None:
     assert refusal(pod, target, [target, itself]) == ""
 
 
-def test_anti_affinity_of_others_counts_too() -> None:
-    """kube-scheduler also asks the pods that are there."""
+def test_anti_affinity_of_other_pods_applies() -> None:
+    """As in kube-scheduler."""
     guard = a_fit_pod("guard", labels={}, pod_anti_affinity=[ZONE_TERM])
     target = a_fit_node("node-a", labels={"zone": "a"})
     beside = a_fit_node("node-b", [guard], labels={"zone": "a"})
@@ -198,8 +198,8 @@ def test_anti_affinity_of_others_counts_too() -> None:
     assert refusal(a_fit_pod(namespace="elsewhere"), target, [target, beside]) == ""
 
 
-def test_affinity_needs_company() -> None:
-    """A required pod must be in the domain, unless none is anywhere and the pod would be the first of its kind."""
+def test_affinity_requires_a_matching_pod_in_the_domain() -> None:
+    """Unless there is none anywhere and the pod matches its own term."""
     backend = PodAffinityTerm(label_selector=LabelSelector(match_labels={"app": "db"}), topology_key="zone")
     pod = a_fit_pod(pod_affinity=[backend])
     near, far = a_fit_node("node-a", labels={"zone": "a"}), a_fit_node("node-b", labels={"zone": "b"})
@@ -211,8 +211,8 @@ def test_affinity_needs_company() -> None:
     assert refusal(a_fit_pod(pod_affinity=[ZONE_TERM]), near, [near, far]) == ""
 
 
-def test_namespace_selectors_are_doubted_in_the_safe_direction() -> None:
-    """What only a namespace's labels could tell keeps pods apart and brings none together."""
+def test_unknown_namespace_labels_are_decided_in_the_safe_direction() -> None:
+    """They apply to anti-affinity and do not satisfy affinity."""
     unknown = LabelSelector(match_labels={"team": "a"})
     term = PodAffinityTerm(
         label_selector=LabelSelector(match_labels={"app": "web"}), topology_key="zone", namespace_selector=unknown
@@ -229,19 +229,19 @@ def a_zone(name: str, pods: int) -> FitNode:
 
 
 def test_topology_spread() -> None:
-    """No domain may come more than maxSkew above the emptiest."""
+    """No domain may exceed the emptiest one by more than maxSkew."""
     rule = TopologySpreadConstraint(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "web"}))
     pod = a_fit_pod(spread=[rule])
     a, b, unlabelled = a_zone("a", 2), a_zone("b", 1), a_fit_node("node-x")
-    fleet = [a, b, unlabelled]
+    nodes = [a, b, unlabelled]
 
-    assert refusal(pod, b, fleet) == ""
-    assert refusal(pod, a, fleet) == "spread over zone would be uneven by 2, 1 allowed"
-    assert refusal(pod, unlabelled, fleet) == "node has no label zone, which the pod is spread by"
+    assert refusal(pod, b, nodes) == ""
+    assert refusal(pod, a, nodes) == "spread over zone would be uneven by 2, 1 allowed"
+    assert refusal(pod, unlabelled, nodes) == "node has no label zone, by which the pod is spread"
 
 
 def test_topology_spread_counts_the_source_without_the_pod() -> None:
-    """A pod that leaves its zone makes it the emptiest one, so that it may not go to a fuller one."""
+    """Without the pod its zone is the emptiest one, so it may not move to a fuller one."""
     rule = TopologySpreadConstraint(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "web"}))
     pod = a_fit_pod(spread=[rule])
     source = a_fit_node("node-a", [pod], labels={"zone": "a"})
@@ -251,7 +251,7 @@ def test_topology_spread_counts_the_source_without_the_pod() -> None:
 
 
 def test_topology_spread_ignores_ineligible_nodes_and_terminating_pods() -> None:
-    """Domains the pod cannot go to set no minimum; pods that are leaving are no weight; few domains count as empty."""
+    """Ineligible domains set no minimum, terminating pods do not count, and too few domains count as empty."""
     selector = LabelSelector(match_labels={"app": "web"})
     rule = TopologySpreadConstraint(topology_key="zone", label_selector=selector)
     a, b = a_zone("a", 1), a_zone("b", 1)
@@ -266,8 +266,8 @@ def test_topology_spread_ignores_ineligible_nodes_and_terminating_pods() -> None
     assert refusal(a_fit_pod(spread=[many]), a, [a, b]) != ""
 
 
-def test_a_node_known_by_placement() -> None:
-    """Placement tells enough for room, taints and labels."""
+def test_a_node_from_its_placement_message() -> None:
+    """It has resources, taints and labels."""
     node = placed_node(a_placement(pods=[a_placed_pod()], pod_capacity=5))
 
     assert refusal(a_fit_pod("new", requests={"cpu": 9.5}), node) == ""

@@ -23,7 +23,7 @@ def test_the_first_message_is_the_newest() -> None:
 
 
 def test_a_lower_epoch_counts_again_after_silence() -> None:
-    """A node that another collector took over must not stay unknown because its epoch is lower."""
+    """A node that was taken over by a collector with a lower epoch must not stay unknown."""
     latest = a_node_utilization(epoch=2, sequence=9, queried_at=NOW)
 
     assert not supersedes_measurement(a_node_utilization(epoch=1, queried_at=NOW + SILENCE), latest)

@@ -1,4 +1,4 @@
-"""Pods find their workload, however it is built."""
+"""The workload of a pod."""
 
 import pytest
 from hypothesis import given
@@ -57,13 +57,15 @@ def nobody(_: Workload) -> None:
         (an_owner("ReplicationController", "old", "v1"), None, a_workload("ReplicationController", "old", "")),
     ],
 )
-def test_climbs_to_the_workload(direct: OwnerReference, above: OwnerReference | None, expected: Workload) -> None:
-    """A ReplicaSet or Job belongs to what controls it; every other controller is the workload itself."""
+def test_the_workload_is_the_top_controller(
+    direct: OwnerReference, above: OwnerReference | None, expected: Workload
+) -> None:
+    """A ReplicaSet or Job belongs to its controller; every other controller is the workload itself."""
     assert expected == workload_of(a_pod(direct), lambda _: above)
 
 
-def test_only_replica_sets_and_jobs_are_asked_for_their_owner() -> None:
-    """An operator that controls a StatefulSet does not become the workload of its pods."""
+def test_only_replica_sets_and_jobs_have_a_controller_above() -> None:
+    """An operator that controls a StatefulSet is not the workload of its pods."""
 
     def owner_of(workload: Workload) -> OwnerReference:
         raise AssertionError(workload)
@@ -71,9 +73,7 @@ def test_only_replica_sets_and_jobs_are_asked_for_their_owner() -> None:
     assert a_workload("StatefulSet", "db") == workload_of(a_pod(an_owner("StatefulSet", "db")), owner_of)
 
 
-def test_an_owner_that_cannot_be_read_is_the_callers_matter() -> None:
-    """What owner_of raises is not swallowed."""
-
+def test_errors_of_owner_of_are_passed_on() -> None:
     def owner_of(workload: Workload) -> OwnerReference:
         raise LookupError(workload)
 
@@ -116,8 +116,8 @@ def test_bare_and_static_pods_have_no_workload(pod: Pod) -> None:
         (a_pod(an_owner("StatefulSet", "db")), a_workload("StatefulSet", "db")),
     ],
 )
-def test_the_pod_alone_names_its_deployment(pod: Pod, expected: Workload) -> None:
-    """The template hash is taken off a ReplicaSet's name; everything else stays as it is."""
+def test_the_deployment_is_derived_from_the_pod(pod: Pod, expected: Workload) -> None:
+    """The template hash is removed from the ReplicaSet's name; every other controller is the workload."""
     assert expected == workload_from_pod(pod)
 
 
@@ -128,7 +128,7 @@ def test_the_pod_alone_names_its_deployment(pod: Pod, expected: Workload) -> Non
     label=st.text(max_size=5),
 )
 def test_no_owner_reference_raises(api_version: str, kind: str, name: str, label: str) -> None:
-    """Whatever a controller reference holds, the answer is a named workload or None."""
+    """For any controller reference the result is a named workload or None."""
     pod = a_pod(an_owner(kind, name, api_version), pod_template_hash=label)
     for workload in (workload_of(pod, nobody), workload_from_pod(pod)):
         assert workload is None or (workload.kind and workload.name)

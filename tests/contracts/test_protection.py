@@ -1,4 +1,4 @@
-"""Who is never moved, row by row."""
+"""Which pods are never evicted, by rule."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -46,8 +46,8 @@ def _top(**fields: Any) -> tuple[objects.WorkloadObject, ...]:
     return (a_replica_set(), msgspec.structs.replace(a_deployment(), **fields))
 
 
-def test_an_ordinary_pod_may_move() -> None:
-    """A running, ready pod of a healthy Deployment is not protected."""
+def test_an_ordinary_pod_is_not_protected() -> None:
+    """A running, ready pod of a healthy Deployment."""
     assert why(a_candidate()) == ""
 
 
@@ -78,8 +78,8 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
     "ephemeral claim": (_volume(ephemeral={}), "persistentVolumes"),
     "devices": (a_pod(spec={"resource_claims": [{"name": "gpu"}]}), "devices"),
     "opted out": (_meta(annotations={"equipoise.dev/evict": "false"}), "evict"),
-    "opted in": (_meta(annotations={"equipoise.dev/evict": "true"}), "anything else protects"),
-    "opted nothing": (_meta(annotations={"equipoise.dev/evict": ""}), "anything else protects"),
+    "opted in": (_meta(annotations={"equipoise.dev/evict": "true"}), "any value protects"),
+    "opted nothing": (_meta(annotations={"equipoise.dev/evict": ""}), "any value protects"),
     "autoscaler": (_meta(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), "safe-to-evict"),
     "karpenter": (_meta(annotations={"karpenter.sh/do-not-disrupt": "true"}), "do-not-disrupt"),
     "karpenter nonsense": (_meta(annotations={"karpenter.sh/do-not-disrupt": "soon"}), "do-not-disrupt"),
@@ -91,27 +91,27 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_protected_pods(name: str) -> None:
-    """What the pod itself says protects it, and the reason names it."""
+def test_a_pod_is_protected_by_its_own_fields(name: str) -> None:
+    """The reason names the rule."""
     pod, expected = PODS[name]
     assert expected in why(a_candidate(pod))
 
 
 @pytest.mark.parametrize("cost", ["0", "-5", "2147483646", "+2147483647", "many", ""])
-def test_an_ordinary_eviction_cost_protects_nobody(cost: str) -> None:
-    """Only the highest one does, as in Koordinator."""
+def test_an_ordinary_eviction_cost_does_not_protect(cost: str) -> None:
+    """Only the maximum does, as in Koordinator."""
     assert why(a_candidate(_meta(annotations={"scheduling.koordinator.sh/eviction-cost": cost}))) == ""
 
 
-def test_karpenter_protection_ends() -> None:
-    """A protection for a while is over after that while."""
+def test_a_protection_for_a_duration_ends() -> None:
+    """`karpenter.sh/do-not-disrupt` may have a duration."""
     pod = _meta(annotations={"karpenter.sh/do-not-disrupt": "5m"})
     assert why(a_candidate(pod)) == ""
     assert why(a_candidate(pod), now=NOW - 90_000 + 299)
 
 
 @pytest.mark.parametrize(
-    ("now", "before", "replicas", "stays"),
+    ("now", "before", "replicas", "protected"),
     [
         (10, (10, 10), 10, False),
         (12, (10, 10), 12, True),  # grown
@@ -124,12 +124,12 @@ def test_karpenter_protection_ends() -> None:
         (None, None, 10, False),  # not known
     ],
 )
-def test_a_workload_is_left_alone_for_a_while_after_scaling(
-    now: int | None, before: tuple[int, int] | None, replicas: int, stays: bool
+def test_a_recently_scaled_workload_is_protected(
+    now: int | None, before: tuple[int, int] | None, replicas: int, protected: bool
 ) -> None:
-    """More pods than five minutes ago, or fewer because fewer are wanted; a missing one is no scaling."""
+    """More pods than five minutes ago, or fewer pods and fewer desired. A missing pod alone is no scaling."""
     candidate = a_candidate(owners=(a_deployment(replicas=replicas),), pods_now=now, pods_before=before)
-    assert ("scaled lately" in why(candidate)) == stays
+    assert ("scaled recently" in why(candidate)) == protected
 
 
 WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
@@ -170,7 +170,7 @@ WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
     "default replicas": ({"owners": _top(spec=objects.WorkloadSpec())}, "minReplicas"),
     "scaled to zero": ({"owners": (a_deployment(replicas=0),)}, "zero"),
     "paused": ({"owners": _top(spec=objects.WorkloadSpec(replicas=10, paused=True))}, "paused"),
-    "unseen change": ({"owners": (a_deployment(observed_generation=0),)}, "not seen"),
+    "unseen change": ({"owners": (a_deployment(observed_generation=0),)}, "not processed"),
     "old pods left": ({"owners": (a_deployment(updated_replicas=7),)}, "rolling out"),
     "new revision": (
         {
@@ -196,21 +196,21 @@ WORKLOADS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_protected_by_their_surroundings(name: str) -> None:
-    """What owns the pod, and where it lives, protects it as well; what cannot be read protects."""
+def test_a_pod_is_protected_by_its_owners_and_namespace(name: str) -> None:
+    """What cannot be read protects, too."""
     fields, expected = WORKLOADS[name]
     assert expected in why(a_candidate(**fields))
 
 
 def test_a_missing_replica_alone_is_no_rollout() -> None:
-    """A Deployment with a pod on its way is left to the limits, which count it."""
+    """The limits count the missing pod of a Deployment."""
     owners = (a_deployment(replicas=10, ready_replicas=9, updated_replicas=9, available_replicas=9),)
     top = msgspec.structs.replace(owners[0], status=msgspec.structs.replace(owners[0].status, replicas=9))
     assert why(a_candidate(owners=(top,))) == ""
 
 
-def test_options() -> None:
-    """What the configuration opens is open, and nothing else."""
+def test_options_lift_a_protection() -> None:
+    """Only the one that they are about."""
     assert why(a_candidate(_volume(empty_dir={})), local_storage=True) == ""
     assert why(a_candidate(_volume(ephemeral={})), local_storage=True)
     assert why(a_candidate(_volume(ephemeral={})), persistent_volumes=True) == ""
@@ -237,8 +237,7 @@ def test_options() -> None:
     bearer=st.sampled_from(["pod", "owner", "namespace"]),
     protected=st.booleans(),
 )
-def test_no_annotation_asks_for_an_eviction(key: str, value: str, bearer: str, protected: bool) -> None:
-    """Adding an annotation never lifts a protection."""
+def test_no_annotation_lifts_a_protection(key: str, value: str, bearer: str, protected: bool) -> None:
     meta = objects.ObjectMeta(name="shop")
     annotated = {key: value}
     pod = a_pod(
@@ -265,7 +264,7 @@ def test_no_annotation_asks_for_an_eviction(key: str, value: str, bearer: str, p
 
 @given(st.data())
 def test_a_protection_is_never_overruled(data: st.DataObject) -> None:
-    """When any one rule says no, the pod stays."""
+    """A pod is protected if any rule protects it."""
     pod = a_pod(
         metadata={
             "annotations": data.draw(st.dictionaries(st.sampled_from(["equipoise.dev/evict"]), st.text(max_size=5)))

@@ -30,7 +30,7 @@ from equipoise.contracts.kubernetes.quantity import parse_quantity
         ("12e-1", 1.2),
     ],
 )
-def test_reads_every_form(text: str, number: float) -> None:
+def test_every_form_is_parsed(text: str, number: float) -> None:
     """Plain, decimal and binary suffixes, exponents."""
     assert parse_quantity(text) == pytest.approx(number)
 
@@ -40,15 +40,15 @@ def test_reads_every_form(text: str, number: float) -> None:
     ["", "m", "Gi", "1GI", "1K", "1 Gi", " 1", "1\n", "1_000", "nan", "inf", "infinity", "1e400", "0x10", "1mm", "1iM",
      "1e", "1e3Mi", "٣", "--1", "1.2.3"],
 )  # fmt: skip
-def test_refuses_what_the_api_server_refuses(text: str) -> None:
-    """Never a number by accident: Python's own notations are no quantities."""
-    with pytest.raises(ValueError, match="is no Kubernetes quantity"):
+def test_what_the_api_server_refuses_is_refused(text: str) -> None:
+    """Python's own number formats are not quantities."""
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         parse_quantity(text)
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_number_or_an_error(text: str) -> None:
-    """Nothing else is raised, and what is returned is finite."""
+    """A result is finite, and the only exception is ValueError."""
     try:
         number = parse_quantity(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What load is a share of, where allocatable was amplified."""
+"""The base of load when allocatable was amplified."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base
 
 
 def a_node(annotation: str | None) -> Node:
-    """A node of 16 cores and 64 GiB that says it has 32 cores to give."""
+    """A node of 16 cores and 64 GiB whose allocatable is amplified to 32 cores."""
     return Node(
         metadata=ObjectMeta(name="a", annotations={} if annotation is None else {RAW_ALLOCATABLE: annotation}),
         status=NodeStatus(
@@ -16,16 +16,16 @@ def a_node(annotation: str | None) -> Node:
     )
 
 
-def test_a_resource_that_was_not_amplified_stays() -> None:
-    """The annotation names only what was raised."""
+def test_a_resource_that_was_not_amplified_is_unchanged() -> None:
+    """The annotation contains only amplified resources."""
     assert base_of(a_node('{"cpu": "16"}'), "allocatable") == {"cpu": "16", "memory": "60Gi", "pods": "110"}
 
 
 @pytest.mark.parametrize(
     "annotation", [None, "", "null", "[]", '{"cpu": 16}', '{"cpu": "many"}', '{"cpu": "0"}', '{"cpu": "-1"}', "{" * 9]
 )
-def test_what_is_no_amount_is_not_believed(annotation: str | None) -> None:
-    """A node of 0 cores would be overfull with anything."""
+def test_an_invalid_amount_is_ignored(annotation: str | None) -> None:
+    """A node of 0 cores would always be overloaded."""
     assert base_of(a_node(annotation), "allocatable")["cpu"] == "32"
 
 

@@ -57,12 +57,12 @@ def test_a_container_without_a_limit_leaves_the_pod_without_one(
 
 
 def test_an_init_container_without_a_limit_adds_nothing() -> None:
-    """It is gone when the pod runs."""
+    """It has ended when the pod runs."""
     assert pod_limit(Pod(spec=PodSpec(containers=[a_container("1")], init_containers=[a_container()])), "cpu") == 1.0
 
 
 def test_a_pod_level_limit_replaces_those_of_the_containers() -> None:
-    """Overhead is added to it as well; the other resource keeps the sum."""
+    """Overhead is added to it, too; the other resource keeps the sum."""
     spec = PodSpec(
         containers=[a_container("1"), a_container()],
         resources=ResourceRequirements(limits={"cpu": "3"}),

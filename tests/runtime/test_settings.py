@@ -115,7 +115,7 @@ def test_validation_is_strict_on_every_section() -> None:
         ("scorer: {mark: null}", ["scorer.mark", "null"]),
         ("scorer: {mark: " + "9" * 5_000 + "}", ["line 3", "digits"]),
         ("scorer: {limit: {each: none}}", ["scorer.limit.each", '"none"', "unlimited"]),
-        ("scorer: {limit: {pause: 300}}", ["scorer.limit.pause", "300 is no duration", "5m"]),
+        ("scorer: {limit: {pause: 300}}", ["scorer.limit.pause", "300 is not a duration", "5m"]),
         ("scorer: {limits: [{}, {paus: 1s}]}", ["scorer.limits[1].paus", "did you mean pause"]),
         ("scorer: {pools: {blue: {paus: 1s}}}", ["scorer.pools[...].paus", "did you mean pause"]),
         ("scorer: {fallback: {each: x}}", ["scorer.fallback.each", '"x"']),

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Section, Thresholds
-from equipoise.contracts.eviction.protection import MOVED_KINDS, Rules
+from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -17,7 +17,7 @@ from equipoise.descheduler.state.tracker import TrackerSettings
 
 Count = Annotated[int, Meta(ge=1)]
 
-WATCHABLE_WORKLOADS = frozenset(kind for _, kind in MOVED_KINDS)
+WATCHABLE_WORKLOADS = frozenset(kind for _, kind in REPLACING_KINDS)
 """Kinds of workloads whose replicas can be counted."""
 
 

@@ -1,7 +1,7 @@
-"""What one service fills another must not empty: settings of scorer and descheduler that work against each other.
+"""Settings of scorer and descheduler that conflict: one of them would fill nodes that the other one empties.
 
-Read from the plain document, as each service is strict on its own section only and yet must refuse to start. What
-cannot be read here is passed over: the service whose section it is says so.
+They are read from the plain document, because each service validates only its own section, and yet must not start with
+a conflict. Invalid values are ignored here: the service that owns the section reports them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from equipoise.contracts.configuration.settings import (
 )
 
 PACKING_TARGET = 40.0
-"""The default of `target_load_packing.targetUtilization`. A test holds them equal."""
+"""The default of `target_load_packing.targetUtilization`. A test keeps them equal."""
 
 HEADROOM = 10.0
 SPARSE = ResourceThresholds(cpu=20, memory=20)
@@ -28,36 +28,36 @@ DYNAMIC = ResourceThresholds(cpu=65, memory=65)
 """The strictest default of `dynamic.predicates`."""
 
 FILTERED = ("cpu", "memory")
-"""What the filter looks at. The number of pods kube-scheduler counts itself."""
+"""The resources that the filter checks. kube-scheduler itself counts pods."""
 
 Section = Mapping[str, Any]
 
 
-class Emptying(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that pods are taken from, and above which load."""
+class EmptyingRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A strategy (or pool) that evicts pods from nodes above a load."""
 
     path: str
-    """Where the configuration says so."""
+    """Its path in the configuration."""
 
     thresholds: Thresholds
-    levelled: bool
-    """By distances from the mean in CPU: no fixed load is safe."""
+    relative: bool
+    """Its CPU threshold is relative to the mean: no fixed load is below it."""
 
 
-class Cap(msgspec.Struct, frozen=True, kw_only=True):
-    """Load up to which the filter lets pods onto a node, in one resource."""
+class FilterLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """The load of one resource up to which the filter accepts a node."""
 
     path: str
     kind: Literal["high", "prodHigh"]
     resource: str
-    most: float
+    max_load: float
 
 
-def contradictions(document: Mapping[str, Any], thresholds: Thresholds) -> list[str]:
-    """A line per contradiction: where, what, and what to change. `thresholds`: those of the document, as read."""
+def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds) -> list[str]:
+    """One line per conflict: where, what, and what to change. `thresholds`: those of the document."""
     strategies = _strategies(_mapping(document.get("descheduler")))
     scorer = _mapping(document.get("scorer"))
-    emptyings: list[Emptying] = []
+    emptyings: list[EmptyingRule] = []
     faults: list[str] = []
     for path, strategy in strategies:
         if strategy.get("name") == "low_node_load":
@@ -65,7 +65,7 @@ def contradictions(document: Mapping[str, Any], thresholds: Thresholds) -> list[
             emptyings += found
             faults += wrong
         elif strategy.get("name") == "level_day":
-            emptyings.append(Emptying(path=path, thresholds=thresholds, levelled=True))
+            emptyings.append(EmptyingRule(path=path, thresholds=thresholds, relative=True))
     faults += _filter_faults(scorer, emptyings, thresholds)
     faults += _packing_faults(scorer, emptyings)
     for path, strategy in strategies:
@@ -74,144 +74,147 @@ def contradictions(document: Mapping[str, Any], thresholds: Thresholds) -> list[
     return faults
 
 
-# What the descheduler empties
+# Nodes that the descheduler empties
 
 
 def _strategies(descheduler: Section) -> list[tuple[str, Section]]:
-    told = descheduler.get("strategies", [{"name": "low_node_load"}, {"name": "level_day"}])
-    listed = told if isinstance(told, list | tuple) else []
+    value = descheduler.get("strategies", [{"name": "low_node_load"}, {"name": "level_day"}])
+    listed = value if isinstance(value, list | tuple) else []
     return [
         (f"descheduler.strategies[{place}]", entry) for place, entry in enumerate(listed) if isinstance(entry, Mapping)
     ]
 
 
-def _emptyings(path: str, strategy: Section, shared: Thresholds) -> tuple[list[Emptying], list[str]]:
+def _emptyings(path: str, strategy: Section, shared: Thresholds) -> tuple[list[EmptyingRule], list[str]]:
     whole = strategy.get("deviation")
-    found, faults = [Emptying(path=path, thresholds=shared, levelled=_levels(whole))], []
+    found, faults = [EmptyingRule(path=path, thresholds=shared, relative=_is_relative(whole))], []
     for place, pool in enumerate(_list(strategy.get("pools"))):
         where = f"{path}.pools[{place}]"
         try:
             thresholds = pool_thresholds(pool, shared)
         except ValueError as error:
-            faults.append(f"{where}: {error}; what the pool does not set it has from thresholds")
+            faults.append(f"{where}: {error}; the pool inherits from thresholds what it does not set")
             continue
         own = pool.get("deviation")
-        found.append(Emptying(path=where, thresholds=thresholds, levelled=_levels(whole if own is None else own)))
+        found.append(
+            EmptyingRule(path=where, thresholds=thresholds, relative=_is_relative(whole if own is None else own))
+        )
     return found, faults
 
 
 def pool_thresholds(pool: Section, shared: Thresholds) -> Thresholds:
-    """The pool's marks, those that it does not have taken from the shared ones. Raises ValueError."""
+    """The thresholds of a pool, with the shared ones where it has none. Raises ValueError."""
     names = {"high": "high", "low": "low", "prodHigh": "prod_high", "prodLow": "prod_low"}
-    own = {name: _marks(pool[key]) for key, name in names.items() if pool.get(key) is not None}
+    own = {name: _thresholds(pool[key]) for key, name in names.items() if pool.get(key) is not None}
     merged: Thresholds = msgspec.structs.replace(shared, **own)
     return merged
 
 
-def _levels(deviation: object) -> bool:
-    """Is CPU levelled around the mean? It is by default where there is a deviation."""
+def _is_relative(deviation: object) -> bool:
+    """Whether the CPU threshold is relative to the mean: by default it is with a `deviation`."""
     if not isinstance(deviation, Mapping):
         return False
-    return _marks(deviation.get("high", {"cpu": 8})).cpu is not None
+    return _thresholds(deviation.get("high", {"cpu": 8})).cpu is not None
 
 
-# What the scorer fills
+# Nodes that the scorer fills
 
 
-def _filter_faults(scorer: Section, emptyings: Sequence[Emptying], shared: Thresholds) -> Iterator[str]:
-    """The filter may let nobody onto a node that is emptied, or what was evicted comes straight back."""
+def _filter_faults(scorer: Section, emptyings: Sequence[EmptyingRule], shared: Thresholds) -> Iterator[str]:
+    """The filter must refuse the nodes that are emptied, or evicted pods return to them at once."""
     if _mapping(scorer.get("extender")).get("filter") is not True:
         return
-    for cap in _strictest(_caps(scorer, shared)):
+    for limit in _strictest(_filter_limits(scorer, shared)):
         for emptying in emptyings:
-            marks = emptying.thresholds.high if cap.kind == "high" else emptying.thresholds.prod_high
-            mark = getattr(marks, cap.resource)
-            if mark is not None and cap.most > mark:
+            thresholds = emptying.thresholds.high if limit.kind == "high" else emptying.thresholds.prod_high
+            threshold = getattr(thresholds, limit.resource)
+            if threshold is not None and limit.max_load > threshold:
                 yield (
-                    f"{cap.path}.{cap.resource}: the filter lets pods onto nodes up to {cap.most:g}%, and "
-                    f"{emptying.path} takes them away above {cap.kind}.{cap.resource} {mark:g}%: lower the first to "
-                    f"{mark:g}, raise the second to {cap.most:g}, or set scorer.extender.filter: false"
+                    f"{limit.path}.{limit.resource}: the filter accepts nodes up to {limit.max_load:g}%, and "
+                    f"{emptying.path} evicts pods above {limit.kind}.{limit.resource} {threshold:g}%: lower the "
+                    f"first to {threshold:g}, raise the second to {limit.max_load:g}, or set "
+                    "scorer.extender.filter: false"
                 )
 
 
-def _strictest(caps: Iterable[Cap]) -> list[Cap]:
-    """Each policy of a mix refuses on its own."""
-    least: dict[tuple[str, str], Cap] = {}
-    for cap in caps:
-        key = (cap.kind, cap.resource)
-        if key not in least or cap.most < least[key].most:
-            least[key] = cap
-    return list(least.values())
+def _strictest(limits: Iterable[FilterLimit]) -> list[FilterLimit]:
+    """Each policy of a mix may refuse a node."""
+    strictest: dict[tuple[str, str], FilterLimit] = {}
+    for limit in limits:
+        key = (limit.kind, limit.resource)
+        if key not in strictest or limit.max_load < strictest[key].max_load:
+            strictest[key] = limit
+    return list(strictest.values())
 
 
-def _caps(scorer: Section, shared: Thresholds) -> list[Cap]:
-    """Of the policies that have thresholds of their own; where none has, the shared ones count."""
-    own = [cap for path, policy in _policies(scorer) for cap in _own_caps(path, policy)]
-    return own or ([] if scorer.get("neutral") is True else _of_marks("thresholds.high", "high", shared.high))
+def _filter_limits(scorer: Section, shared: Thresholds) -> list[FilterLimit]:
+    """Of the policies with their own thresholds; if none has any, the shared ones."""
+    own = [limit for path, policy in _policies(scorer) for limit in _own_limits(path, policy)]
+    return own or ([] if scorer.get("neutral") is True else _of_thresholds("thresholds.high", "high", shared.high))
 
 
-def _own_caps(path: str, policy: Section) -> list[Cap]:
+def _own_limits(path: str, policy: Section) -> list[FilterLimit]:
     if policy.get("name") == "dynamic":
         predicates = policy.get("predicates")
-        told = DYNAMIC if predicates is None else _limits(_list(predicates))
-        return _of_marks(f"{path}.predicates", "high", told)
+        strictest = DYNAMIC if predicates is None else _limits(_list(predicates))
+        return _of_thresholds(f"{path}.predicates", "high", strictest)
     if policy.get("name") != "load_aware":
         return []
-    aggregated = _marks(_mapping(policy.get("aggregated")).get("usageThresholds"))
-    caps = _of_marks(f"{path}.prodUsageThresholds", "prodHigh", _marks(policy.get("prodUsageThresholds")))
+    aggregated = _thresholds(_mapping(policy.get("aggregated")).get("usageThresholds"))
+    limits = _of_thresholds(f"{path}.prodUsageThresholds", "prodHigh", _thresholds(policy.get("prodUsageThresholds")))
     if aggregated != ResourceThresholds():
-        return caps + _of_marks(f"{path}.aggregated.usageThresholds", "high", aggregated)
-    return caps + _of_marks(f"{path}.usageThresholds", "high", _marks(policy.get("usageThresholds")))
+        return limits + _of_thresholds(f"{path}.aggregated.usageThresholds", "high", aggregated)
+    return limits + _of_thresholds(f"{path}.usageThresholds", "high", _thresholds(policy.get("usageThresholds")))
 
 
-def _of_marks(path: str, kind: Literal["high", "prodHigh"], marks: ResourceThresholds) -> list[Cap]:
-    """0 and null: not looked at."""
-    told = ((resource, getattr(marks, resource)) for resource in FILTERED)
-    return [Cap(path=path, kind=kind, resource=resource, most=most) for resource, most in told if most]
+def _of_thresholds(path: str, kind: Literal["high", "prodHigh"], thresholds: ResourceThresholds) -> list[FilterLimit]:
+    """0 and null are no limit."""
+    limits = ((resource, getattr(thresholds, resource)) for resource in FILTERED)
+    return [FilterLimit(path=path, kind=kind, resource=resource, max_load=limit) for resource, limit in limits if limit]
 
 
 def _limits(predicates: Sequence[Section]) -> ResourceThresholds:
-    """Per resource the strictest: each of them refuses on its own. 0 is off."""
-    least: dict[str, float] = {}
+    """By resource the strictest predicate: each of them may refuse a node. 0 is off."""
+    strictest: dict[str, float] = {}
     for predicate in predicates:
         resource, limit = predicate.get("resource"), predicate.get("limit")
         if resource in FILTERED and isinstance(limit, int | float) and limit > 0:
-            least[resource] = min(limit, least.get(resource, limit))
-    return ResourceThresholds(**least)
+            strictest[resource] = min(limit, strictest.get(resource, limit))
+    return ResourceThresholds(**strictest)
 
 
-def _packing_faults(scorer: Section, emptyings: Sequence[Emptying]) -> Iterator[str]:
-    """target_load_packing fills a node up to its target, whatever the others hold."""
+def _packing_faults(scorer: Section, emptyings: Sequence[EmptyingRule]) -> Iterator[str]:
+    """target_load_packing fills a node up to its target, whatever the load of the others is."""
     for path, policy in _policies(scorer):
         if policy.get("name") != "target_load_packing":
             continue
         target = policy.get("targetUtilization", PACKING_TARGET)
         for emptying in emptyings if isinstance(target, int | float) else ():
-            mark = emptying.thresholds.high.cpu
-            if emptying.levelled:
+            threshold = emptying.thresholds.high.cpu
+            if emptying.relative:
                 yield (
                     f"{path}: target_load_packing fills some nodes to {target:g}% and leaves others empty, and "
-                    f"{emptying.path} levels them: take its deviation (or the strategy) away, or another policy"
+                    f"{emptying.path} levels them: remove its deviation (or the strategy), or use another policy"
                 )
-            elif mark is not None and target + MIN_GAP > mark:
+            elif threshold is not None and target + MIN_GAP > threshold:
                 yield (
                     f"{path}.targetUtilization: nodes are filled to {target:g}%, and {emptying.path} empties them "
-                    f"above high.cpu {mark:g}%: at least {MIN_GAP:g} points must lie between: lower the first to "
-                    f"{mark - MIN_GAP:g} or raise the second to {target + MIN_GAP:g}"
+                    f"above high.cpu {threshold:g}%: at least {MIN_GAP:g} points are needed between: lower the "
+                    f"first to {threshold - MIN_GAP:g} or raise the second to {target + MIN_GAP:g}"
                 )
 
 
-# bin_pack, which fills and empties
+# bin_pack, which fills and empties nodes
 
 
 def _bin_pack_faults(
     path: str, strategy: Section, strategies: Sequence[tuple[str, Section]], scorer: Section, shared: Thresholds
 ) -> Iterator[str]:
-    sparse = _marks(strategy["thresholds"]) if strategy.get("thresholds") is not None else SPARSE
+    sparse = _thresholds(strategy["thresholds"]) if strategy.get("thresholds") is not None else SPARSE
     headroom = strategy.get("headroom", HEADROOM)
     if isinstance(headroom, int | float):
-        marks = {name: getattr(shared.high, name) for name in THRESHOLD_RESOURCES}
-        filled = ResourceThresholds(**{name: None if mark is None else mark - headroom for name, mark in marks.items()})
+        highs = {name: getattr(shared.high, name) for name in THRESHOLD_RESOURCES}
+        filled = ResourceThresholds(**{name: None if high is None else high - headroom for name, high in highs.items()})
         fault = too_close(sparse, filled, low_name="thresholds", high_name=f"thresholds.high − headroom {headroom:g}:")
         if fault:
             yield f"{path}: {fault}"
@@ -238,16 +241,16 @@ def _bin_pack_faults(
 
 
 def _apart(left: object, right: object) -> bool:
-    """Can no node satisfy both selectors? Told by labels that both name with different values."""
+    """Whether no node matches both selectors: both require one label, with different values."""
     one, other = (_mapping(_mapping(selector).get("matchLabels")) for selector in (left, right))
     return any(key in other and other[key] != value for key, value in one.items())
 
 
-# Reading
+# Plain values
 
 
 def _policies(scorer: Section) -> list[tuple[str, Section]]:
-    """The policy in force, or its parts. Absent: the default, which has no thresholds."""
+    """The policy, or the parts of a mix. Without one the default, which has no thresholds."""
     policy = _mapping(scorer.get("policy")) or {"name": "profile"}
     if scorer.get("neutral") is True:
         return []
@@ -267,10 +270,8 @@ def _list(value: object) -> list[Section]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def _marks(value: object) -> ResourceThresholds:
-    told = _mapping(value)
+def _thresholds(value: object) -> ResourceThresholds:
+    values = _mapping(value)
     return ResourceThresholds(
-        **{
-            name: float(mark) for name in THRESHOLD_RESOURCES if isinstance(mark := told.get(name), int | float)
-        }  # None: not told
+        **{name: float(percent) for name in THRESHOLD_RESOURCES if isinstance(percent := values.get(name), int | float)}
     )

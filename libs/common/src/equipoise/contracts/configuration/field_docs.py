@@ -1,4 +1,4 @@
-"""The sentences that stand under the fields of a class: what settings and messages are explained with."""
+"""The docstrings under the fields of a class: the documentation of settings and messages."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import textwrap
 
 
 def field_docstrings(kind: type) -> dict[str, str]:
-    """By name of the field, as written in this class; what it inherits is not looked at."""
+    """By field name; only of the fields in this class, not of inherited ones."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(tree, ast.ClassDef)
     texts = {}

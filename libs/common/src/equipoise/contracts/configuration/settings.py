@@ -1,4 +1,4 @@
-"""The shared sections of the configuration: what every service must read alike."""
+"""The shared sections of the configuration, which every service reads in the same way."""
 
 from typing import Annotated, Literal
 
@@ -17,54 +17,54 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 class Section(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
 ):
-    """A part of the configuration: unknown fields are errors, so that a misspelt one is never ignored."""
+    """A part of the configuration. Unknown fields are errors, so that a misspelled one is never ignored."""
 
 
 class Window(Section, frozen=True, kw_only=True):
-    """One span over which usage is averaged."""
+    """A time window over which usage is averaged."""
 
     name: str
-    """How messages and policies call it: "15m"."""
+    """Its name in messages and policies: "15m"."""
 
     length: Duration
 
     refresh_period: Duration
-    """How often the collector asks for it anew."""
+    """How often the collector measures it."""
 
 
 class Freshness(Section, frozen=True, kw_only=True):
-    """How long a measured value may be acted upon. Ages are those of the newest raw sample."""
+    """How long a measured value may be used. Its age is that of the newest raw sample."""
 
     eviction: Duration = Duration(120)
-    """A node older than this is neither emptied nor filled by an eviction."""
+    """With an older sample a node is neither source nor target of an eviction."""
 
     score: Duration = Duration(180)
-    """A node older than this is of unknown load for scoring; also the least life of a window's value."""
+    """With an older sample the load of a node is unknown for scoring. Also the minimum lifetime of a window's value."""
 
     refresh_factor: Annotated[float, Meta(ge=1)] = 3.0
-    """A window's value lives max(score, refreshFactor × its refreshPeriod)."""
+    """The lifetime of a window's value is max(score, refreshFactor × its refreshPeriod)."""
 
     skew_warning: Duration = Duration(2)
-    """Difference to Prometheus' clock above which a warning is said."""
+    """Difference to Prometheus' clock above which a warning is logged."""
 
     skew_unknown: Duration = Duration(10)
     """Difference to Prometheus' clock above which every value is unknown."""
 
 
 class Coverage(Section, frozen=True, kw_only=True):
-    """Shares of what was expected, below which Equipoise holds still."""
+    """Minimum shares of expected data: with less, Equipoise does not act."""
 
     window: Share = 0.80
-    """A window whose samples cover less of it is unknown."""
+    """A window is unknown if its samples cover less of it."""
 
     eviction: Share = 0.80
-    """Below this share of fresh nodes nothing is evicted."""
+    """Below this share of nodes with known load nothing is evicted."""
 
     score: Share = 0.70
-    """Below this share of fresh nodes every score is neutral."""
+    """Below this share of nodes with known load every score is neutral."""
 
     node_settling_period: Duration = Duration(300)
-    """A node younger than this is not yet expected to have data, and is neither source nor target of a move."""
+    """A younger node is not expected to have data yet, and is neither source nor target of a move."""
 
 
 _DEFAULT_WINDOWS = (
@@ -76,22 +76,22 @@ _DEFAULT_WINDOWS = (
 
 
 class LoadSettings(Section, frozen=True, kw_only=True):
-    """What usage and load mean in this cluster."""
+    """How usage and load are measured in this cluster."""
 
     base: Literal["allocatable", "capacity"] = "allocatable"
     """Load is usage as a share of this."""
 
     memory: Literal["workingSet", "anonymous"] = "workingSet"
-    """Which memory counts as used, for nodes and pods alike."""
+    """Which memory counts as used, for nodes and pods."""
 
     windows: tuple[Window, ...] = _DEFAULT_WINDOWS
-    """Shortest first; the shortest one also measures pods."""
+    """Shortest first; pods are measured over the shortest one."""
 
     compensation: Literal["proportional", "cliff", "off"] = "proportional"
-    """How pods that came or went inside a window correct its mean."""
+    """How a window's mean is corrected for pods that arrived or left within it."""
 
     pod_start_timeout: Duration = Duration(600)
-    """A pod counts as started this long after its placement at the latest, even when its node has not said so."""
+    """A pod counts as started at most this long after its placement, even if its node has not reported it."""
 
     freshness: Freshness = Freshness()
     coverage: Coverage = Coverage()
@@ -124,55 +124,55 @@ class LoadSettings(Section, frozen=True, kw_only=True):
 
 
 class ResourceThresholds(Section, frozen=True, kw_only=True):
-    """Load in percent of the base, per resource; None: this resource is not looked at."""
+    """Load in percent of the base, per resource; None: the resource is ignored."""
 
     cpu: Percent | None = None
     memory: Percent | None = None
     pods: Percent | None = None
-    """Number of pods, of those that the node allows. Looked at by the descheduler only."""
+    """Number of pods, in percent of the maximum of the node. Used only by the descheduler."""
 
 
 THRESHOLD_RESOURCES = ("cpu", "memory", "pods")
-"""What marks may be set for."""
+"""Resources that can have thresholds."""
 
 MIN_GAP = 5.0
-"""Points that must lie between where a node is filled to and where it is emptied from.
+"""Minimum distance, in points, between the load to which nodes are filled and the load from which they are emptied.
 
-A pod or two of load: with less between them, what one move fills the next one empties.
+It is the load of a pod or two: with less, one move would fill a node and the next one empty it again.
 """
 
 
 def too_close(
     low: ResourceThresholds, high: ResourceThresholds, *, low_name: str = "low", high_name: str = "high"
 ) -> str:
-    """ "" when every mark of `low` is MIN_GAP below that of `high`, else which is not, and what to change.
+    """ "" if every threshold of `low` is at least MIN_GAP below that of `high`, else what to change.
 
-    A resource that has only one of the two is fine.
+    A resource may have only one of the two.
     """
     for resource in THRESHOLD_RESOURCES:
         lower, upper = getattr(low, resource), getattr(high, resource)
         if lower is not None and upper is not None and lower + MIN_GAP > upper:
             return (
                 f"{low_name}.{resource} ({lower}) must be at least {MIN_GAP:g} points below {high_name}.{resource} "
-                f"({upper}), or what one move fills the next one empties: lower the one or raise the other"
+                f"({upper}), or one move fills a node and the next one empties it: lower the first or raise the second"
             )
     return ""
 
 
 class Thresholds(Section, frozen=True, kw_only=True):
-    """Read by scorer, descheduler and binder alike, so that what one fills the other does not empty."""
+    """Used by scorer, descheduler and binder, so that one does not empty what the other fills."""
 
     high: ResourceThresholds = ResourceThresholds(cpu=65, memory=80)
-    """Above it in any resource a node is too hot."""
+    """A node above it in any resource is too hot."""
 
     low: ResourceThresholds = ResourceThresholds(cpu=45, memory=60)
-    """At or below it in every resource a node is idle. Must be at least 5 points below `high`."""
+    """A node at or below it in every resource is idle. At least 5 points below `high`."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
-    """As `high`, of what the node's production pods use (Koordinator's class, else priority, else QoS tells which)."""
+    """Like `high`, for the usage of the node's production pods (by Koordinator's class, else priority, else QoS)."""
 
     prod_low: ResourceThresholds = ResourceThresholds()
-    """As `low`, of what the node's production pods use. Must be at least 5 points below `prodHigh`."""
+    """Like `low`, for the usage of the node's production pods. At least 5 points below `prodHigh`."""
 
     def __post_init__(self) -> None:
         fault = contradiction(self)
@@ -181,19 +181,21 @@ class Thresholds(Section, frozen=True, kw_only=True):
 
 
 def contradiction(thresholds: Thresholds) -> str:
-    """ "" when the four marks go together, else which do not."""
+    """ "" if the four thresholds are consistent, else which are not."""
     fault = too_close(thresholds.low, thresholds.high) or too_close(
         thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
     )
     for resource in THRESHOLD_RESOURCES:
         whole, part = getattr(thresholds.high, resource), getattr(thresholds.prod_high, resource)
         if not fault and whole is not None and part is not None and part > whole:
-            fault = f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it could not be reached"
+            fault = (
+                f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it would never be reached"
+            )
     return fault
 
 
 class Namespaces(Section, frozen=True, kw_only=True):
-    """Which namespaces may lose pods: only `include`, or all but `exclude`."""
+    """Namespaces whose pods may be evicted: only `include`, or all except `exclude`."""
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
@@ -204,7 +206,7 @@ class Namespaces(Section, frozen=True, kw_only=True):
             raise ValueError("give namespaces.include or namespaces.exclude, not both")
 
     def allow(self, namespace: str, own_namespace: str) -> bool:
-        """May pods of this namespace be evicted at all?"""
+        """Whether pods of this namespace may be evicted."""
         if self.include is not None:
             return namespace in self.include
         excluded = self.exclude
@@ -214,26 +216,26 @@ class Namespaces(Section, frozen=True, kw_only=True):
 
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""Priorities from here on belong to the system (scheduling.k8s.io, SystemCriticalPriority)."""
+"""The lowest system-critical priority (scheduling.k8s.io, SystemCriticalPriority)."""
 
 
 class Protection(Section, frozen=True, kw_only=True):
-    """Which pods stay, beyond those that always do: static, DaemonSet, bare, Job, terminating, unready, annotated ones.
+    """Which pods are never evicted, besides static, DaemonSet, bare, Job, terminating, unready and annotated ones.
 
-    Read by descheduler and binder alike: what one proposes the other carries out.
+    Descheduler and binder use the same rules.
     """
 
     priority_threshold: int = SYSTEM_CRITICAL
-    """Pods of this priority or a higher one stay. System-critical ones (from 2,000,000,000) stay in any case."""
+    """Pods with this priority or a higher one are protected; system-critical ones (from 2,000,000,000) always are."""
 
     min_replicas: Annotated[int, Meta(ge=1)] = 2
-    """Workloads that should have fewer replicas, or have fewer ready ones, stay whole: it would be an outage."""
+    """Workloads with fewer desired or fewer ready replicas are protected: an eviction would be an outage."""
 
     replicas_settling_period: Duration = Duration(300)
-    """A workload whose number of pods was changed within this time stays whole: an autoscaler is at work."""
+    """A workload that was scaled within this time is protected: an autoscaler is active."""
 
     local_storage: bool = False
-    """May pods with an emptyDir or hostPath volume move, and lose what is in it?"""
+    """Allow the eviction of pods with emptyDir or hostPath volumes, whose data is lost."""
 
     persistent_volumes: bool = False
-    """May pods with a PersistentVolumeClaim move? Their volumes have to be detached and attached."""
+    """Allow the eviction of pods with a PersistentVolumeClaim. Their volumes are detached and attached again."""

@@ -1,8 +1,7 @@
-"""Which pods are never evicted, whatever the load: one rule per reason. A pod is protected as soon as one rule gives a
-reason.
+"""Which pods are never evicted, whatever the load. One rule per reason; no rule overrules another.
 
-The descheduler evaluates the rules before it proposes a pod, the binder again with live reads before it evicts one.
-Annotations can only protect: none of them requests an eviction.
+The descheduler checks them before it proposes a pod, and the binder again with live reads before it evicts one.
+Annotations only protect: none of them requests an eviction.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,10 +20,10 @@ MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
-_NEVER = str(2**31 - 1)
-"""The eviction cost of pods that Koordinator never evicts. Source: koordinator, FilterPodWithMaxEvictionCost."""
+_MAX_EVICTION_COST = str(2**31 - 1)
+"""With this cost Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
 
-MOVED_KINDS = frozenset(
+REPLACING_KINDS = frozenset(
     {
         ("apps", "Deployment"),
         ("apps", "ReplicaSet"),
@@ -34,31 +33,31 @@ MOVED_KINDS = frozenset(
         ("apps.kruise.io", "CloneSet"),
     }
 )
-"""(group, kind) of the workloads whose controllers replace an evicted pod. Any other kind must report through its
-scale subresource how many pods it should have, otherwise its pods are protected."""
+"""(group, kind) of workloads that are known to replace an evicted pod. The pods of any other kind are protected, unless
+its scale subresource has the number of desired pods."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that might be moved, with the objects that rules read."""
+    """A pod that may be evicted, with the objects that the rules read."""
 
     pod: Pod
     namespace: Namespace | None
-    """None: it is gone, or not known yet."""
+    """None: it was deleted, or is not known yet."""
 
     workload: Workload | None = None
     """None: a bare or static pod, or not known."""
 
     owners: tuple[WorkloadObject, ...] = ()
-    """The pod's controller and whatever controls that; the last one is the workload. Empty: not known."""
+    """The pod's controller and the controllers above it; the last one is the workload. Empty: not known."""
 
     unreadable: str = ""
-    """What could not be read of all this, and why."""
+    """What could not be read, and why."""
 
     pods_now: int | None = None
-    """The workload's pods on nodes, those that are terminating left out; None: not known."""
+    """The workload's pods on nodes without terminating ones; None: not known."""
 
     pods_before: tuple[int, int] | None = None
-    """The same `protection.replicasSettlingPeriod` ago, as minimum and maximum: pods that were ending may count."""
+    """The same `protection.replicasSettlingPeriod` ago: minimum and maximum, because terminating pods may count."""
 
     @property
     def workload_object(self) -> WorkloadObject | None:
@@ -66,21 +65,19 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """Desired number of pods of the workload; None in the object means 1."""
+        """Desired replicas of the workload; None in the object means 1."""
         if self.workload_object is None:
             return 0
-        replicas = self.workload_object.spec.replicas
-        return 1 if replicas is None else replicas
+        return 1 if self.workload_object.spec.replicas is None else self.workload_object.spec.replicas
 
     @property
     def unready(self) -> int:
-        """How many of them are missing or not ready."""
-        workload = self.workload_object
-        return 0 if workload is None else max(0, self.replicas - workload.status.ready_replicas)
+        """Desired replicas that are missing or not ready."""
+        return 0 if self.workload_object is None else max(0, self.replicas - self.workload_object.status.ready_replicas)
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration says of every pod."""
+    """The configuration of the rules."""
 
     protection: Protection
     namespaces: Namespaces
@@ -94,78 +91,78 @@ Rule = Callable[[Candidate, Rules, float], str]
 def excluded_namespace(candidate: Candidate, rules: Rules, now: float) -> str:
     name = candidate.pod.metadata.namespace
     if name == rules.own_namespace:
-        return "Equipoise does not move itself"
+        return "it belongs to Equipoise itself"
     return "" if rules.namespaces.allow(name, rules.own_namespace) else f"namespace {name} is excluded"
 
 
-def ending_namespace(candidate: Candidate, rules: Rules, now: float) -> str:
+def terminating_namespace(candidate: Candidate, rules: Rules, now: float) -> str:
     namespace = candidate.namespace
     if namespace is None:
         return f"namespace {candidate.pod.metadata.namespace} is not known"
-    ending = namespace.metadata.deletion_timestamp is not None or namespace.status.phase == "Terminating"
-    return "its namespace is terminating: no replacement could be made" if ending else ""
+    terminating = namespace.metadata.deletion_timestamp is not None or namespace.status.phase == "Terminating"
+    return "its namespace is terminating: no replacement can be created" if terminating else ""
 
 
 def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
-    annotated_objects = [("pod", candidate.pod.metadata)]
-    annotated_objects += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
+    objects = [("pod", candidate.pod.metadata)]
+    objects += [(owner.kind or "owner", owner.metadata) for owner in candidate.owners]
     if candidate.namespace is not None:
-        annotated_objects.append(("namespace", candidate.namespace.metadata))
-    for kind, metadata in annotated_objects:
+        objects.append(("namespace", candidate.namespace.metadata))
+    for kind, metadata in objects:
         value = metadata.annotations.get(OPT_OUT)
         if value is not None:
-            meaning = '; only "false" is known, anything else protects too' if has_invalid_opt_out(metadata) else ""
-            return f'annotation {OPT_OUT}="{value}" of {kind} {metadata.name}{meaning}'
+            note = '; any value protects, "false" is the documented one' if has_invalid_opt_out(metadata) else ""
+            return f'annotation {OPT_OUT}="{value}" of {kind} {metadata.name}{note}'
     return ""
 
 
 def has_invalid_opt_out(metadata: ObjectMeta) -> bool:
-    """True if the value of the opt-out annotation is not "false". Such a value protects as well."""
+    """Whether the opt-out annotation has a value other than "false". It protects, too."""
     return metadata.annotations.get(OPT_OUT, "false") != "false"
 
 
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Opt-out annotations of cluster-autoscaler, Koordinator and karpenter are honored."""
+    """Annotations for cluster-autoscaler, Koordinator and karpenter are respected."""
     annotations = candidate.pod.metadata.annotations
     if annotations.get(SAFE_TO_EVICT) == "false":
         return f'annotation {SAFE_TO_EVICT}="false"'
-    if annotations.get(EVICTION_COST) == _NEVER:
-        return f'annotation {EVICTION_COST}="{_NEVER}"'
-    wanted = annotations.get(DO_NOT_DISRUPT, "false")
-    if wanted == "false":
+    if annotations.get(EVICTION_COST) == _MAX_EVICTION_COST:
+        return f'annotation {EVICTION_COST}="{_MAX_EVICTION_COST}"'
+    value = annotations.get(DO_NOT_DISRUPT, "false")
+    if value == "false":
         return ""
     started = candidate.pod.status.start_time
     try:
-        still = started is None or now - started.timestamp() < Duration.parse(wanted)
+        protected = started is None or now - started.timestamp() < Duration.parse(value)
     except ValueError:
-        still = True
-    return f'annotation {DO_NOT_DISRUPT}="{wanted}"' if still else ""
+        protected = True
+    return f'annotation {DO_NOT_DISRUPT}="{value}"' if protected else ""
 
 
 def static(candidate: Candidate, rules: Rules, now: float) -> str:
     metadata = candidate.pod.metadata
     if MIRROR in metadata.annotations or metadata.annotations.get(CONFIG_SOURCE, "api") != "api":
-        return "static pod: its node would bring it back"
+        return "static pod: its node would restart it"
     controller = metadata.controller
     return "static pod: it belongs to its node" if controller is not None and controller.kind == "Node" else ""
 
 
 def bare(candidate: Candidate, rules: Rules, now: float) -> str:
-    return "" if candidate.pod.metadata.controller else "bare pod: nothing would bring it back"
+    return "" if candidate.pod.metadata.controller else "bare pod: nothing would replace it"
 
 
 def of_daemon_set(candidate: Candidate, rules: Rules, now: float) -> str:
     controller = candidate.pod.metadata.controller
-    daemon = controller is not None and controller.kind == "DaemonSet"
-    return "pod of a DaemonSet: its replacement would come back to the node" if daemon else ""
+    daemon_set = controller is not None and controller.kind == "DaemonSet"
+    return "pod of a DaemonSet: its replacement would be placed on the same node" if daemon_set else ""
 
 
 def of_job(candidate: Candidate, rules: Rules, now: float) -> str:
     controller = candidate.pod.metadata.controller
     if controller is not None and controller.kind == "Job":
-        return "pod of a Job: its work so far would be lost"
+        return "pod of a Job: its progress would be lost"
     policy = candidate.pod.spec.restart_policy
-    return "" if policy == "Always" else f"it runs to an end (restartPolicy {policy}): its work would be lost"
+    return "" if policy == "Always" else f"it runs to completion (restartPolicy {policy}): its progress would be lost"
 
 
 def high_priority(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -180,11 +177,11 @@ def high_priority(candidate: Candidate, rules: Rules, now: float) -> str:
 def not_running(candidate: Candidate, rules: Rules, now: float) -> str:
     pod = candidate.pod
     if pod.metadata.deletion_timestamp is not None:
-        return "terminating already"
+        return "it is terminating"
     if pod.status.phase != "Running":
-        return f"phase is {pod.status.phase or 'unknown'}, not Running"
+        return f"its phase is {pod.status.phase or 'unknown'}, not Running"
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
-    return "" if ready else "not ready"
+    return "" if ready else "it is not ready"
 
 
 def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -195,7 +192,7 @@ def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:
         persistent = volume.persistent_volume_claim is not None or volume.ephemeral is not None
         if not settings.persistent_volumes and persistent:
             return f"volume {volume.name} is persistent (protection.persistentVolumes)"
-    return "it claims devices: whether they fit on a target is unknown" if candidate.pod.spec.resource_claims else ""
+    return "it claims devices: whether a node has them is not known" if candidate.pod.spec.resource_claims else ""
 
 
 def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -205,11 +202,11 @@ def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
     if workload is None:
         return "its workload is not known"
     if candidate.workload_object is None:
-        known = (workload.group, workload.kind) in MOVED_KINDS
-        unknown = f"{workload}: nothing is known of this kind ({workload.group or 'core'}), so its pods stay"
-        return f"{workload} was not read" if known else unknown
-    ending = any(owner.metadata.deletion_timestamp is not None for owner in candidate.owners)
-    return f"{workload} is being deleted" if ending else ""
+        supported = (workload.group, workload.kind) in REPLACING_KINDS
+        unknown = f"{workload}: the kind is not supported ({workload.group or 'core'})"
+        return f"{workload} was not read" if supported else unknown
+    deleted = any(owner.metadata.deletion_timestamp is not None for owner in candidate.owners)
+    return f"{workload} is being deleted" if deleted else ""
 
 
 def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -217,28 +214,28 @@ def few_replicas(candidate: Candidate, rules: Rules, now: float) -> str:
         return ""
     if candidate.replicas == 0:
         return f"{candidate.workload} is scaled to zero"
-    least = rules.protection.min_replicas
-    if candidate.replicas < least:
-        return f"{candidate.workload} has {candidate.replicas} replica(s), {least} needed (protection.minReplicas)"
+    needed = rules.protection.min_replicas
+    if candidate.replicas < needed:
+        return f"{candidate.workload} has {candidate.replicas} replica(s), {needed} needed (protection.minReplicas)"
     return ""
 
 
-def scaled_lately(candidate: Candidate, rules: Rules, now: float) -> str:
-    """The workload was scaled, usually by an autoscaler. A temporarily missing pod does not count as scaling."""
+def recently_scaled(candidate: Candidate, rules: Rules, now: float) -> str:
+    """Usually an autoscaler adds or removes pods. A pod that is missing for a moment does not count."""
     before, settling = candidate.pods_before, rules.protection.replicas_settling_period
     if before is None or candidate.pods_now is None:
         return ""
-    least, most = before
-    grown = candidate.pods_now > most
-    shrunk = candidate.pods_now < least and candidate.replicas < least
+    lowest, highest = before
+    grown = candidate.pods_now > highest
+    shrunk = candidate.pods_now < lowest and candidate.replicas < lowest
     if not grown and not shrunk:
         return ""
-    what = f"{candidate.pods_now} pods, {most if grown else least} {settling} ago"
-    return f"{candidate.workload} was scaled lately: {what} (protection.replicasSettlingPeriod)"
+    counts = f"{candidate.pods_now} pods, {highest if grown else lowest} {settling} ago"
+    return f"{candidate.workload} was scaled recently: {counts} (protection.replicasSettlingPeriod)"
 
 
 def cannot_create(owner: WorkloadObject) -> str:
-    """ "" unless the workload's controller says that it cannot create the pods that it should."""
+    """ "" unless the workload's controller reports that it cannot create pods."""
     failure = next((condition for condition in owner.status.conditions if condition.type == "ReplicaFailure"), None)
     if failure is None or failure.status != "True":
         return ""
@@ -246,17 +243,17 @@ def cannot_create(owner: WorkloadObject) -> str:
 
 
 def failing_to_create(candidate: Candidate, rules: Rules, now: float) -> str:
-    """An admission webhook or a quota would refuse the replacement as well."""
+    """An admission webhook or a quota would refuse the replacement, too."""
     return next((f"{candidate.workload}: {why}" for owner in candidate.owners if (why := cannot_create(owner))), "")
 
 
 def few_ready(candidate: Candidate, rules: Rules, now: float) -> str:
     if candidate.workload_object is None:
         return ""
-    ready, least = candidate.workload_object.status.ready_replicas, rules.protection.min_replicas
-    if ready >= least:
+    ready, needed = candidate.workload_object.status.ready_replicas, rules.protection.min_replicas
+    if ready >= needed:
         return ""
-    return f"{candidate.workload} has {ready} ready replica(s), {least} needed (protection.minReplicas)"
+    return f"{candidate.workload} has {ready} ready replica(s), {needed} needed (protection.minReplicas)"
 
 
 def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -267,15 +264,15 @@ def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
     if workload.spec.paused:
         return f"{candidate.workload} is paused"
     if status.observed_generation < workload.metadata.generation:
-        return f"{candidate.workload} was changed and its controller has not seen it yet"
+        return f"{candidate.workload} was changed and its controller has not processed it yet"
     if status.update_revision and status.current_revision and status.update_revision != status.current_revision:
         return f"{candidate.workload} is rolling out {status.update_revision}"
-    # Only these two count pods of the newest template in this way; too few pods alone is no rollout.
+    # Only these two report the pods of the newest template in this way. Missing pods alone are no rollout.
     counts_updated = candidate.workload is not None and candidate.workload.kind in ("Deployment", "Rollout")
     if counts_updated and status.replicas > status.updated_replicas:
         return f"{candidate.workload} is rolling out: {status.updated_replicas} of {status.replicas} pods are new"
     if status.replicas > candidate.replicas:
-        return f"{candidate.workload} is being scaled down: {candidate.replicas} of {status.replicas} pods will stay"
+        return f"{candidate.workload} is being scaled down: {candidate.replicas} of {status.replicas} pods will remain"
     if status.ready_replicas == 0:
         return f"{candidate.workload} has no ready replica"
     return ""
@@ -292,16 +289,16 @@ PROTECTIONS: Mapping[str, Rule] = {
     "not running": not_running,
     "job": of_job,
     "volumes and devices": with_storage,
-    "ending namespace": ending_namespace,
+    "terminating namespace": terminating_namespace,
     "unknown owner": unknown_owner,
     "few replicas": few_replicas,
     "rollout": rolling_out,
-    "scaled lately": scaled_lately,
+    "recently scaled": recently_scaled,
     "failing to create": failing_to_create,
     "few ready replicas": few_ready,
 }
 
 
 def protection(candidate: Candidate, rules: Rules, now: float) -> str:
-    """ "" when the pod may be moved, else the first reason why not."""
+    """ "" when the pod may be evicted, else the first reason why not."""
     return next((why for rule in PROTECTIONS.values() if (why := rule(candidate, rules, now))), "")

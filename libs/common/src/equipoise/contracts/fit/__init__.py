@@ -1,44 +1,42 @@
-"""Whether a pod may run on a node, and why not, as kube-scheduler's filters would say. Never by preemption.
+"""Whether a pod fits on a node, and why not, as in kube-scheduler's filters. Never by preemption.
 
-Used before a pod is moved: the pod that is asked about stands for its replacement, so wherever it runs now it takes
-no room and repels nobody. Pods nominated to a node count as being there: put them into `FitNode.pods`.
-Source of the rules: kubernetes v1.36, pkg/scheduler/framework/plugins.
+The pod stands for its own replacement: where it runs now it takes no room and excludes no other pod. Pods nominated to
+a node count as being there: add them to `FitNode.pods`. Source: kubernetes v1.36, pkg/scheduler/framework/plugins.
 """
 
 from collections.abc import Sequence
 
-from equipoise.contracts.fit.census import PodIndex
-from equipoise.contracts.fit.neighbour_rules import Neighbours, neighbour_refusal, neighbours
+from equipoise.contracts.fit.inter_pod_rules import InterPodRules, inter_pod_refusal, inter_pod_rules
 from equipoise.contracts.fit.node_rules import capacity_refusal, constraint_refusal, node_refusal
+from equipoise.contracts.fit.pod_index import PodIndex
 from equipoise.contracts.fit.values import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node
 
 __all__ = [
     "FitNode",
     "FitPod",
     "HostPort",
-    "Neighbours",
+    "InterPodRules",
     "PodIndex",
     "capacity_refusal",
     "constraint_refusal",
     "fit_node",
     "fit_pod",
-    "neighbour_refusal",
-    "neighbours",
+    "inter_pod_refusal",
+    "inter_pod_rules",
     "node_refusal",
     "placed_node",
     "refusal",
 ]
 
 
-def refusal(pod: FitPod, node: FitNode, fleet: Sequence[FitNode] = ()) -> str:
-    """ "" when the pod fits on the node, else why not, as people read it.
+def refusal(pod: FitPod, node: FitNode, nodes: Sequence[FitNode] = ()) -> str:
+    """ "" when the pod fits on the node, else why not.
 
-    `fleet`: every node, for rules that look beyond one (topology domains). `node` counts in place of the fleet's node
-    of that name. To try many nodes for one pod, call `neighbours` once, then `node_refusal` and `neighbour_refusal`
-    for each node.
+    `nodes`: all nodes, for rules about topology domains. `node` replaces the one of its name. To check many nodes for
+    one pod, call `inter_pod_rules` once, then `node_refusal` and `inter_pod_refusal` for each node.
     """
     alone = node_refusal(pod, node)
     if alone:
         return alone
-    others = [other for other in fleet if other.name != node.name]
-    return neighbour_refusal(node, neighbours(pod, [*others, node]))
+    others = [other for other in nodes if other.name != node.name]
+    return inter_pod_refusal(node, inter_pod_rules(pod, [*others, node]))

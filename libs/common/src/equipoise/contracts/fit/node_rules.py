@@ -1,4 +1,4 @@
-"""What a node itself may have against a pod: cordon, taints, selectors, volumes, ports, room."""
+"""Rules between a pod and a node alone: cordon, taints, selectors, volumes, ports, resources."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
-    """The first taint that keeps a pod with these tolerations off."""
+    """The first taint that is not tolerated."""
     return next((taint for taint in taints if taint.effect in _FORBIDDING and not tolerates(tolerations, taint)), None)
 
 
 def chosen_by(pod: FitPod, node: FitNode) -> bool:
-    """Do the pod's node selector and required node affinity choose this node?"""
+    """Whether the pod's node selector and required node affinity match this node."""
     return all(node.labels.get(key) == value for key, value in pod.node_selector.items()) and (
         pod.node_affinity is None or selects_node(pod.node_affinity, node.name, node.labels)
     )
@@ -52,7 +52,7 @@ def shortages(pod: FitPod, node: FitNode) -> list[Shortage]:
     for resource, requested in sorted(pod.requests.items()):
         allocatable = node.allocatable.get(resource, 0.0)
         used = node.requested.get(resource, 0.0) - (itself.requests.get(resource, 0.0) if itself else 0.0)
-        # Requests are sums of decimal fractions: what is a billionth short is not short.
+        # Requests are sums of decimal fractions: a difference of a billionth is not a shortage.
         if requested > 0 and requested > allocatable - used + 1e-9 * max(1.0, allocatable):
             found.append(Shortage(resource=resource, requested=requested, used=used, allocatable=allocatable))
     return found
@@ -78,7 +78,7 @@ def _taken_port(pod: FitPod, node: FitNode) -> int | None:
 
 
 def constraint_refusal(pod: FitPod, node: FitNode) -> str:
-    """ "" when nothing that stays as it is keeps the pod off: cordon, taints, labels, volumes; else what does."""
+    """ "" when cordon, taints, labels and volumes allow the pod, else which does not. Other pods do not affect it."""
     if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
         return "node is cordoned"
     taint = untolerated(pod.tolerations, node.taints)
@@ -87,12 +87,12 @@ def constraint_refusal(pod: FitPod, node: FitNode) -> str:
     if not chosen_by(pod, node):
         return "node does not match the pod's node selector or affinity"
     if not all(selects_node(selector, node.name, node.labels) for selector in pod.volume_nodes):
-        return "a volume of the pod cannot be reached from the node"
+        return "a volume of the pod is not reachable from the node"
     return ""
 
 
 def capacity_refusal(pod: FitPod, node: FitNode) -> str:
-    """ "" when the pods that are there leave it room and ports, else what is missing."""
+    """ "" when the node has room and free ports for the pod, else what is missing."""
     port = _taken_port(pod, node)
     if port is not None:
         return f"host port {port} is taken"
@@ -100,5 +100,5 @@ def capacity_refusal(pod: FitPod, node: FitNode) -> str:
 
 
 def node_refusal(pod: FitPod, node: FitNode) -> str:
-    """ "" when the node, looked at alone, takes the pod; else why not."""
+    """ "" when the node alone allows the pod, else why not."""
     return constraint_refusal(pod, node) or capacity_refusal(pod, node)

@@ -1,4 +1,4 @@
-"""Pods and nodes as fitting sees them: only what some rule of kube-scheduler reads."""
+"""Pods and nodes with only the fields that the rules of kube-scheduler read."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,7 +13,7 @@ from equipoise.contracts.messages.resources import Resources
 
 
 class HostPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A port of the node that a container takes for itself."""
+    """A host port of a container."""
 
     port: int
     protocol: str = "TCP"
@@ -29,7 +29,7 @@ class HostPort(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FitPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod, as fitting sees it."""
+    """The fields of a pod that decide where it fits."""
 
     uid: str
     namespace: str
@@ -43,16 +43,16 @@ class FitPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pod_anti_affinity: Sequence[PodAffinityTerm] = ()
     host_ports: Sequence[HostPort] = ()
     spread: Sequence[TopologySpreadConstraint] = ()
-    """Only those that forbid (DoNotSchedule)."""
+    """Only with DoNotSchedule."""
 
     volume_nodes: Sequence[NodeSelector] = ()
-    """Where its volumes can be reached: one selector per volume, all of them must choose the node."""
+    """One selector per volume with the nodes from which it is reachable; all of them must match."""
 
     terminating: bool = False
 
 
 class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A node and the pods that take room on it: bound ones, and those nominated to it."""
+    """A node and the pods that occupy it: bound ones, and those nominated to it."""
 
     name: str
     labels: dict[str, str] = {}
@@ -65,7 +65,7 @@ class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def requested(self) -> Amounts:
-        """What its pods ask for, by resource."""
+        """Requests of its pods, by resource."""
         total: Amounts = {}
         for pod in self.pods:
             for resource, amount in pod.requests.items():
@@ -74,17 +74,17 @@ class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def active_pods(self) -> int:
-        """Its pods that are not terminating."""
+        """Number of its pods that are not terminating."""
         return sum(not pod.terminating for pod in self.pods)
 
     @cached_property
     def pods_with_anti_affinity(self) -> list[FitPod]:
-        """The pods whose anti-affinity may keep another pod off."""
+        """Pods whose anti-affinity may exclude another pod."""
         return [pod for pod in self.pods if pod.pod_anti_affinity]
 
 
 def fit_pod(pod: objects.Pod, volume_nodes: Sequence[NodeSelector] = ()) -> FitPod:
-    """Reads a Pod. Raises ValueError for a request that is no quantity."""
+    """Converts a Pod. Raises ValueError for an invalid quantity."""
     spec = pod.spec
     affinity = spec.affinity or objects.Affinity()
     containers = [*(spec.containers or ()), *(c for c in spec.init_containers if c.restart_policy == "Always")]
@@ -112,7 +112,7 @@ def fit_pod(pod: objects.Pod, volume_nodes: Sequence[NodeSelector] = ()) -> FitP
 
 
 def fit_node(node: objects.Node, pods: Sequence[FitPod]) -> FitNode:
-    """Reads a Node. `pods` are those that take room: not the finished ones, but the nominated ones too."""
+    """Converts a Node. `pods`: those that occupy it, with nominated ones, without finished ones."""
     return FitNode(
         name=node.metadata.name,
         labels=node.metadata.labels,
@@ -129,7 +129,7 @@ def _amounts(resources: Resources) -> Amounts:
 
 
 def placed_node(placement: NodePlacement) -> FitNode:
-    """A node as placement tells it: cpu, memory and pod count only, and of its pods nothing but their requests."""
+    """A node from its placement message: only cpu, memory and pod count; of its pods only their requests."""
     return FitNode(
         name=placement.node,
         labels=placement.labels,

@@ -1,4 +1,4 @@
-"""How autoscalers tell that they will remove a node, or would like to."""
+"""The taints by which autoscalers announce that they will, or may, remove a node."""
 
 from collections.abc import Iterable
 
@@ -6,17 +6,17 @@ from equipoise.contracts.kubernetes.objects import NodeTaint
 from equipoise.contracts.messages.placement import Taint
 
 REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"})
-"""The node is about to go, and the autoscaler moves its pods itself: it is neither source nor target."""
+"""The node will be removed, and the autoscaler drains it: it is neither source nor target."""
 
 CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
-"""The node may be removed soon: filling it would be fighting."""
+"""The node may be removed soon: it is no target."""
 
 
 def being_removed(taints: Iterable[Taint | NodeTaint]) -> str:
-    """ "" when nobody is removing the node, else the taint's key."""
+    """ "" unless the node is being removed, else the taint's key."""
     return next((taint.key for taint in taints if taint.key in REMOVAL_TAINTS), "")
 
 
 def may_be_removed(taints: Iterable[Taint | NodeTaint]) -> str:
-    """ "" when nobody would like to remove the node, else the taint's key."""
+    """ "" unless the node may be removed, else the taint's key."""
     return next((taint.key for taint in taints if taint.key in CANDIDATE_TAINTS), "")

@@ -1,7 +1,7 @@
-"""crane-scheduler's annotations on nodes, for programs that read those: its keys, values and way to tell the time.
+"""crane-scheduler's annotations on nodes, for programs that read them: its keys, values and time format.
 
-Source: crane-scheduler, pkg/controller/annotator and deploy/manifests/dynamic/policy.yaml. The Z of its times is a
-mere letter there, they are in the zone of its TZ; ours are in UTC, so its scheduler must run with TZ=UTC.
+Source: crane-scheduler, pkg/controller/annotator and deploy/manifests/dynamic/policy.yaml. Its times end in Z but are
+in the time zone of its TZ. Equipoise writes UTC, so crane's scheduler must run with TZ=UTC.
 """
 
 import math
@@ -16,12 +16,12 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
 PERIOD = 180.0
-"""Seconds between two writes of its fastest metrics. It believes them for five minutes more, then they count as 0."""
+"""Seconds between two writes of its fastest metrics. After another five minutes crane counts them as 0."""
 
 HOT_VALUE = "node_hot_value"
 
 HOT_SPANS: tuple[tuple[float, int], ...] = ((300.0, 5), (60.0, 2))
-"""Each full `count` of pods that a node was given within so many seconds makes it hotter by one."""
+"""(seconds, count): a node's hot value rises by one for every `count` pods placed on it within so many seconds."""
 
 
 class _Measure(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ KEYS: tuple[str, ...] = (*_MEASURES, HOT_VALUE)
 
 
 def crane_annotations(utilization: NodeUtilization, hot: int | None, now: float) -> dict[str, str]:
-    """What is known of a node, under crane's keys; what is unknown has none, and the old value runs out by its time.
+    """A node's known usage under crane's keys. Unknown values are left out, so that the old ones expire.
 
     Usage is a share of the base (crane's: of the machine), with the time of its newest sample (crane's: of writing).
     """
@@ -62,7 +62,7 @@ def crane_annotations(utilization: NodeUtilization, hot: int | None, now: float)
 
 
 def hot_value(placed_at: Iterable[float], now: float) -> int:
-    """How hot a node is by the times (Unix seconds) at which it was given its pods."""
+    """The hot value of a node, from the times (Unix seconds) at which pods were placed on it."""
     times = list(placed_at)
     return sum(sum(at > now - span for at in times) // count for span, count in HOT_SPANS)
 

@@ -1,4 +1,4 @@
-"""Whether labels satisfy a selector: of pods, of nodes, of namespaces."""
+"""Label selectors of pods, nodes and namespaces."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -37,13 +37,13 @@ _OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
 
 
 def satisfies(value: str | None, operator: str, values: Sequence[str]) -> bool:
-    """One requirement against a label's value (None: no such label). An unknown operator is never satisfied."""
+    """Whether a label's value (None: no such label) meets a requirement. An unknown operator is never met."""
     rule = _OPERATORS.get(operator)
     return rule is not None and rule(value, values)
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Does the selector choose an object with these labels? None chooses nothing, an empty one everything."""
+    """Whether the selector matches an object with these labels. None matches nothing, an empty one everything."""
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
@@ -52,7 +52,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 
 def _field_satisfied(rule: NodeSelectorRequirement, name: str) -> bool:
-    # metadata.name is the only field the API server lets through.
+    # The API server allows only the field metadata.name.
     return rule.key == "metadata.name" and satisfies(name, rule.operator, rule.values)
 
 
@@ -65,5 +65,5 @@ def _term_selects(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) 
 
 
 def selects_node(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
-    """Does any term choose the node? A term without requirements chooses none."""
+    """Whether any term matches the node. A term without requirements matches none."""
     return any(_term_selects(term, name, labels) for term in selector.node_selector_terms)

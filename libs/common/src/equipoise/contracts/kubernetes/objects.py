@@ -1,6 +1,6 @@
-"""Kubernetes objects, only the fields that some decision reads. Decoded straight from the API server's JSON.
+"""Kubernetes objects with only the fields that some decision reads, decoded directly from the API server's JSON.
 
-Unknown fields are ignored, absent and null ones take the default, so a newer API server is no trouble.
+Unknown fields are ignored, and absent or null ones get the default, so a newer API server works as well.
 """
 
 from datetime import datetime
@@ -12,8 +12,8 @@ import msgspec
 class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """A part of a Kubernetes object.
 
-    Such values hold no cycles and are kept from the garbage collector, to which those of a big cluster are all it has
-    to look at: a second in which nothing else runs.
+    Such values have no reference cycles and are excluded from garbage collection. In a large cluster it would take a
+    second to visit them, during which nothing else runs.
     """
 
 
@@ -39,14 +39,14 @@ class ObjectMeta(ApiValue, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        for owner in self.owner_references:  # asked of every pod of a cluster: a generator takes twice as long
+        for owner in self.owner_references:  # called for every pod of a cluster: a generator takes twice as long
             if owner.controller:
                 return owner
         return None
 
 
 class Object(ApiValue, frozen=True, kw_only=True):
-    """What every Kubernetes object has."""
+    """The common fields of every Kubernetes object."""
 
     api_version: str = ""
     kind: str = ""
@@ -188,7 +188,7 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     node_name: str = ""
     scheduler_name: str = ""
     containers: list[Container] | None = None
-    """None only in a bookmark, which is no Pod."""
+    """None only in a bookmark, which is not a Pod."""
 
     init_containers: list[Container] = []
     overhead: dict[str, str] = {}
@@ -238,7 +238,7 @@ class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
 
 
 class WorkloadObject(Object, frozen=True, kw_only=True):
-    """Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, CloneSet, Rollout: what they have in common."""
+    """Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, CloneSet, Rollout: their common fields."""
 
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
@@ -246,7 +246,7 @@ class WorkloadObject(Object, frozen=True, kw_only=True):
 
 class ScaleSpec(ApiValue, frozen=True, kw_only=True):
     replicas: int = 0
-    """The API server leaves a 0 out."""
+    """The API server omits 0."""
 
 
 class ScaleStatus(ApiValue, frozen=True, kw_only=True):
@@ -254,21 +254,21 @@ class ScaleStatus(ApiValue, frozen=True, kw_only=True):
 
 
 class Scale(Object, frozen=True, kw_only=True):
-    """autoscaling/v1: how many pods a workload of any kind should have, and has."""
+    """autoscaling/v1: desired and actual replicas of a workload of any kind."""
 
     spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
 
 
 class CustomStatus(ApiValue, frozen=True, kw_only=True):
-    """What kinds of workloads that we do not know tell by convention."""
+    """Status fields that custom workloads have by convention."""
 
     ready_replicas: int | None = None
     observed_generation: int | None = None
 
 
 class CustomWorkload(Object, frozen=True, kw_only=True):
-    """A workload of a kind that we do not know."""
+    """A workload of a kind without a model here."""
 
     status: CustomStatus = CustomStatus()
 
@@ -326,7 +326,7 @@ class ObjectReference(ApiValue, frozen=True, kw_only=True):
 
 
 class Event(Object, frozen=True, kw_only=True, omit_defaults=False):
-    """events.k8s.io/v1: `note` holds at most 1,024 bytes. Its type is always said: the API server has no default."""
+    """events.k8s.io/v1: `note` holds at most 1,024 bytes. Its type is always set: the API server has no default."""
 
     event_time: datetime | None = None
     type: str = "Normal"
@@ -361,7 +361,7 @@ class PersistentVolume(Object, frozen=True, kw_only=True):
 
 
 class ResourceAttributes(ApiValue, frozen=True, kw_only=True):
-    """What somebody wants to do to what."""
+    """A verb on a resource, for an access review."""
 
     verb: str
     group: str = ""
@@ -369,13 +369,13 @@ class ResourceAttributes(ApiValue, frozen=True, kw_only=True):
     subresource: str = ""
     name: str = ""
     namespace: str = ""
-    """Empty: in all of them, or not in any."""
+    """Empty: all namespaces, or a resource without namespaces."""
 
 
 class AccessReviewSpec(ApiValue, frozen=True, kw_only=True):
     resource_attributes: ResourceAttributes
     user: str = ""
-    """Empty: who asks."""
+    """Empty: the caller."""
 
     groups: list[str] = []
 
@@ -385,7 +385,7 @@ class AccessReviewStatus(ApiValue, frozen=True, kw_only=True):
 
 
 class AccessReview(Object, frozen=True, kw_only=True):
-    """A question to the API server, asked by creating it: may somebody do that? Nothing is kept of it."""
+    """Asks the API server, by its creation, whether a user has a permission. It is not stored."""
 
     spec: AccessReviewSpec
     status: AccessReviewStatus = AccessReviewStatus()

@@ -1,8 +1,8 @@
-"""Whose pod is it? From a pod's controller up to the workload that people know.
+"""The workload of a pod: its controller, or the controller of that.
 
-A ReplicaSet usually belongs to a Deployment or an Argo Rollout and a Job may belong to a CronJob; every other
+A ReplicaSet usually belongs to a Deployment or an Argo Rollout, and a Job may belong to a CronJob. Every other
 controller (StatefulSet, DaemonSet, Kruise's CloneSet and StatefulSet, ReplicationController, custom ones) is the
-workload itself, and so are a ReplicaSet and a Job that stand alone. Static pods are owned by their Node: no workload.
+workload itself, and so are a ReplicaSet and a Job without an owner. Static pods are owned by their Node and have none.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,34 +10,34 @@ from collections.abc import Callable, Mapping
 from equipoise.contracts.kubernetes.objects import OwnerReference, Pod
 from equipoise.contracts.kubernetes.workload import Workload
 
-CLIMBED: frozenset[tuple[str, str]] = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})
-"""(group, kind) of the controllers that are asked for their own controller."""
+OWNED_KINDS: frozenset[tuple[str, str]] = frozenset({("apps", "ReplicaSet"), ("batch", "Job")})
+"""(group, kind) of controllers that may have a controller of their own."""
 
 TEMPLATE_HASHES: Mapping[str, tuple[str, str]] = {
     "rollouts-pod-template-hash": ("argoproj.io", "Rollout"),
     "pod-template-hash": ("apps", "Deployment"),
 }
-"""The pod label whose value ends the ReplicaSet's name, and who puts it there: (group, kind)."""
+"""The pod label whose value is the suffix of the ReplicaSet's name, and the (group, kind) that sets it."""
 
 
 def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None]) -> Workload | None:
     """The workload of a pod; None for a bare or a static pod.
 
-    `owner_of` says who controls a ReplicaSet or a Job (None: nobody). What it raises for an owner that it cannot
-    read goes through, so that each caller decides what not knowing means.
+    `owner_of` returns the controller of a ReplicaSet or a Job (None: it has none). Errors for an owner that it cannot
+    read are passed on, so that each caller decides how to handle them.
     """
     direct = controller_of(pod)
-    if direct is None or (direct.group, direct.kind) not in CLIMBED:
+    if direct is None or (direct.group, direct.kind) not in OWNED_KINDS:
         return direct
     above = owner_of(direct)
     return direct if above is None else _named(above, direct.namespace) or direct
 
 
 def workload_from_pod(pod: Pod) -> Workload | None:
-    """The workload of a pod as far as the pod alone tells it; None for a bare or a static pod.
+    """The workload of a pod, derived from the pod alone; None for a bare or a static pod.
 
-    A ReplicaSet's name without its template hash is its Deployment's (or Rollout's); a Job stays a Job, as only the
-    Job itself knows whether it has a CronJob.
+    A ReplicaSet's name without its template hash is the name of its Deployment (or Rollout). A Job is not resolved:
+    only the Job object names its CronJob.
     """
     direct = controller_of(pod)
     if direct is None or (direct.group, direct.kind) != ("apps", "ReplicaSet"):

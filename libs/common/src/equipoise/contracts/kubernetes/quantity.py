@@ -28,15 +28,15 @@ _QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]?|[KMGTP
 
 @lru_cache(maxsize=16_384)
 def parse_quantity(text: str) -> float:
-    """The number a quantity stands for, in its base unit (cores, bytes, pieces).
+    """The number of a quantity, in its base unit (cores, bytes, pieces).
 
     Raises ValueError for anything that kube-apiserver would refuse as well.
     Source of the grammar: apimachinery/pkg/api/resource/quantity.go.
     """
     if match := _QUANTITY.fullmatch(text):
         digits, suffix = match.groups()
-        # What is no suffix is an exponent: "1e3" and "1E3"; "1E" alone is exa.
+        # Anything else is an exponent: "1e3" and "1E3". "1E" alone is exa.
         number = float(digits) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
         if math.isfinite(number):
             return number
-    raise ValueError(f"{text!r} is no Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")
+    raise ValueError(f"{text!r} is not a Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")

@@ -1,8 +1,8 @@
-"""What load is a share of, on nodes whose allocatable was amplified for kube-scheduler.
+"""The base of load on nodes whose allocatable was amplified for kube-scheduler.
 
-Koordinator raises a node's allocatable, so that more requests fit on it, and keeps what the node really has in an
-annotation. Load against the raised amount would read too low. Whoever may write a node's annotation (its kubelet,
-Koordinator's webhook) writes its status too: believing it gives nobody a new power.
+Koordinator raises a node's allocatable, so that more requests fit on it, and keeps the raw amount in an annotation.
+Load as a share of the amplified amount would be too low. Those who can write the annotation (the node's kubelet,
+Koordinator's webhook) can also write the node's status, so using it grants nothing new.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def base_of(node: Node, kind: Literal["allocatable", "capacity"]) -> Mapping[str
 
 
 def _raw(text: str) -> Mapping[str, str]:
-    """Nothing when it cannot be read: the status is the better guess."""
+    """Empty when it is invalid: then the status is used."""
     try:
         amounts = msgspec.json.decode(text, type=dict[str, str])
         return amounts if all(parse_quantity(amount) > 0 for amount in amounts.values()) else {}

@@ -1,4 +1,4 @@
-"""What a pod asks of its node and may use there, summed over its containers as kube-scheduler does."""
+"""Requests and limits of a pod, summed over its containers as kube-scheduler does."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,11 +9,11 @@ Amounts = dict[str, float]
 """By resource name, in its base unit."""
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
-"""Only these can be requested for a whole pod."""
+"""Only these can be requested at pod level."""
 
 
 def amounts_of(quantities: Mapping[str, str]) -> Amounts:
-    """Raises ValueError for what is no quantity (the API server lets none in)."""
+    """Raises ValueError for an invalid quantity (which the API server does not accept)."""
     return {resource: parse_quantity(text) for resource, text in quantities.items()}
 
 
@@ -26,7 +26,7 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
 
 
 def _with_starting(pod: Pod, running: Amounts) -> Amounts:
-    """The most that is asked at any time: while one init container after another runs, or all the others."""
+    """The highest requests at any time: while the init containers run one after another, or after them."""
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in pod.spec.init_containers:
@@ -62,11 +62,11 @@ def pod_requests(pod: Pod) -> Amounts:
 
 
 def pod_limit(pod: Pod, resource: str) -> float | None:
-    """Cores or bytes that the pod may use at most, computed as `pod_requests` is; None: the pod has no limit.
+    """The limit of the pod in cores or bytes, computed like `pod_requests`; None: it has none.
 
-    One container or sidecar without a limit leaves the pod without one, as for the kubelet; 0 is no limit. An init
-    container without a limit adds nothing. Overhead is added where there is a limit. Raises ValueError for what is no
-    quantity. Source: `PodLimits` of kubernetes component-helpers/resource.
+    If one container or sidecar has no limit, the pod has none, as for the kubelet; 0 is no limit. An init container
+    without a limit adds nothing. Overhead is added to a limit. Raises ValueError for an invalid quantity. Source:
+    `PodLimits` of kubernetes component-helpers/resource.
     """
     whole = pod.spec.resources.limits.get(resource) if pod.spec.resources is not None else None
     if whole is not None:

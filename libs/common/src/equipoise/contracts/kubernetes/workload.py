@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, and how that workload is named on the bus."""
+"""A workload, and its name on the bus."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Load: usage as a share of a node's base, how old it is, and what a window's mean does not show yet."""
+"""Load: usage as a share of a node's base, its age, and the correction of a window's mean for pods that come and go."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -17,19 +17,19 @@ POD_START_TIMEOUT = 600.0
 """Default of `load.podStartTimeout`: a pod counts as started this many seconds after its placement at the latest."""
 
 FUTURE_TOLERANCE = 5.0
-"""Seconds by which a sample may lie ahead of us before it is unknown.
+"""Seconds by which a sample may be in the future before it is unknown: clocks of one cluster differ by as much.
 
-How far clocks of one cluster drift apart: no length of load, so it is not compressed with it.
+It is not compressed for demos.
 """
 
 
 def known(value: float | None) -> float | None:
-    """A measured amount, or None for what is not one: NaN, infinite, negative."""
+    """The amount, or None if it is NaN, infinite or negative."""
     return value if value is not None and math.isfinite(value) and value >= 0 else None
 
 
 def amounts(resources: Resources) -> list[float]:
-    """One value per resource, NaN for what is unknown."""
+    """One value per resource, NaN if it is unknown."""
     return [_amount(resources.cpu), _amount(resources.memory)]
 
 
@@ -38,7 +38,7 @@ def _amount(value: float | None) -> float:
 
 
 def load_of(usage: Resources, base: Resources) -> Resources:
-    """Usage as a share (0..1, above 1 when overcommitted) of the base; unknown where either is."""
+    """Usage as a share (0..1, above 1 when overcommitted) of the base; unknown if either is."""
     return Resources(cpu=_share(usage.cpu, base.cpu), memory=_share(usage.memory, base.memory))
 
 
@@ -48,7 +48,7 @@ def _share(usage: float | None, base: float | None) -> float | None:
 
 
 def plus(left: Resources, right: Resources, sign: float = 1.0) -> Resources:
-    """Sum per resource, never below 0. Unknown on the left: the sum is unknown; on the right: nothing is added."""
+    """Sum per resource, never below 0. Unknown if the left amount is; an unknown right amount adds nothing."""
     return Resources(cpu=_sum(left.cpu, right.cpu, sign), memory=_sum(left.memory, right.memory, sign))
 
 
@@ -60,18 +60,18 @@ def _sum(left: float | None, right: float | None, sign: float) -> float | None:
 
 
 def age_of(sampled_at: float, now: float) -> float:
-    """Seconds since the newest raw sample: (query − sample) + (now − query), in which the query cancels out."""
+    """Seconds since the newest raw sample."""
     return now - sampled_at
 
 
 def is_fresh(sampled_at: float, now: float, max_age: float, *, skew: float = 0.0, skew_limit: float = math.inf) -> bool:
-    """May a sample of this time be acted upon? Future samples and a Prometheus with another clock may not."""
+    """Whether a sample may be used: it is not too old, not in the future, and Prometheus' clock is right."""
     age = age_of(sampled_at, now)
     return -FUTURE_TOLERANCE <= age <= max_age and abs(skew) <= skew_limit
 
 
 def skew_of(cycles: Iterable[UtilizationCycle]) -> float:
-    """The metric source's clock minus the collectors', in seconds: the largest of all shards, 0 without any."""
+    """Prometheus' clock minus the collectors', in seconds: the largest of all shards, 0 without any."""
     return max((cycle.skew for cycle in cycles), key=abs, default=0.0)
 
 
@@ -175,10 +175,10 @@ def usable_window(
     *,
     skew: float = 0.0,
 ) -> WindowUsage | None:
-    """The value of a window if it exists and is not older than its lifetime."""
+    """The value of a window, unless it is missing or too old."""
     value = utilization.windows.get(window.name)
     if value is None:
         return None
-    lifetime = settings.lifetime(window)
+    life = settings.lifetime(window)
     limit = settings.freshness.skew_unknown
-    return value if is_fresh(value.sampled_at, now, lifetime, skew=skew, skew_limit=limit) else None
+    return value if is_fresh(value.sampled_at, now, life, skew=skew, skew_limit=limit) else None

@@ -1,6 +1,6 @@
-"""A day of a workload's replica, hour by hour, and what a node uses beyond its pods.
+"""The usage of one replica of a workload in each hour of a day, and a node's usage outside its pods.
 
-A profile holds 24 hourly slots of a day, so the coming 24 hours are all of them, whatever the hour is.
+A profile has 24 hourly slots, so a 24-hour forecast consists of all of them, whatever the hour is.
 """
 
 import math
@@ -18,13 +18,13 @@ SLOTS = 24
 """Hours of a day."""
 
 MIN_SLOTS = 6
-"""A workload of which fewer hours are known has no day yet: it is taken to use the same all day."""
+"""With fewer known hours a workload has no profile yet: its usage counts as constant."""
 
 
 def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None:
-    """Cores and bytes of one replica in each hour; None when it has no day yet.
+    """Cores and bytes of one replica in each hour; None without a profile.
 
-    Unknown hours are the mean of the known ones, so that they neither make a peak nor hide one.
+    Unknown hours get the mean of the known ones, so that they neither add nor hide a peak.
     """
     if workload is None:
         return None
@@ -43,16 +43,16 @@ def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None
 
 
 def system_usage(utilization: NodeUtilization) -> npt.NDArray[np.float64]:
-    """Cores and bytes that a node uses beyond its pods: as told, else what its shortest window has more than they."""
+    """Cores and bytes that a node uses outside its pods: as published, else its shortest window minus its pods."""
     system = amounts(utilization.system)
     if not any(map(math.isnan, system)):
         return np.array(system)
     node = next((amounts(value.mean) for value in utilization.windows.values()), [0.0] * len(RESOURCES))
-    # Plain numbers: for two resources of thirty pods they are several times as fast as arrays.
+    # For two resources of thirty pods, plain numbers are several times as fast as arrays.
     cpu = memory = 0.0
     for usage in utilization.pods.values():
         cpu += known(usage.cpu) or 0.0
         memory += known(usage.memory) or 0.0
     pods = np.array([cpu, memory])
-    told = np.array(system)
-    return np.where(np.isnan(told), np.maximum(np.nan_to_num(node) - pods, 0.0), told)
+    published = np.array(system)
+    return np.where(np.isnan(published), np.maximum(np.nan_to_num(node) - pods, 0.0), published)

@@ -1,4 +1,4 @@
-"""What a pod is expected to use before it was ever measured on its node."""
+"""The expected usage of a pod that was not measured on its node yet."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ Factor = Annotated[float, Meta(gt=0)]
 
 
 class Estimate(Section, frozen=True, kw_only=True):
-    """A link of its own: so many percent of what a pod may use. Always known.
+    """An estimate source: a percentage of the limit. Always known.
 
-    Of the limit, or of the request where that is higher; never more than the limit. Source: koordinator,
+    Of the limit, or of the request if that is higher; never more than the limit. Source: koordinator,
     pkg/scheduler/plugins/loadaware/estimator/default_estimator.go.
     """
 
@@ -45,7 +45,7 @@ _ESTIMATE_OF_NOTHING = {"cpu": 0.25, "memory": 200.0 * 2**20}
 EstimateSource = Literal["measured", "limit", "request", "request×1.5", "default"] | Estimate
 
 WATER_LEVEL: tuple[EstimateSource, ...] = ("measured", "limit", "request", "default")
-"""The water-level scheduler: the workload's measured usage, else the limit."""
+"""The water-level scheduler: measured usage of the workload, else the limit."""
 
 TARGET_LOAD_PACKING: tuple[EstimateSource, ...] = ("limit", "request×1.5", "default")
 """Trimaran."""
@@ -53,13 +53,13 @@ TARGET_LOAD_PACKING: tuple[EstimateSource, ...] = ("limit", "request×1.5", "def
 MEASURED_FIRST: tuple[EstimateSource, ...] = ("measured", "request", "limit", "default")
 
 DEFAULT = Resources(cpu=0.1, memory=200.0 * 2**20)
-"""What kube-scheduler assumes of a container without requests (non-zero defaults)."""
+"""kube-scheduler's defaults for a container without requests (non-zero requests)."""
 
 
 def fresh_windows(
     workload: WorkloadUtilization | None, settings: LoadSettings, now: float
 ) -> WorkloadUtilization | None:
-    """The workload's usage without the windows that are past their life; None when none is left."""
+    """The workload's usage without outdated windows; None if all are outdated."""
     if workload is None:
         return None
     windows = {
@@ -79,10 +79,10 @@ def expected_usage(
     chain: tuple[EstimateSource, ...] = MEASURED_FIRST,
     default: Resources = DEFAULT,
 ) -> tuple[Resources, dict[str, EstimateSource]]:
-    """Expected cores and bytes, and per resource the link of the chain that gave it.
+    """Expected cores and bytes, and per resource the source of the estimate: the first of `chain` that is known.
 
-    Pass `workload` through `fresh_windows` first. Its mean over `window` is "measured", or over the
-    first of its windows that knows the resource. A limit of 0 is none: Kubernetes reads it as unlimited.
+    Pass `workload` through `fresh_windows` first. "measured" is its mean over `window`, or over its first window with
+    a known value. A limit of 0 means no limit, as in Kubernetes.
     """
     amounts: dict[str, float] = {}
     sources: dict[str, EstimateSource] = {}
@@ -112,8 +112,8 @@ def expected_usage(
 def _measured(workload: WorkloadUtilization | None, window: str, resource: str) -> float | None:
     if workload is None:
         return None
-    asked = workload.windows.get(window)
-    if asked is not None and (amount := known(getattr(asked.mean, resource))) is not None:
+    usage = workload.windows.get(window)
+    if usage is not None and (amount := known(getattr(usage.mean, resource))) is not None:
         return amount
     values = workload.windows.values()
     return next((amount for value in values if (amount := known(getattr(value.mean, resource))) is not None), None)

@@ -62,7 +62,7 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
         return f"{place}.{unknown[1]}: {unknown_name(unknown[1], allowed)}"
     if missing := _MISSING.fullmatch(what):
         return f"{place}.{missing[1]}: is missing"
-    if "is no duration" in what:
+    if "is not a duration" in what:
         return f"{place}: {what}"
     if what.startswith("Invalid enum value"):
         what = "expected " + " or ".join(str(word) for one in types for word in _literals(one))

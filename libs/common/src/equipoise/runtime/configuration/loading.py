@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
-from equipoise.contracts.configuration.conflicts import contradictions
+from equipoise.contracts.configuration.conflicts import configuration_conflicts
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration.env_overrides import overridden
@@ -95,7 +95,7 @@ def read_sections(
         raise ConfigurationError("\n".join(faults))
     shared = Shared(**{name: value for name, value in values.items() if name not in sections})
     # Who reads no thresholds works on: `equipoise pause` above all.
-    if not JUDGING.isdisjoint(sections) and (faults := contradictions(document, shared.thresholds)):
+    if not JUDGING.isdisjoint(sections) and (faults := configuration_conflicts(document, shared.thresholds)):
         raise ConfigurationError("\n".join(faults))
     return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from equipoise.collector.state.pod_times import FINISHED
-from equipoise.contracts.fit.neighbour_rules import neighbours
+from equipoise.contracts.fit import inter_pod_rules
 from equipoise.contracts.fit.values import FitNode, fit_pod
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod
@@ -90,7 +90,7 @@ def repels_itself(pod: Pod) -> bool:
     """Whether required anti-affinity excludes a second pod like this one from its node."""
     this = fit_pod(pod)
     other = msgspec.structs.replace(this, uid=f"{this.uid} again")
-    return bool(neighbours(other, [FitNode(name="", labels={HOSTNAME: "here"}, pods=[this])]).repelled)
+    return bool(inter_pod_rules(other, [FitNode(name="", labels={HOSTNAME: "here"}, pods=[this])]).excluded)
 
 
 def _node(node: Node) -> TraceNode | None:

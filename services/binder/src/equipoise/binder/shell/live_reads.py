@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
-from equipoise.contracts.eviction.protection import MOVED_KINDS, Candidate, cannot_create
+from equipoise.contracts.eviction.protection import REPLACING_KINDS, Candidate, cannot_create
 from equipoise.contracts.kubernetes.objects import (
     Namespace,
     NodeSelector,
@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from equipoise.contracts.kubernetes.owners import CLIMBED, workload_of
+from equipoise.contracts.kubernetes.owners import OWNED_KINDS, workload_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.runtime.kubernetes.client import (
     CLAIMS,
@@ -80,7 +80,7 @@ async def _owners(kube: Kube, pod: Pod) -> tuple[tuple[WorkloadObject, ...], str
         while reference is not None and _group_kind(reference) not in _NEVER_SCALED:
             owner = await _owner(kube, reference, pod.metadata.namespace)
             owners.append(owner)
-            if len(owners) > 1 or _group_kind(reference) not in CLIMBED:
+            if len(owners) > 1 or _group_kind(reference) not in OWNED_KINDS:
                 break
             reference = owner.metadata.controller
     except Unreadable as error:
@@ -136,7 +136,7 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
     Raises KubeError, and Unreadable when the kind does not report its desired and its ready replicas.
     """
     key = (workload.group, workload.kind)
-    if key in MOVED_KINDS:
+    if key in REPLACING_KINDS:
         resource = WORKLOAD_RESOURCES[key]
         owner = await kube.get(resource, workload.name, workload.namespace)
         version = f"{resource.group}/{resource.version}".lstrip("/")

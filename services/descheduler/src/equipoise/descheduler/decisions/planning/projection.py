@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.fit import FitNode, Neighbours, PodIndex, neighbour_refusal, neighbours, node_refusal
+from equipoise.contracts.fit import FitNode, InterPodRules, PodIndex, inter_pod_refusal, inter_pod_rules, node_refusal
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -73,16 +73,16 @@ class Projection:
             shares: Array = np.where(offered > 0, 1.0 - self.room[:, :2] / offered, 1.0)
         return shares
 
-    def around(self, pod: MovablePod) -> Neighbours:
+    def around(self, pod: MovablePod) -> InterPodRules:
         """The constraints between this pod and the others: computed once, used for every target."""
         if self._census is None:
             self._census = PodIndex(self.fits)
-        return neighbours(pod.fit, self.fits, self._census)
+        return inter_pod_rules(pod.fit, self.fits, self._census)
 
-    def refusal(self, pod: MovablePod, target: ClusterNode, around: Neighbours) -> str:
+    def refusal(self, pod: MovablePod, target: ClusterNode, around: InterPodRules) -> str:
         """Why kube-scheduler's filters would reject the replacement; "" when they would not."""
         fit = self.fits[self.positions[target.name]]
-        return node_refusal(pod.fit, fit) or neighbour_refusal(fit, around)
+        return node_refusal(pod.fit, fit) or inter_pod_refusal(fit, around)
 
     def move(self, pod: MovablePod, target: str) -> None:
         source, there, amount = self.positions[pod.node], self.positions[target], amount_of(pod)

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.fit import FitPod, Neighbours, capacity_refusal, constraint_refusal, neighbour_refusal
+from equipoise.contracts.fit import FitPod, InterPodRules, capacity_refusal, constraint_refusal, inter_pod_refusal
 from equipoise.descheduler.decisions.planning.classification import within
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
@@ -242,7 +242,7 @@ def first_that_fits(
     if short.any():
         refusals["insufficient resources for its requests"] += int(short.sum())
         ranked = ranked[~short]
-    around: Neighbours | None = None
+    around: InterPodRules | None = None
     for place in ranked.tolist():
         fit = projection.fits[int(targets.places[place])]
         why = constraint_refusal(pod.fit, fit)
@@ -252,7 +252,7 @@ def first_that_fits(
             why = capacity_refusal(pod.fit, fit)
         if not why:
             around = around or projection.around(pod)
-            why = neighbour_refusal(fit, around)
+            why = inter_pod_refusal(fit, around)
         if not why:
             return TargetChoice(target=targets.nodes[place])
         refusals[why] += 1

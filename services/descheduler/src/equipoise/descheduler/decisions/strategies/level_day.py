@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section, Share
-from equipoise.contracts.fit import capacity_refusal, constraint_refusal, neighbour_refusal
+from equipoise.contracts.fit import capacity_refusal, constraint_refusal, inter_pod_refusal
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
@@ -364,13 +364,13 @@ class _DayPlanner:
             self._table.exclude(row, target)
             return True
         around = projection.around(pod)
-        if not constraint_refusal(pod.fit, projection.fits[target]) and not neighbour_refusal(
+        if not constraint_refusal(pod.fit, projection.fits[target]) and not inter_pod_refusal(
             projection.fits[target], around
         ):
             return False
         # If one node refuses it, others of thousands may do so as well.
         refusing = self._refusing_nodes(pod)
-        refusing |= np.array([bool(neighbour_refusal(fit, around)) for fit in projection.fits], dtype=np.bool_)
+        refusing |= np.array([bool(inter_pod_refusal(fit, around)) for fit in projection.fits], dtype=np.bool_)
         self._table.exclude(row, refusing)
         return True
 

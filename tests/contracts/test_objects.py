@@ -1,4 +1,4 @@
-"""What a big cluster is made of is kept from the garbage collector: a round of it would hold all else for a second."""
+"""Large objects are excluded from garbage collection: a collection of them would stop everything else for a second."""
 
 import gc
 from collections.abc import Iterator
@@ -36,6 +36,6 @@ POD = b'{"metadata": {"name": "web"}, "spec": {"tolerations": [{}], "containers"
     ],
     ids=["pod", "pod to be fitted", "utilization", "placement", "pod as received"],
 )
-def test_the_garbage_collector_does_not_look_at_it(value: msgspec.Struct) -> None:
-    """At none of its parts, other than lists and dictionaries."""
+def test_objects_are_not_tracked_by_the_garbage_collector(value: msgspec.Struct) -> None:
+    """None of their parts is, other than lists and dictionaries."""
     assert [type(part) for part in structs(value) if gc.is_tracked(part)] == []

@@ -1,4 +1,4 @@
-"""What one service fills another must not empty: such a configuration is refused wherever it is read."""
+"""Settings of scorer and descheduler that conflict are refused wherever they are read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,16 +36,16 @@ REFUSED = {
         strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
         ["descheduler.strategies[0].pools[0]", "low.cpu (45", "high.cpu (48.0)"],
     ),
-    "the filter fills a pool above its mark": (
+    "the filter fills a pool above its threshold": (
         scorer(FILTER) + strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
         [
-            "thresholds.high.cpu: the filter lets pods onto nodes up to 65%",
-            "pools[0] takes them away above high.cpu 55%",
+            "thresholds.high.cpu: the filter accepts nodes up to 65%",
+            "pools[0] evicts pods above high.cpu 55%",
         ],
     ),
     "load_aware's own thresholds": (
         scorer(FILTER, "policy: {name: load_aware, usageThresholds: {cpu: 70, memory: 75}}"),
-        ["scorer.policy.usageThresholds.cpu: the filter lets pods onto nodes up to 70%", "lower the first to 65"],
+        ["scorer.policy.usageThresholds.cpu: the filter accepts nodes up to 70%", "lower the first to 65"],
     ),
     "load_aware's aggregated thresholds": (
         scorer(FILTER, "policy: {name: load_aware, aggregated: {usageThresholds: {memory: 85}}}"),
@@ -64,7 +64,7 @@ REFUSED = {
         scorer(FILTER, "policy: {name: mix, parts: [{policy: {name: load_aware, usageThresholds: {cpu: 70}}}]}"),
         ["scorer.policy.parts[0].policy.usageThresholds.cpu"],
     ),
-    "a packing target near the high mark": (
+    "a packing target near the high threshold": (
         scorer("policy: {name: target_load_packing, targetUtilization: 62}"),
         ["scorer.policy.targetUtilization", "62%", "lower the first to 60 or raise the second to 67"],
     ),
@@ -104,7 +104,7 @@ ACCEPTED = {
     "a pool below the shared marks without a filter": strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
     "load_aware by the shared marks": scorer(FILTER, "policy: {name: load_aware}"),
     "load_aware without a filter": scorer("policy: {name: load_aware, usageThresholds: {cpu: 95}}"),
-    "packing well below the mark": PACKING + strategies("name: low_node_load"),
+    "packing well below the threshold": PACKING + strategies("name: low_node_load"),
     "packing in a pool that is not levelled": PACKING
     + strategies(
         f"name: low_node_load, deviation: {{high: {{memory: 8}}, low: {{memory: 8}}}}, {POOL}, deviation: off}}]"
@@ -119,32 +119,31 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_one_fills_and_another_empties_is_refused(text: str, told: list[str]) -> None:
-    """By `equipoise config validate`, with the path of the fault and what to change."""
+@pytest.mark.parametrize(("text", "expected"), REFUSED.values(), ids=REFUSED)
+def test_conflicting_settings_are_refused(text: str, expected: list[str]) -> None:
+    """By `equipoise config validate`, with the path of the setting and what to change."""
     with pytest.raises(ConfigurationError) as caught:
         validate_document(HEADER + text, SERVICE_SETTINGS)
 
-    assert all(part in str(caught.value) for part in told), str(caught.value)
+    assert all(part in str(caught.value) for part in expected), str(caught.value)
 
 
 @pytest.mark.parametrize("text", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_goes_together_is_accepted(text: str) -> None:
-    """Nothing else is in the way."""
+def test_consistent_settings_are_accepted(text: str) -> None:
     validate_document(HEADER + text, SERVICE_SETTINGS)
 
 
 @pytest.mark.parametrize("service", ["scorer", "descheduler", "binder"])
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED.values()], ids=REFUSED)
-def test_every_service_that_goes_by_thresholds_refuses_to_start(service: ServiceName, text: str) -> None:
-    """Though each is strict on its own section only."""
+def test_every_service_that_uses_thresholds_refuses_to_start(service: ServiceName, text: str) -> None:
+    """Though each validates only its own section."""
     with pytest.raises(ConfigurationError):
         read_sections(read_document(HEADER + text), {service: SERVICE_SETTINGS[service]})
 
 
 @pytest.mark.parametrize("service", ["collector", "annotator"])
-def test_services_without_thresholds_go_on(service: ServiceName) -> None:
-    """And so does what reads no section at all: pause must work whatever else is wrong."""
+def test_services_without_thresholds_start(service: ServiceName) -> None:
+    """So does a command that reads no section: pause must work with any configuration."""
     document = read_document(HEADER + REFUSED["packing beside levelling"][0])
 
     read_sections(document, {service: SERVICE_SETTINGS[service]})
@@ -166,15 +165,15 @@ def test_services_without_thresholds_go_on(service: ServiceName) -> None:
         {"scorer": {"extender": {"filter": True}, "policy": {"name": "mix", "parts": [1, {"policy": None}]}}},
     ],
 )
-def test_what_cannot_be_read_is_passed_over(section: Mapping[str, Any]) -> None:
-    """Another version of another service may say things that this one does not know."""
+def test_invalid_sections_of_other_services_are_ignored(section: Mapping[str, Any]) -> None:
+    """Another version of another service may have settings that this one does not know."""
     shared, _ = read_sections({}, {})
 
-    assert isinstance(ping_pong.contradictions(section, shared.thresholds), list)
+    assert isinstance(ping_pong.configuration_conflicts(section, shared.thresholds), list)
 
 
-def test_it_knows_the_defaults_of_other_sections() -> None:
-    """They are written twice, as no service may import another."""
+def test_the_defaults_are_those_of_the_services() -> None:
+    """They are repeated here, because contracts cannot import services."""
     bin_pack, predicates = BinPack(), Dynamic().predicates
 
     assert TargetLoadPacking().target_utilization == ping_pong.PACKING_TARGET

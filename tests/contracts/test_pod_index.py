@@ -1,10 +1,10 @@
-"""The census of a fleet's pods answers as the fleet itself does, whatever was moved since it was taken."""
+"""The index of pods finds the same pods as a search through all nodes."""
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.contracts.fit import FitNode, FitPod, Neighbours, PodIndex, neighbours
+from equipoise.contracts.fit import FitNode, FitPod, InterPodRules, PodIndex, inter_pod_rules
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm, TopologySpreadConstraint
 
 LABELS = [{"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"}, {}]
@@ -31,7 +31,7 @@ def pods(draw: st.DrawFn, name: str) -> FitPod:
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> list[FitNode]:
+def clusters(draw: st.DrawFn) -> list[FitNode]:
     return [
         FitNode(
             name=f"n{place}",
@@ -42,30 +42,30 @@ def fleets(draw: st.DrawFn) -> list[FitNode]:
     ]
 
 
-def moved(fleet: list[FitNode], pod: FitPod, source: str, target: str) -> list[FitNode]:
-    left = {node.name: [other for other in node.pods if other.uid != pod.uid] for node in fleet if node.name == source}
-    without = [msgspec.structs.replace(node, pods=left.get(node.name, node.pods)) for node in fleet]
+def moved(nodes: list[FitNode], pod: FitPod, source: str, target: str) -> list[FitNode]:
+    left = {node.name: [other for other in node.pods if other.uid != pod.uid] for node in nodes if node.name == source}
+    without = [msgspec.structs.replace(node, pods=left.get(node.name, node.pods)) for node in nodes]
     return [msgspec.structs.replace(node, pods=[*node.pods, pod]) if node.name == target else node for node in without]
 
 
-def told(around: Neighbours) -> object:
+def rules_of(rules: InterPodRules) -> object:
     """Without the names of examples: any pod of the domain will do."""
-    return set(around.repelled), around.attractions, around.spreads
+    return set(rules.excluded), rules.attractions, rules.spreads
 
 
-@given(fleet=fleets(), asked=pods("asked"), data=st.data())
-def test_a_census_follows_moves(fleet: list[FitNode], asked: FitPod, data: st.DataObject) -> None:
-    """Groups are only a faster way to the same answer."""
-    census = PodIndex(fleet)
+@given(nodes=clusters(), candidate=pods("candidate"), data=st.data())
+def test_the_index_follows_moves(nodes: list[FitNode], candidate: FitPod, data: st.DataObject) -> None:
+    """The rules are the same as those of an index that is built after the moves."""
+    index = PodIndex(nodes)
     for _ in range(data.draw(st.integers(0, 4))):
-        here = [(node.name, pod) for node in fleet for pod in node.pods]
+        here = [(node.name, pod) for node in nodes for pod in node.pods]
         if here:
             source, pod = data.draw(st.sampled_from(here))
-            target = data.draw(st.sampled_from([node.name for node in fleet]))
-            fleet = moved(fleet, pod, source, target)
-            census.move(pod, source, target)
+            target = data.draw(st.sampled_from([node.name for node in nodes]))
+            nodes = moved(nodes, pod, source, target)
+            index.move(pod, source, target)
 
-    assert told(neighbours(asked, fleet, census)) == told(neighbours(asked, fleet))
-    for node in fleet:
+    assert rules_of(inter_pod_rules(candidate, nodes, index)) == rules_of(inter_pod_rules(candidate, nodes))
+    for node in nodes:
         for pod in node.pods:
-            assert told(neighbours(pod, fleet, census)) == told(neighbours(pod, fleet))
+            assert rules_of(inter_pod_rules(pod, nodes, index)) == rules_of(inter_pod_rules(pod, nodes))

@@ -1,4 +1,4 @@
-"""The day of a workload, and what a node uses beyond its pods."""
+"""The daily profile of a workload, and a node's usage outside its pods."""
 
 import msgspec
 from builders import GIB, NOW, a_node_utilization, a_workload
@@ -16,16 +16,16 @@ def a_told_workload(cpu: list[float | None], memory: list[float | None] | None =
     )  # fmt: skip
 
 
-def test_an_unknown_hour_is_the_mean_of_the_known_ones() -> None:
-    """It neither makes a peak nor hides one."""
+def test_an_unknown_hour_gets_the_mean_of_the_known_ones() -> None:
+    """It neither adds nor hides a peak."""
     day = workload_profile(a_told_workload([1.0, 3.0] * 11 + [None, None]))
 
     assert day is not None
     assert day[0].tolist() == [1.0, 3.0] * 11 + [2.0, 2.0]
 
 
-def test_a_few_hours_are_no_day() -> None:
-    """Then the workload is taken to use all day what it uses now."""
+def test_a_few_known_hours_are_no_profile() -> None:
+    """The usage of the workload counts as constant."""
     known: list[float | None] = [1.0] * (MIN_SLOTS - 1)
 
     assert workload_profile(a_told_workload(known)) is None
@@ -34,13 +34,13 @@ def test_a_few_hours_are_no_day() -> None:
     assert workload_profile(None) is None
 
 
-def test_what_a_node_uses_beyond_its_pods_counts_all_day() -> None:
-    """As told; where nobody tells, what its shortest window has more than all of its pods together, never below 0."""
+def test_system_usage_is_published_or_the_rest_of_the_shortest_window() -> None:
+    """The node's mean minus the sum of its pods, never below 0."""
     pods = {"one": Resources(cpu=1.0, memory=1.0), "two": Resources(cpu=0.5, memory=2.0)}
     silent = msgspec.structs.replace(a_node_utilization("a", 4.0, pods=pods), system=Resources())
-    told = msgspec.structs.replace(silent, system=Resources(cpu=0.25, memory=8.0))
+    published = msgspec.structs.replace(silent, system=Resources(cpu=0.25, memory=8.0))
     more = {"three": Resources(cpu=9.0, memory=0.0)}
 
-    assert [0.25, 8.0] == system_usage(told).tolist()
+    assert [0.25, 8.0] == system_usage(published).tolist()
     assert 2.5 == system_usage(silent)[0]
     assert 0.0 == system_usage(msgspec.structs.replace(silent, pods=pods | more))[0]

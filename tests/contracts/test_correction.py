@@ -1,4 +1,4 @@
-"""Load, age and the compensation of windows."""
+"""Load, age and the correction of windows."""
 
 import math
 
@@ -41,83 +41,82 @@ moments = st.floats(-1e6, 1e6)
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, -0.1])
-def test_what_is_no_amount_is_unknown(value: float | None) -> None:
+def test_an_invalid_amount_is_unknown(value: float | None) -> None:
     """NaN, infinities and negative numbers are unknown, never 0."""
     assert known(value) is None
 
 
 @given(usage=anything, base=anything)
 def test_load_is_a_finite_share_or_unknown(usage: float | None, base: float | None) -> None:
-    """Whatever usage and base are, load is a number from 0 on or unknown."""
+    """For any usage and base, the load is unknown or a number from 0."""
     load = load_of(Resources(cpu=usage), Resources(cpu=base)).cpu
 
     assert load is None or (load >= 0 and not math.isnan(load))
 
 
 def test_load_without_a_base_is_unknown() -> None:
-    """A base of zero or infinity says nothing: the load is unknown, not 0."""
+    """With a base of zero or infinity the load is unknown, not 0."""
     assert load_of(Resources(cpu=1.0, memory=1.0), Resources(cpu=0.0, memory=math.inf)) == Resources()
 
 
 @given(left=anything, right=anything)
-def test_a_sum_with_the_unknown_on_the_left_is_unknown(left: float | None, right: float | None) -> None:
-    """Adding never makes a known amount of an unknown one, nor the other way round."""
+def test_a_sum_is_known_if_the_left_amount_is(left: float | None, right: float | None) -> None:
+    """An unknown right amount adds nothing."""
     total = plus(Resources(cpu=left), Resources(cpu=right)).cpu
 
     assert (total is None) == (known(left) is None)
 
 
 def test_a_sum_is_never_negative() -> None:
-    """More taken off than there is leaves nothing."""
     assert plus(Resources(cpu=1.0), Resources(cpu=3.0), sign=-1.0).cpu == 0.0
 
 
 @pytest.mark.parametrize(
     ("age", "fresh"), [(0, True), (180, True), (181, False), (-FUTURE_TOLERANCE, True), (-FUTURE_TOLERANCE - 1, False)]
 )
-def test_a_sample_is_fresh_within_its_life(age: float, fresh: bool) -> None:
-    """Too old and from the future are both not fresh."""
+def test_a_sample_is_fresh_until_its_maximum_age(age: float, fresh: bool) -> None:
+    """Samples that are too old or in the future are not."""
     assert is_fresh(NOW - age, NOW, 180) is fresh
 
 
-def test_another_clock_makes_everything_unknown() -> None:
-    """Above the allowed skew no sample is fresh, whichever way the clock is off."""
+def test_no_sample_is_fresh_above_the_maximum_clock_skew() -> None:
+    """In either direction."""
     assert not is_fresh(NOW, NOW, 180, skew=-11, skew_limit=10)
     assert not is_fresh(math.nan, NOW, 180)
 
 
-def test_a_pod_that_arrived_inside_the_window_is_added_for_the_rest() -> None:
-    """A pod that ran for a quarter of the window is in the mean with a quarter: three quarters are added."""
-    stay = PodLifetime(placed_at=NOW - 230, running_since=NOW - 225, usage=Resources(cpu=4.0, memory=GIB))
+def test_a_pod_that_arrived_within_the_window_is_added_in_part() -> None:
+    """It ran for a quarter of the window, so three quarters are added."""
+    pod = PodLifetime(placed_at=NOW - 230, running_since=NOW - 225, usage=Resources(cpu=4.0, memory=GIB))
 
-    mean = corrected(Resources(cpu=1.0, memory=GIB), [stay], sampled_at=NOW, length=900, load=LOAD)
+    mean = corrected(Resources(cpu=1.0, memory=GIB), [pod], sampled_at=NOW, length=900, load=LOAD)
 
     assert mean == Resources(cpu=4.0, memory=1.75 * GIB)
 
 
-def test_a_pod_that_left_is_taken_off_by_the_share_it_was_there() -> None:
-    """It ran for the first third of the window: a third of its usage is still in the mean."""
-    stay = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=NOW - 600, usage=Resources(cpu=3.0))
+def test_a_pod_that_left_is_subtracted_in_part() -> None:
+    """It ran for the first third of the window, so a third of its usage is still in the mean."""
+    pod = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=NOW - 600, usage=Resources(cpu=3.0))
 
-    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(4.0)
-
-
-def test_a_pod_about_to_leave_is_taken_off_whole() -> None:
-    """A terminating pod that filled the window counts as gone already."""
-    stay = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
-
-    assert corrected(Resources(cpu=5.0), [stay], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(2.0)
+    assert corrected(Resources(cpu=5.0), [pod], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(4.0)
 
 
-def test_a_pod_that_does_not_say_it_runs_counts_as_started_after_the_limit() -> None:
-    """Its start is at most `start_limit` after its placement, so that the addition ends some day."""
-    stay = PodLifetime(placed_at=NOW - 650, usage=Resources(cpu=1.0))
+def test_a_terminating_pod_is_subtracted() -> None:
+    """One that ran through the whole window counts as gone."""
+    pod = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
 
-    assert share_measured(stay, NOW, 100) == pytest.approx(0.5)
-    assert share_measured(stay, NOW, 100, pod_start_timeout=10) == 1.0
+    assert corrected(Resources(cpu=5.0), [pod], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(2.0)
 
 
-def test_cliff_adds_a_pod_wholly_until_a_sample_follows_its_placement() -> None:
+def test_a_pod_counts_as_started_after_the_start_timeout() -> None:
+    """At most `podStartTimeout` after its placement, so that it is not added forever."""
+    pod = PodLifetime(placed_at=NOW - 650, usage=Resources(cpu=1.0))
+
+    assert share_measured(pod, NOW, 100) == pytest.approx(0.5)
+    assert share_measured(pod, NOW, 100, pod_start_timeout=10) == 1.0
+
+
+def test_cliff_adds_a_whole_pod_until_a_sample_follows_its_placement() -> None:
     """The cache of the water-level scheduler: all or nothing, and nothing for pods that left."""
     late = PodLifetime(placed_at=NOW, usage=Resources(cpu=2.0))
     early = PodLifetime(placed_at=NOW - 1, usage=Resources(cpu=2.0))
@@ -131,25 +130,24 @@ def test_cliff_adds_a_pod_wholly_until_a_sample_follows_its_placement() -> None:
     )
 
 
-def test_off_leaves_the_mean_as_measured() -> None:
-    """Compensation can be switched off to compare."""
-    stay = PodLifetime(placed_at=NOW, usage=Resources(cpu=2.0))
+def test_off_returns_the_mean_as_measured() -> None:
+    pod = PodLifetime(placed_at=NOW, usage=Resources(cpu=2.0))
 
     assert corrected(
-        Resources(cpu=1.0), [stay], sampled_at=NOW, length=900, load=LoadSettings(compensation="off")
+        Resources(cpu=1.0), [pod], sampled_at=NOW, length=900, load=LoadSettings(compensation="off")
     ) == Resources(cpu=1.0)
 
 
 @given(
     mean=amounts, usage=anything, placed=moments, ran=st.one_of(st.none(), moments), gone=st.one_of(st.none(), moments)
 )
-def test_compensation_adds_at_most_the_pod_itself(
+def test_a_correction_is_at_most_the_usage_of_the_pod(
     mean: float, usage: float | None, placed: float, ran: float | None, gone: float | None
 ) -> None:
-    """Whatever the times are, one pod moves a mean by no more than its usage, and unknown usage by nothing."""
-    stay = PodLifetime(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
+    """For any times; a pod of unknown usage changes nothing."""
+    pod = PodLifetime(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
 
-    cpu = corrected(Resources(cpu=mean), [stay], sampled_at=0.0, length=900, load=LOAD).cpu
+    cpu = corrected(Resources(cpu=mean), [pod], sampled_at=0.0, length=900, load=LOAD).cpu
 
     assert cpu is not None
     amount = known(usage) or 0.0
@@ -157,8 +155,8 @@ def test_compensation_adds_at_most_the_pod_itself(
     assert max(0.0, mean - amount) - slack <= cpu <= mean + amount + slack
 
 
-def test_only_pods_that_some_window_holds_in_part_need_a_correction() -> None:
-    """Those that came or left within the longest window, and those that are terminating."""
+def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:
+    """Those that arrived or left within the longest window, and those that are terminating."""
     old = NOW - 2 * 86_400
     placement = a_placement(
         "node-a",
@@ -177,7 +175,7 @@ def test_only_pods_that_some_window_holds_in_part_need_a_correction() -> None:
 
 
 def test_a_pods_own_measured_usage_comes_before_its_requests() -> None:
-    """Per resource; a gone pod that was never measured counts with its requests, too."""
+    """For each resource. A gone pod that was never measured also counts with its requests."""
     usage_of = pod_usage({}, load=LOAD, now=NOW)
     pod = a_placed_pod("web-1", requests=Resources(cpu=0.5, memory=GIB))
 
@@ -186,15 +184,15 @@ def test_a_pods_own_measured_usage_comes_before_its_requests() -> None:
 
 
 def test_a_workloads_measured_usage_comes_before_requests() -> None:
-    """Of a pod that is not measured yet."""
+    """For a pod that is not measured yet."""
     workload = a_workload_utilization(cpu=3.0)
     pod = a_placed_pod("web-1", workload=workload.workload, requests=Resources(cpu=0.5))
 
     assert pod_usage({workload.workload: workload}, load=LOAD, now=NOW)(pod, Resources()).cpu == 3.0
 
 
-def test_a_window_lives_three_refresh_periods_or_the_score_life() -> None:
-    """Long windows are refreshed seldom and live longer."""
+def test_a_window_is_usable_for_three_refresh_periods_or_the_score_freshness() -> None:
+    """Long windows are refreshed rarely and can be used longer."""
     window = Window(name="1d", length=Duration(86_400), refresh_period=Duration(1_800))
     settings = LoadSettings(windows=(window,))
     utilization = a_node_utilization(windows={"1d": a_window(sampled_at=NOW)})
@@ -204,7 +202,6 @@ def test_a_window_lives_three_refresh_periods_or_the_score_life() -> None:
     assert usable_window(utilization, window, settings, NOW, skew=11) is None
 
 
-def test_a_window_of_no_length_is_refused() -> None:
-    """A window divides: it must be longer than nothing."""
+def test_a_window_of_length_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than 0s"):
         LoadSettings(windows=(Window(name="5m", length=Duration(0), refresh_period=Duration(1)),))

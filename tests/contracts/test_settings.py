@@ -1,4 +1,4 @@
-"""The shared sections check what fits together."""
+"""The shared sections check their values."""
 
 import pytest
 
@@ -27,20 +27,20 @@ def test_the_defaults_are_valid_and_ordered() -> None:
     ],
     ids=["none", "wrong order", "same name", "no length", "no refresh"],
 )
-def test_windows_that_cannot_work_are_refused(windows: tuple[Window, ...]) -> None:
-    """An empty list, a wrong order, repeated names and lengths of 0 are errors."""
+def test_invalid_windows_are_refused(windows: tuple[Window, ...]) -> None:
+    """An empty list, a wrong order, repeated names and lengths of 0."""
     with pytest.raises(ValueError, match="window"):
         LoadSettings(windows=windows)
 
 
-def test_a_value_lives_as_long_as_its_refresh_needs() -> None:
-    """A window that is asked rarely lives for three of its periods, the others for the common life."""
+def test_the_lifetime_of_a_value_depends_on_its_refresh_period() -> None:
+    """Rarely refreshed windows live for three periods, the others for the score freshness."""
     load = LoadSettings()
     assert [load.lifetime(window) for window in load.windows] == [180, 180, 360, 5_400]
 
 
 def test_low_above_high_is_refused() -> None:
-    """What one side fills the other must not empty."""
+    """One service must not empty what the other fills."""
     with pytest.raises(ValueError, match=r"low\.cpu"):
         Thresholds(high=ResourceThresholds(cpu=40), low=ResourceThresholds(cpu=50))
 
@@ -57,14 +57,13 @@ def test_low_above_high_is_refused() -> None:
         ({"prod_high": ResourceThresholds(cpu=70)}, r"prodHigh\.cpu \(70\) must not be above high\.cpu \(65\)"),
     ],
 )
-def test_marks_that_contradict_one_another_are_refused(fields: dict[str, ResourceThresholds], told: str) -> None:
-    """Five points must lie between what is filled and what is emptied."""
+def test_inconsistent_thresholds_are_refused(fields: dict[str, ResourceThresholds], told: str) -> None:
+    """At least five points must be between low and high."""
     with pytest.raises(ValueError, match=told):
         Thresholds(**fields)
 
 
-def test_a_mark_may_stand_alone() -> None:
-    """One of two needs no gap."""
+def test_a_single_threshold_needs_no_gap() -> None:
     assert Thresholds(
         high=ResourceThresholds(cpu=65), low=ResourceThresholds(memory=64), prod_low=ResourceThresholds(pods=90)
     ).high == ResourceThresholds(cpu=65)
@@ -72,7 +71,7 @@ def test_a_mark_may_stand_alone() -> None:
 
 
 def test_namespaces_are_included_or_excluded() -> None:
-    """By default all but the system's and our own; include names the only ones; both is an error."""
+    """By default all except the system's and our own; both lists at once are an error."""
     assert Namespaces().allow("shop", "equipoise-system")
     assert not Namespaces().allow("equipoise-system", "equipoise-system")
     assert not Namespaces().allow("kube-system", "equipoise-system")
