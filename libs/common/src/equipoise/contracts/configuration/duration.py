@@ -14,7 +14,7 @@ EXAMPLES = "250ms, 90s, 5m, 1h30m, 1d"
 
 
 class Duration(float):
-    """Seconds, written as "1h30m". A bare number is refused: nobody knows its unit."""
+    """Seconds, written as "1h30m". A number without a unit is rejected."""
 
     @classmethod
     def parse(cls, text: object) -> Self:

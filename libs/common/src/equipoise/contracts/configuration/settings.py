@@ -24,35 +24,35 @@ class Window(Section, frozen=True, kw_only=True):
     """One span over which usage is averaged."""
 
     name: str
-    """How messages and policies call it: "15m"."""
+    """Its name in messages and policies: "15m"."""
 
     length: Duration
 
     refresh_period: Duration
-    """How often the collector asks for it anew."""
+    """How often the collector queries it."""
 
 
 class Freshness(Section, frozen=True, kw_only=True):
     """How long a measured value may be acted upon. Ages are those of the newest raw sample."""
 
     eviction: Duration = Duration(120)
-    """A node older than this is neither emptied nor filled by an eviction."""
+    """A node with older samples is neither source nor target of an eviction."""
 
     score: Duration = Duration(180)
-    """A node older than this is of unknown load for scoring; also the least life of a window's value."""
+    """For scores, the load of a node with older samples is unknown. Also the minimum lifetime of a window's value."""
 
     refresh_factor: Annotated[float, Meta(ge=1)] = 3.0
-    """A window's value lives max(score, refreshFactor × its refreshPeriod)."""
+    """The value of a window is valid for max(score, refreshFactor × refreshPeriod of the window)."""
 
     skew_warning: Duration = Duration(2)
-    """Difference to Prometheus' clock above which a warning is said."""
+    """Difference to Prometheus' clock above which a warning is reported."""
 
     skew_unknown: Duration = Duration(10)
     """Difference to Prometheus' clock above which every value is unknown."""
 
 
 class Coverage(Section, frozen=True, kw_only=True):
-    """Shares of what was expected, below which Equipoise holds still."""
+    """Shares of the expected data below which Equipoise does not act."""
 
     window: Share = 0.80
     """A window whose samples cover less of it is unknown."""
@@ -82,16 +82,16 @@ class LoadSettings(Section, frozen=True, kw_only=True):
     """Load is usage as a share of this."""
 
     memory: Literal["workingSet", "anonymous"] = "workingSet"
-    """Which memory counts as used, for nodes and pods alike."""
+    """Which memory counts as used, for nodes and pods."""
 
     windows: tuple[Window, ...] = _DEFAULT_WINDOWS
     """Shortest first; the shortest one also measures pods."""
 
     compensation: Literal["proportional", "cliff", "off"] = "proportional"
-    """How pods that came or went inside a window correct its mean."""
+    """How the mean of a window is corrected for pods that arrived or left during it."""
 
     pod_start_timeout: Duration = Duration(600)
-    """A pod counts as started this long after its placement at the latest, even when its node has not said so."""
+    """A pod counts as started at the latest this long after its placement, even if its node has not reported it."""
 
     freshness: Freshness = Freshness()
     coverage: Coverage = Coverage()
@@ -129,7 +129,7 @@ class ResourceThresholds(Section, frozen=True, kw_only=True):
     cpu: Percent | None = None
     memory: Percent | None = None
     pods: Percent | None = None
-    """Number of pods, of those that the node allows. Looked at by the descheduler only."""
+    """Number of pods, in percent of the pods that the node allows. Used by the descheduler only."""
 
 
 THRESHOLD_RESOURCES = ("cpu", "memory", "pods")
@@ -160,19 +160,19 @@ def too_close(
 
 
 class Thresholds(Section, frozen=True, kw_only=True):
-    """Read by scorer, descheduler and binder alike, so that what one fills the other does not empty."""
+    """Used by scorer, descheduler and binder, so that none of them empties nodes that another one fills."""
 
     high: ResourceThresholds = ResourceThresholds(cpu=65, memory=80)
-    """Above it in any resource a node is too hot."""
+    """A node above it in any resource is hot."""
 
     low: ResourceThresholds = ResourceThresholds(cpu=45, memory=60)
-    """At or below it in every resource a node is idle. Must be at least 5 points below `high`."""
+    """A node at or below it in every resource is idle. Must be at least 5 points below `high`."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
-    """As `high`, of what the node's production pods use (Koordinator's class, else priority, else QoS tells which)."""
+    """As `high`, for the usage of production pods. A pod is one by its Koordinator class, else priority, else QoS."""
 
     prod_low: ResourceThresholds = ResourceThresholds()
-    """As `low`, of what the node's production pods use. Must be at least 5 points below `prodHigh`."""
+    """As `low`, for the usage of production pods. Must be at least 5 points below `prodHigh`."""
 
     def __post_init__(self) -> None:
         fault = contradiction(self)
@@ -193,11 +193,11 @@ def contradiction(thresholds: Thresholds) -> str:
 
 
 class Namespaces(Section, frozen=True, kw_only=True):
-    """Which namespaces may lose pods: only `include`, or all but `exclude`."""
+    """Namespaces in which pods may be evicted: only `include`, or all except `exclude`."""
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
-    """Default: kube-system, kube-public, kube-node-lease and Equipoise's own."""
+    """Default: kube-system, kube-public, kube-node-lease and the namespace of Equipoise."""
 
     def __post_init__(self) -> None:
         if self.include is not None and self.exclude is not None:
@@ -218,22 +218,22 @@ SYSTEM_CRITICAL = 2_000_000_000
 
 
 class Protection(Section, frozen=True, kw_only=True):
-    """Which pods stay, beyond those that always do: static, DaemonSet, bare, Job, terminating, unready, annotated ones.
+    """Protected pods, besides those that always are: static, DaemonSet, bare, Job, terminating, unready, annotated.
 
-    Read by descheduler and binder alike: what one proposes the other carries out.
+    Used by descheduler and binder, so that the binder accepts what the descheduler proposes.
     """
 
     priority_threshold: int = SYSTEM_CRITICAL
-    """Pods of this priority or a higher one stay. System-critical ones (from 2,000,000,000) stay in any case."""
+    """Pods with this priority or higher are protected. System-critical pods (2,000,000,000 or more) always are."""
 
     min_replicas: Annotated[int, Meta(ge=1)] = 2
-    """Workloads that should have fewer replicas, or have fewer ready ones, stay whole: it would be an outage."""
+    """Workloads with fewer desired or ready replicas are protected: an eviction would be an outage."""
 
     replicas_settling_period: Duration = Duration(300)
-    """A workload whose number of pods was changed within this time stays whole: an autoscaler is at work."""
+    """A workload that was scaled within this time is protected: an autoscaler may be active."""
 
     local_storage: bool = False
-    """May pods with an emptyDir or hostPath volume move, and lose what is in it?"""
+    """Whether pods with an emptyDir or hostPath volume may be evicted, and lose its data."""
 
     persistent_volumes: bool = False
-    """May pods with a PersistentVolumeClaim move? Their volumes have to be detached and attached."""
+    """Whether pods with a PersistentVolumeClaim may be evicted. Their volumes must be detached and attached again."""

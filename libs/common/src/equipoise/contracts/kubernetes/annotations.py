@@ -1,7 +1,7 @@
-"""What stands on nodes and workloads: written and read here, so that both sides always agree.
+"""The annotations on nodes and workloads: encoded and decoded in one place.
 
-For people, for other programs, and for a collector that is too young to know a workload's day. Nothing of ours trusts
-them for placing pods: any kubelet may write its own node's annotations.
+They are for people, for other programs, and for a collector that does not yet know the daily profile of a workload.
+Equipoise never places pods by them, because any kubelet may write the annotations of its node.
 """
 
 import math
@@ -23,7 +23,7 @@ USAGE = "equipoise.dev/usage"
 """On workloads: cores and bytes per replica."""
 
 LIMIT = 16_384
-"""Characters; ours have about a thousand."""
+"""Characters; the annotator writes about a thousand."""
 
 SLOTS = 24
 
@@ -48,7 +48,7 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     sampled_at: Moment
     base: Resources
-    """Cores and bytes that 1.0 stands for."""
+    """Cores and bytes of a load of 1.0."""
 
     memory: Literal["workingSet", "anonymous"]
     """Which memory counts as used."""
@@ -109,12 +109,12 @@ def as_annotations(value: NodeLoad | WorkloadUsage) -> dict[str, str]:
 
 
 def read_node_load(annotations: Mapping[str, str]) -> tuple[NodeLoad | None, str]:
-    """What stands on a node, or None and why: absent or not to be believed. Never raises."""
+    """The annotation of a node, or None and the reason: it is absent or invalid. Never raises."""
     return _read(annotations, LOAD, NodeLoad)
 
 
 def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage | None, str]:
-    """What stands on a workload, or None and why: absent or not to be believed. Never raises."""
+    """The annotation of a workload, or None and the reason: it is absent or invalid. Never raises."""
     usage, why = _read(annotations, USAGE, WorkloadUsage)
     if usage is None:
         return None, why
@@ -127,7 +127,7 @@ def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage |
 
 
 def means(value: NodeLoad | WorkloadUsage) -> dict[str, float]:
-    """Every known mean by `<window> <resource>`: what a change is seen by."""
+    """Every known mean by `<window> <resource>`, to detect a change."""
     return {
         f"{window} {resource}": mean
         for window, statistics in value.windows.items()
