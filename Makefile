@@ -24,7 +24,7 @@ test: ## Run all tests: on real clusters, and in parallel the tests that need no
 	@./run pytest -n 3 $(ARGS)
 
 test-unit: ## Run the tests that need no cluster
-	@./run pytest -n 2 -m "not cluster" $(ARGS)
+	@./run pytest -n 3 -m "not cluster" $(ARGS)
 
 chaos: ## Weekly: inject faults on a real cluster (SEEDS=1-20 FAULTS=name,name) and run the demo; or PLANTED=1|real
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \

@@ -1,4 +1,4 @@
-"""`equipoise certificates`: the files, who they let in, and what may not be overwritten."""
+"""`equipoise certificates`: the files, the connections that they allow, and their renewal."""
 
 import re
 import ssl
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from equipoise.cli.certificates.files import SERVICE_NAMES, make_certificates
+from equipoise.cli.certificates.issue import SERVICE_NAMES, make_certificates
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.main import main
 from equipoise.runtime.process.clock import SystemClock
@@ -33,18 +33,18 @@ def read(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def shake_hands(folder: Path, *, name: str, caller: str = "client", listener: str = "server") -> None:
+def handshake(folder: Path, *, name: str, client_pair: str = "client", server_pair: str = "server") -> None:
     """One TLS handshake in memory, both sides strict. Raises ssl.SSLError."""
-    asks = ssl.create_default_context(cafile=folder / "ca.crt")
-    asks.load_cert_chain(folder / f"{caller}.crt", folder / f"{caller}.key")
-    answers = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.crt")
-    answers.verify_mode = ssl.CERT_REQUIRED
-    answers.load_cert_chain(folder / f"{listener}.crt", folder / f"{listener}.key")
-    for context in (asks, answers):
+    client_context = ssl.create_default_context(cafile=folder / "ca.crt")
+    client_context.load_cert_chain(folder / f"{client_pair}.crt", folder / f"{client_pair}.key")
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.crt")
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    server_context.load_cert_chain(folder / f"{server_pair}.crt", folder / f"{server_pair}.key")
+    for context in (client_context, server_context):
         context.verify_flags |= ssl.VERIFY_X509_STRICT
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = asks.wrap_bio(to_client, to_server, server_hostname=name)
-    server = answers.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
     for side in (client, server, client, server):
         try:
             side.do_handshake()
@@ -52,8 +52,8 @@ def shake_hands(folder: Path, *, name: str, caller: str = "client", listener: st
             continue
 
 
-def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """Three pairs in a folder of the user's own; keys have mode 0600."""
+def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    """The folder has mode 0700, keys 0600."""
     folder = tmp_path / "made" / "here"
     result = invoke(folder)
 
@@ -65,48 +65,48 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*SERVICE_NAMES, "scorer.example.com", "10.96.7.7", "fd00::7"])
 def test_scorer_and_scheduler_accept_each_other(tmp_path: Path, name: str) -> None:
-    """Under every name of the Service, and under names and addresses that were asked for."""
+    """With every name of the Service, and with the given names and addresses."""
     addresses = ("--address", "10.96.7.7", "--address", "fd00::7")
     assert 0 == invoke(tmp_path / "out", "--name", "Scorer.example.com", *addresses).exit_code
 
-    shake_hands(tmp_path / "out", name=name)
+    handshake(tmp_path / "out", name=name)
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "error"),
     [
         ({"name": "elsewhere.example.com"}, "Hostname mismatch"),
-        ({"name": "equipoise-scorer", "caller": "server"}, "unsuitable certificate purpose"),
-        ({"name": "equipoise-scorer", "listener": "client"}, "unsuitable certificate purpose"),
+        ({"name": "equipoise-scorer", "client_pair": "server"}, "unsuitable certificate purpose"),
+        ({"name": "equipoise-scorer", "server_pair": "client"}, "unsuitable certificate purpose"),
     ],
-    ids=["another name", "the scorer's pair as a caller", "the caller's pair as a scorer"],
+    ids=["another name", "the server's pair as a client", "the client's pair as a server"],
 )
-def test_nothing_else_is_accepted(tmp_path: Path, pairs: dict[str, str], said: str) -> None:
-    """Each pair is good for its own side only."""
+def test_other_names_and_pairs_are_rejected(tmp_path: Path, pairs: dict[str, str], error: str) -> None:
+    """Each pair is valid for its own side only."""
     invoke(tmp_path / "out")
 
-    with pytest.raises(ssl.SSLError, match=said):
-        shake_hands(tmp_path / "out", **pairs)
+    with pytest.raises(ssl.SSLError, match=error):
+        handshake(tmp_path / "out", **pairs)
 
 
-def test_certificates_last_as_long_as_was_asked(tmp_path: Path) -> None:
-    """A year by default; the authority ten, and it makes no further authorities."""
+def test_certificates_have_the_requested_validity(tmp_path: Path) -> None:
+    """A year by default; the CA has ten years and may not sign further CAs."""
     invoke(tmp_path / "year")
     invoke(tmp_path / "month", "--days", "30")
-    authority = read(tmp_path / "year" / "ca.crt")
+    ca = read(tmp_path / "year" / "ca.crt")
 
     def days(path: Path) -> int:
         return (read(path).not_valid_after_utc - read(path).not_valid_before_utc).days
 
     assert (365, 365) == (days(tmp_path / "year" / "server.crt"), days(tmp_path / "year" / "client.crt"))
     assert (30, 3650) == (days(tmp_path / "month" / "server.crt"), days(tmp_path / "month" / "ca.crt"))
-    assert x509.BasicConstraints(ca=True, path_length=0) == authority.extensions.get_extension_for_class(
+    assert x509.BasicConstraints(ca=True, path_length=0) == ca.extensions.get_extension_for_class(
         x509.BasicConstraints
     ).value  # fmt: skip
 
 
-def test_each_certificate_says_what_it_is_for(tmp_path: Path) -> None:
-    """Server's and client's purpose are apart, and addresses are addresses, not names."""
+def test_each_certificate_has_its_purpose(tmp_path: Path) -> None:
+    """Server or client; IP addresses are addresses, not names."""
     invoke(tmp_path / "out", "--address", "10.96.7.7")
     server, client = read(tmp_path / "out" / "server.crt"), read(tmp_path / "out" / "client.crt")
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -118,8 +118,8 @@ def test_each_certificate_says_what_it_is_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("present", sorted(FILES))
-def test_nothing_is_overwritten_unasked(tmp_path: Path, present: str) -> None:
-    """One file of ours is enough to stop; nothing is written, and the way on is said."""
+def test_existing_files_are_not_overwritten(tmp_path: Path, present: str) -> None:
+    """If one of the files exists, nothing is written; the error names --force."""
     (tmp_path / present).write_text("precious")
     result = invoke(tmp_path)
 
@@ -129,8 +129,8 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path, present: str) -> None:
     assert {present: b"precious"} == contents(tmp_path)
 
 
-def test_force_renews_both_pairs_with_the_authority_that_is_there(tmp_path: Path) -> None:
-    """So one side may be renewed before the other; a key that others could read becomes the owner's alone."""
+def test_force_renews_both_pairs_with_the_existing_ca(tmp_path: Path) -> None:
+    """So one side may be renewed before the other; keys get mode 0600."""
     invoke(tmp_path)
     before = contents(tmp_path)
     (tmp_path / "server.key").chmod(0o644)
@@ -142,11 +142,11 @@ def test_force_renews_both_pairs_with_the_authority_that_is_there(tmp_path: Path
     assert 0o600 == stat.S_IMODE((tmp_path / "server.key").stat().st_mode)
     for name in ("client.crt", "client.key"):
         (tmp_path / name).write_bytes(before[name])
-    shake_hands(tmp_path, name="equipoise-scorer")
+    handshake(tmp_path, name="equipoise-scorer")
 
 
-def test_an_authority_that_ends_too_soon_signs_nothing(tmp_path: Path) -> None:
-    """A certificate cannot outlive its authority: that is said instead of being shortened silently."""
+def test_a_ca_that_expires_too_early_is_invalid_input(tmp_path: Path) -> None:
+    """A certificate cannot be valid for longer than its CA."""
 
     def make(days: int, now: float) -> str:
         return make_certificates(tmp_path, names=[], addresses=[], days=days, force=True, now=now)
@@ -154,23 +154,23 @@ def test_an_authority_that_ends_too_soon_signs_nothing(tmp_path: Path) -> None:
     make(365, TODAY - 3500 * DAY)
     before = contents(tmp_path)
 
-    with pytest.raises(InvalidInput, match=r"the authority in .* ends on .*: give fewer --days"):
+    with pytest.raises(InvalidInput, match=r"the CA in .* expires on .*: use fewer --days"):
         make(365, TODAY)
     assert before == contents(tmp_path)
     make(90, TODAY)
-    shake_hands(tmp_path, name="equipoise-scorer")
+    handshake(tmp_path, name="equipoise-scorer")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "error"),
     [
         (lambda folder: (folder / "ca.key").unlink(), "ca.key is missing"),
         (lambda folder: (folder / "ca.crt").write_text("x"), "cannot be read"),
         (lambda folder: (folder / "ca.key").write_bytes((folder / "client.key").read_bytes()), "is not the key of"),
     ],
 )
-def test_a_damaged_authority_is_not_replaced_silently(tmp_path: Path, change: object, said: str) -> None:
-    """Everyone who trusts it would stop being answered."""
+def test_a_damaged_ca_is_not_replaced(tmp_path: Path, change: object, error: str) -> None:
+    """Existing certificates would become invalid."""
     invoke(tmp_path)
     assert callable(change)
     change(tmp_path)
@@ -178,36 +178,36 @@ def test_a_damaged_authority_is_not_replaced_silently(tmp_path: Path, change: ob
     result = invoke(tmp_path, "--force")
 
     assert 2 == result.exit_code
-    assert said in result.stderr
+    assert error in result.stderr
     assert before == contents(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
-        (["--name", "no good"], "--name no good: no DNS name"),
-        (["--name", "größer"], "--name größer: no DNS name"),
-        (["--name", "trailing.\n"], "no DNS name"),
-        (["--address", "scorer.example.com"], "no IP address; for a name use --name"),
+        (["--name", "no good"], "--name no good: not a DNS name"),
+        (["--name", "größer"], "--name größer: not a DNS name"),
+        (["--name", "trailing.\n"], "not a DNS name"),
+        (["--address", "scorer.example.com"], "not an IP address; use --name for a name"),
         (["--days", "0"], "0 is not in the range"),
     ],
 )
-def test_a_mistake_is_a_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
-    """Exit code 2, and nothing is written."""
+def test_invalid_options_are_invalid_input(tmp_path: Path, arguments: list[str], error: str) -> None:
+    """Nothing is written."""
     result = invoke(tmp_path / "out", *arguments)
 
     assert 2 == result.exit_code
-    assert said in result.stderr
+    assert error in result.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_it_says_what_to_do_next(tmp_path: Path) -> None:
-    """Commands that make the two Secrets, of files that are there; the authority's key goes nowhere."""
-    said = invoke(tmp_path / "a folder").stdout
-    sources = re.findall(r"--from-file=(\S+?)='(.+?)'", said)
+def test_the_output_has_the_commands_that_create_the_secrets(tmp_path: Path) -> None:
+    """From existing files, without the key of the CA."""
+    output = invoke(tmp_path / "a folder").stdout
+    sources = re.findall(r"--from-file=(\S+?)='(.+?)'", output)
 
     assert ["ca.crt", "tls.crt", "tls.key"] * 2 == [key for key, _ in sources]
     assert all(Path(file).exists() for _, file in sources)
     assert not [file for _, file in sources if file.endswith("ca.key")]
-    assert ["equipoise-extender-tls", "equipoise-extender-client"] == re.findall(r"create secret generic (\S+)", said)
-    assert "scorer.extender.tls" in said
+    assert ["equipoise-extender-tls", "equipoise-extender-client"] == re.findall(r"create secret generic (\S+)", output)
+    assert "scorer.extender.tls" in output

@@ -1,4 +1,4 @@
-"""What can be heard on the bus, as a page and as an AsyncAPI document: true, complete, and not fallen behind."""
+"""`equipoise events`: the page and the AsyncAPI document."""
 
 import asyncio
 import json
@@ -28,15 +28,15 @@ DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "asyncapi.yaml").read
 
 
 @pytest.mark.parametrize(("arguments", "file"), [((), "events.md"), (("-o", "asyncapi"), "asyncapi.yaml")])
-def test_what_stands_in_docs_is_what_the_code_says(arguments: tuple[str, ...], file: str) -> None:
-    """Mend it with `equipoise events > docs/events.md` and `equipoise events -o asyncapi > docs/asyncapi.yaml`."""
-    made = CliRunner().invoke(main, ["events", *arguments], catch_exceptions=False).stdout
+def test_the_files_in_docs_are_up_to_date(arguments: tuple[str, ...], file: str) -> None:
+    """Update them with `equipoise events > docs/events.md` and `equipoise events -o asyncapi > docs/asyncapi.yaml`."""
+    generated = CliRunner().invoke(main, ["events", *arguments], catch_exceptions=False).stdout
 
-    assert made == (ROOT / "docs" / file).read_text()
+    assert generated == (ROOT / "docs" / file).read_text()
 
 
 def test_the_document_is_a_valid_asyncapi_document() -> None:
-    """By the official JSON Schema of AsyncAPI 3.0.0, and every reference in it leads somewhere."""
+    """By the official JSON Schema of AsyncAPI 3.0.0; every reference can be resolved."""
     schema = json.loads((ROOT / "tests" / "data" / "asyncapi" / "3.0.0.json").read_text())
 
     jsonschema.validate(DOCUMENT, schema)
@@ -57,19 +57,19 @@ def references(value: Any) -> Iterator[str]:
             yield from references(inner)
 
 
-def test_a_document_with_a_fault_is_refused() -> None:
-    """The schema that it is held to does find faults."""
+def test_an_invalid_document_is_rejected() -> None:
+    """By the same JSON Schema."""
     schema = json.loads((ROOT / "tests" / "data" / "asyncapi" / "3.0.0.json").read_text())
     wrong = json.loads(json.dumps(DOCUMENT))
-    wrong["operations"]["collector.says.utilization.node"]["action"] = "shout"
+    wrong["operations"]["collector.publishes.utilization.node"]["action"] = "shout"
 
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(wrong, schema)
 
 
-def test_the_operations_are_those_of_the_table() -> None:
-    """Every service sends what it says and receives what it hears, and nothing else; addresses have their tokens."""
-    told = {
+def test_the_operations_are_those_of_the_channels() -> None:
+    """Every service sends what it publishes and receives its subscriptions and requests, and nothing else."""
+    documented = {
         (service, operation["action"], operation["channel"]["$ref"].removeprefix("#/channels/"))
         for name, operation in DOCUMENT["operations"].items()
         for service in [name.split(".")[0]]
@@ -81,15 +81,15 @@ def test_the_operations_are_those_of_the_table() -> None:
         for service in (*channel.subscribers, *channel.observers, *filter(None, [channel.responder]))
     }
 
-    assert table == told
-    assert {service for service, _, _ in told} == set(SERVICES)
+    assert table == documented
+    assert {service for service, _, _ in documented} == set(SERVICES)
     for channel in CHANNELS:
         assert matches(channel.pattern, re.sub(r"\{\w+\}", "x", address_of(channel)))
         assert len(channel.tokens) == len(re.findall(r"[*>]", channel.pattern))
 
 
-def test_every_subject_has_an_example_and_a_place_on_the_page() -> None:
-    """An example is on its subject, of its message, and reads back as itself."""
+def test_every_channel_has_an_example_and_a_section_on_the_page() -> None:
+    """The example has the channel's subject and message, and can be decoded."""
     text = PAGE.read_text()
 
     for channel in CHANNELS:
@@ -103,36 +103,36 @@ def test_every_subject_has_an_example_and_a_place_on_the_page() -> None:
         assert type(channel.response_example) is (channel.response or type(None))
 
 
-def valid(kind: str, payload: bytes) -> None:
+def validate(kind: str, payload: bytes) -> None:
     schema = {"components": DOCUMENT["components"], "$ref": f"#/components/schemas/{kind}"}
     jsonschema.validate(json.loads(payload), schema, cls=jsonschema.Draft202012Validator)
 
 
-def test_examples_are_as_the_schemas_say() -> None:
-    """Each example, and each answer, by the schema of its message."""
+def test_examples_match_the_schemas() -> None:
+    """Each message and each response."""
     for channel in CHANNELS:
-        valid(channel.message.__name__, msgspec.json.encode(channel.example[1]))
+        validate(channel.message.__name__, msgspec.json.encode(channel.example[1]))
         if channel.response is not None:
-            valid(channel.response.__name__, msgspec.json.encode(channel.response_example))
+            validate(channel.response.__name__, msgspec.json.encode(channel.response_example))
 
 
-async def test_what_the_services_really_say_is_as_the_schemas_say() -> None:
-    """Everything that five services say until a pod was moved."""
+async def test_published_messages_match_the_schemas() -> None:
+    """All messages of the five services until a pod is evicted."""
     loop = Loop()
     async with loop.running():
         await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), at_most=10 * INTERVAL)
-        said = [(subject, payload) for subject, payload, _ in loop.bus._history]
-    heard = set()
-    for subject, payload in said:
+        published = [(subject, payload) for subject, payload, _ in loop.bus._history]
+    channels = set()
+    for subject, payload in published:
         channel = next(channel for channel in CHANNELS if matches(channel.pattern, subject))
-        heard.add(name_of(channel))
-        valid(channel.message.__name__, payload)
+        channels.add(name_of(channel))
+        validate(channel.message.__name__, payload)
 
-    assert {"utilization.node", "placement.node", "eviction.intent", "eviction.outcome", "annotation"} <= heard
+    assert {"utilization.node", "placement.node", "eviction.intent", "eviction.outcome", "annotation"} <= channels
 
 
-async def test_the_three_lines_of_python_work(tmp_path: Path) -> None:
-    """The block on the page, against a real server, prints an outcome."""
+async def test_the_python_example_of_the_page_works(tmp_path: Path) -> None:
+    """It prints an outcome from a real server."""
     block = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None
     subject, outcome = next(channel.example for channel in CHANNELS if channel.message is EvictionOutcome)
@@ -142,16 +142,16 @@ async def test_the_three_lines_of_python_work(tmp_path: Path) -> None:
         body = "".join(f"    {line}\n" for line in lines)
         scope: dict[str, Any] = {"nats": nats, "print": lambda *words: printed.put_nowait(words)}
         exec(f"async def example():\n{body}", scope)
-        listening = asyncio.create_task(scope["example"]())
+        subscribed = asyncio.create_task(scope["example"]())
         async with asyncio.timeout(PATIENCE):
             while printed.empty():
                 await world.bus.publish(subject, outcome)
                 await asyncio.sleep(0.02)
-        listening.cancel()
-        await asyncio.wait([listening])
-        said_on, said_at, text = printed.get_nowait()
+        subscribed.cancel()
+        await asyncio.wait([subscribed])
+        printed_subject, time, text = printed.get_nowait()
 
     assert 3 == len(lines)
-    assert subject == said_on
-    assert said_at.endswith("+00:00")
+    assert subject == printed_subject
+    assert time.endswith("+00:00")
     assert "evicted" == json.loads(text)["outcome"]

@@ -16,22 +16,19 @@ from builders import (
     a_workload,
     a_workload_utilization,
 )
-from bus_worlds import free_port
 from cli.buses import Bus
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.explain.scores import pod_request, request_explanation
+from equipoise.cli.explain.scores import pod_request
 from equipoise.cli.explain.scores_text import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.resources import Resources
-from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.decisions.explanation import explain
@@ -79,14 +76,6 @@ async def test_without_a_scorer_the_exit_code_is_1(bus: Bus) -> None:
 
     assert code == 1
     assert output == f"Error: no scorer responds at {bus.url}: check that one is running and ready (/readyz)\n"
-
-
-async def test_an_unreachable_server_is_reported_after_the_timeout() -> None:
-    """Services wait for the bus without end; a command does not."""
-    url = f"nats://127.0.0.1:{free_port()}"
-
-    with pytest.raises(BusUnavailable, match=f"no connection to {url} within 0.2 s: check --nats"):
-        await request_explanation(ExplainRequest(node="node-a"), Nats(url=url), timeout=0.2)
 
 
 async def test_the_user_tap_may_explain_a_pod(scored: Bus) -> None:

@@ -17,12 +17,13 @@ from cli.programs import run
 from descheduler.cluster import Cluster
 from rich.console import Console
 
+from equipoise.cli.bus import send_request
 from equipoise.cli.plan.changes import LastPlans, plan_changes
-from equipoise.cli.plan.run import request_plan
 from equipoise.cli.plan.text import show, show_changes
+from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanResponse
+from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import open_bus
@@ -117,7 +118,7 @@ async def test_an_unreachable_server_is_reported_after_the_timeout() -> None:
     url = f"nats://127.0.0.1:{free_port()}"
 
     with pytest.raises(BusUnavailable, match=f"no connection to {url} within 0.2 s: check --nats"):
-        await request_plan(Nats(url=url), timeout=0.2)
+        await send_request(Nats(url=url), PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="", timeout=0.2)
 
 
 async def test_the_user_tap_may_show_the_plan(leader: Bus, tmp_path: Path) -> None:

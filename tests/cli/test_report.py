@@ -1,4 +1,4 @@
-"""What `equipoise report` makes of the advice of the last days."""
+"""`equipoise report`: figures, page, output and exit codes."""
 
 import json
 from collections.abc import AsyncIterator
@@ -10,7 +10,14 @@ import pytest
 from bus_worlds import NatsWorld
 from cli.programs import run
 
-from equipoise.cli.report.figures import Figures, OverMark, Regretful, Report, Saved, without_overlap
+from equipoise.cli.report.figures import (
+    AvoidableLoad,
+    NodeAboveThreshold,
+    PlacementReport,
+    RegretSum,
+    ReportTotals,
+    without_overlap,
+)
 from equipoise.cli.report.page import page
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
@@ -26,7 +33,7 @@ HIGH = Resources(cpu=0.65, memory=0.8)
 
 
 def a_node(node: str, score: float, cpu: float = 0.3, share: float = 0.1, memory: float = 0.2) -> AdvisedNode:
-    """Its load with the pod, and the pod's share in it."""
+    """`cpu` and `memory`: load with the pod; `share`: load of the pod."""
     return AdvisedNode(
         node=node,
         score=score,
@@ -61,18 +68,18 @@ def a_review(since: float, until: float, seen: float | None = None, **fields: ob
     return ClusterReview(since=since, until=until, **(defaults | fields))  # type: ignore[arg-type]
 
 
-def reported(*said: PlacementAdvice | ClusterReview) -> Report:
-    figures = Figures()
-    for each in said:
+def reported(*messages: PlacementAdvice | ClusterReview) -> PlacementReport:
+    totals = ReportTotals()
+    for each in messages:
         if isinstance(each, PlacementAdvice):
-            figures.advice(each)
+            totals.add_advice(each)
         else:
-            figures.review(each)
-    return figures.report(HOUR, HOUR + 7 * 86_400)
+            totals.add_review(each)
+    return totals.report(HOUR, HOUR + 7 * 86_400)
 
 
-def test_placements_are_counted_by_what_would_have_become_of_them() -> None:
-    """Elsewhere is a better rank, 5 points at least, and an answer that tells nodes apart."""
+def test_placements_that_would_have_been_elsewhere_are_counted() -> None:
+    """They have a better node, by at least 5 points, and the response would not have been neutral."""
     unknown = msgspec.structs.replace(an_advice(5), rank=None, regret=None, chosen=None, best=None)
     report = reported(
         an_advice(1, regret=0.0),
@@ -82,51 +89,51 @@ def test_placements_are_counted_by_what_would_have_become_of_them() -> None:
         unknown,
     )
 
-    assert (report.placements, report.judged, report.elsewhere) == (5, 4, 1)
-    assert report.regrets == [3, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+    assert (report.placements, report.rated, report.elsewhere) == (5, 4, 1)
+    assert report.regret_histogram == [3, 0, 0, 0, 1, 0, 0, 0, 0, 0]
     assert report.policies == ["water_level"]
 
 
-def test_regret_is_told_over_all_that_were_judged() -> None:
-    """Also over those that regret nothing; unknown without any."""
+def test_regret_quantiles_cover_all_rated_placements() -> None:
+    """Also those without regret; unknown without any placement."""
     report = reported(*(an_advice(number, regret=float(number)) for number in range(11)))
 
     assert (report.regret_median, report.regret_p90) == (5.0, 9.0)
     assert reported().regret_median is None
 
 
-def test_the_most_regretful_come_first() -> None:
-    """Ten workloads and ten nodes by the sum of their regret; a bare pod stands for itself."""
+def test_workloads_and_nodes_are_ordered_by_regret() -> None:
+    """The first ten by the sum of their regret; a bare pod counts by itself."""
     many = [an_advice(number, 20.0 + number, f"app-{number}", node=f"node-{number}") for number in range(12)]
     alone = msgspec.structs.replace(an_advice(20, 90.0, node="node-1"), workload=None)
     report = reported(*many, alone, an_advice(21, 0.0, "app-11"))
 
     assert len(report.workloads) == len(report.nodes) == 10
     assert report.workloads[:2] == [
-        Regretful(name="shop/web-20 (alone)", placements=1, elsewhere=1, regret=90.0),
-        Regretful(name="Deployment/shop/app-11", placements=2, elsewhere=1, regret=31.0),
+        RegretSum(name="shop/web-20 (no workload)", placements=1, elsewhere=1, regret=90.0),
+        RegretSum(name="Deployment/shop/app-11", placements=2, elsewhere=1, regret=31.0),
     ]
-    assert report.nodes[0] == Regretful(name="node-1", placements=2, elsewhere=2, regret=111.0)
+    assert report.nodes[0] == RegretSum(name="node-1", placements=2, elsewhere=2, regret=111.0)
 
 
-def test_time_over_the_marks_is_added_up_over_hours() -> None:
-    """As a share of the time that was seen, not of the time that was asked about."""
+def test_time_above_the_thresholds_is_summed_over_hours() -> None:
+    """As a share of the observed time, not of the period of the report."""
     report = reported(
         a_review(HOUR, HOUR + 3_600, over={"a": 3_600.0, "b": 60.0}, spread=Resources(cpu=0.6), skipped=2),
         a_review(HOUR + 3_600, HOUR + 5_400, over={"a": 900.0}, spread=Resources(cpu=0.3), skipped=1),
     )
 
-    assert report.seen == 5_400
-    assert report.over == [
-        OverMark(node="a", seconds=4_500.0, share=0.8333),
-        OverMark(node="b", seconds=60.0, share=0.0111),
+    assert report.observed == 5_400
+    assert report.above_threshold == [
+        NodeAboveThreshold(node="a", seconds=4_500.0, share=0.8333),
+        NodeAboveThreshold(node="b", seconds=60.0, share=0.0111),
     ]
     assert report.spread == Resources(cpu=0.5)
     assert report.skipped == 3
 
 
-def test_several_scorers_do_not_double_an_hour() -> None:
-    """Of parts that overlap the one that saw most counts; a scorer that began anew adds its part."""
+def test_reviews_of_several_scorers_count_once() -> None:
+    """Of overlapping parts the one that observed most counts; a restarted scorer adds its part."""
     whole = a_review(HOUR, HOUR + 3_600)
     other = a_review(HOUR, HOUR + 3_600, seen=3_000)
     late = a_review(HOUR + 1_800, HOUR + 3_600)
@@ -134,20 +141,20 @@ def test_several_scorers_do_not_double_an_hour() -> None:
 
     assert without_overlap([late, other, whole]) == [whole]
     assert without_overlap([before, after]) == [after, before]
-    assert reported(late, other, whole, before, after).seen == 3_600 + 400 + 3_100
+    assert reported(late, other, whole, before, after).observed == 3_600 + 400 + 3_100
 
 
-def test_a_growing_part_counts_once() -> None:
-    """What it said before is in what it said last."""
-    assert reported(a_review(HOUR, HOUR + 300), a_review(HOUR, HOUR + 600)).seen == 600
+def test_a_growing_review_counts_once() -> None:
+    """The latest one contains the earlier ones."""
+    assert reported(a_review(HOUR, HOUR + 300), a_review(HOUR, HOUR + 600)).observed == 600
 
 
-def test_what_it_would_have_saved_is_what_was_too_much() -> None:
-    """The pod's share, but no more than its node was above the mark; the better node stays below its own."""
+def test_the_avoidable_load_is_the_excess_above_the_threshold() -> None:
+    """The smaller of the pod's load and the excess of its node; the better node stays below its thresholds."""
     whole = an_advice(chosen=a_node("hot", 10.0, cpu=0.85, share=0.1))
     part = an_advice(chosen=a_node("warm", 10.0, cpu=0.68, share=0.1), best=a_node("calm", 90.0, cpu=0.5))
 
-    assert reported(whole, part).saved == Saved(placements=2, cpu=13.0, memory=0.0)
+    assert reported(whole, part).avoidable == AvoidableLoad(placements=2, cpu=13.0, memory=0.0)
 
 
 @pytest.mark.parametrize(
@@ -162,31 +169,31 @@ def test_what_it_would_have_saved_is_what_was_too_much() -> None:
         {"high": Resources()},
     ],
 )
-def test_nothing_is_saved_where_no_mark_was_passed(fields: dict[str, object]) -> None:
-    """Or where the better node would have passed one, or may have; or where nothing would have gone elsewhere."""
-    assert reported(an_advice(**fields)).saved == Saved(placements=0, cpu=0.0, memory=0.0)
+def test_no_load_is_avoidable_without_an_excess_and_a_better_node(fields: dict[str, object]) -> None:
+    """The better node must stay below its thresholds, and the placement must count as elsewhere."""
+    assert reported(an_advice(**fields)).avoidable == AvoidableLoad(placements=0, cpu=0.0, memory=0.0)
 
 
-def test_the_same_excess_is_not_saved_twice() -> None:
-    """Of three pods that came at once, two would have brought their node below its mark; an hour later all is new."""
+def test_the_same_excess_is_not_avoidable_twice() -> None:
+    """Without two of three pods their node is below its threshold; after an hour counting starts again."""
     burst = [an_advice(number) for number in range(3)]
     hot = [an_advice(number, chosen=a_node("hot", 10.0, cpu=0.8)) for number in range(3)]
 
-    assert reported(*burst).saved == Saved(placements=2, cpu=20.0, memory=0.0)
-    assert reported(*hot).saved == Saved(placements=2, cpu=15.0, memory=0.0)
-    assert reported(hot[0], hot[1], an_advice(5, advised_at=HOUR + 4_000)).saved.placements == 3
+    assert reported(*burst).avoidable == AvoidableLoad(placements=2, cpu=20.0, memory=0.0)
+    assert reported(*hot).avoidable == AvoidableLoad(placements=2, cpu=15.0, memory=0.0)
+    assert reported(hot[0], hot[1], an_advice(5, advised_at=HOUR + 4_000)).avoidable.placements == 3
 
 
 def test_a_better_node_is_not_filled_twice() -> None:
-    """What would have gone there already counts there."""
+    """Earlier placements count on it."""
     narrow = [an_advice(number, node="x", chosen=a_node(f"hot-{number}", 10.0, cpu=0.9)) for number in range(3)]
     close = [an_advice(n, chosen=each.chosen, best=a_node("cool", 90.0, cpu=0.5)) for n, each in enumerate(narrow)]
 
-    assert reported(*close).saved.placements == 2
+    assert reported(*close).avoidable.placements == 2
 
 
 class Reader(HTMLParser):
-    """What a page is made of."""
+    """The tags and links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,8 +214,8 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_stands_alone() -> None:
-    """One file, no script, nothing to fetch; names are text, whatever they hold."""
+def test_the_page_needs_no_other_file() -> None:
+    """No script and no link; names are escaped."""
     text = page(reported(an_advice(node="<script>"), an_advice(2), a_review(HOUR, HOUR + 3_600, over={"<b>": 60.0})))
     reader = Reader()
     reader.feed(text)
@@ -221,8 +228,8 @@ def test_the_page_stands_alone() -> None:
     assert "&lt;b&gt;" in text
 
 
-def test_a_page_of_nearly_nothing_is_a_page() -> None:
-    """No placement yet, nothing over its mark."""
+def test_a_page_without_placements_is_valid() -> None:
+    """It has no tables."""
     reader = Reader()
     reader.feed(page(reported(a_review(HOUR, HOUR + 300))))
 
@@ -245,12 +252,12 @@ def as_user(world: NatsWorld, user: str, folder: Path) -> Nats:
     return Nats(url=world.settings.url, user=user, password_file=str(folder / "password"))
 
 
-async def test_the_report_is_read_with_the_rights_of_the_tap(world: NatsWorld, tmp_path: Path) -> None:
-    """For people, for programs and as a page, from what scorers have said; exit code 0."""
+async def test_the_user_tap_may_read_the_report(world: NatsWorld, tmp_path: Path) -> None:
+    """As text, as JSON and as a page; exit code 0."""
     async with connect(as_user(world, "scorer", tmp_path), "scorer") as bus:
         for number in range(3):
-            said = an_advice(number)
-            await bus.publish(subjects.placement_advice("shop", said.pod, said.pod_uid), said)
+            advice = an_advice(number)
+            await bus.publish(subjects.placement_advice("shop", advice.pod, advice.pod_uid), advice)
         await bus.publish(subjects.cluster_review(500_000, int(HOUR)), a_review(HOUR, HOUR + 3_600, over={"hot": 60.0}))
     options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
     code, text = await run("report", *options, "--html", tmp_path / "report.html")
@@ -258,21 +265,21 @@ async def test_the_report_is_read_with_the_rights_of_the_tap(world: NatsWorld, t
     report = json.loads(encoded)
 
     assert code == 0, text
-    assert "3 pods placed, 3 of them judged; 3 (100%) would have gone elsewhere" in text
+    assert "3 pods placed, 3 of them rated; 3 (100%) would have been placed elsewhere" in text
     assert "Deployment/shop/web" in text
-    assert (report["placements"], report["elsewhere"], report["seen"]) == (3, 3, 3_600)
-    assert report["over"] == [{"node": "hot", "seconds": 60.0, "share": 0.0167}]
+    assert (report["placements"], report["elsewhere"], report["observed"]) == (3, 3, 3_600)
+    assert report["above_threshold"] == [{"node": "hot", "seconds": 60.0, "share": 0.0167}]
     assert "Deployment/shop/web" in (tmp_path / "report.html").read_text()
 
 
-async def test_an_empty_stream_says_what_to_do(world: NatsWorld, tmp_path: Path) -> None:
-    """Exit code 1: there is no report; and 2 for a length of time that is none."""
+async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Path) -> None:
+    """The error says what to check; an invalid period is exit code 2."""
     options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
     code, text = await run("report", *options)
-    wrong, said = await run("report", "--since", "a week")
+    invalid, error = await run("report", "--since", "a week")
 
     assert code == 1
     assert "scorer.advice.perSecond" in text
-    assert wrong == 2
-    assert "'a week' is no duration" in said
-    assert "Traceback" not in text + said
+    assert invalid == 2
+    assert "'a week' is no duration" in error
+    assert "Traceback" not in text + error

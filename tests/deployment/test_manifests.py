@@ -12,7 +12,7 @@ from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.kustomize import Document, named, read_documents, read_kustomization
 from deployment.programs import differences
 
-from equipoise.cli.certificates.files import SERVICE_NAMES
+from equipoise.cli.certificates.issue import SERVICE_NAMES
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file

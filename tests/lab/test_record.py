@@ -20,7 +20,7 @@ from aiohttp import web
 from collector.exporter import Exporter, a_job
 from rich.console import Console
 
-from equipoise.cli.certificates.files import make_certificates
+from equipoise.cli.certificates.issue import make_certificates
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, Pod, Toleration
 from equipoise.lab.formats import load_trace

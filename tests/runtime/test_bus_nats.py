@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -53,7 +54,16 @@ async def say_padding(world: NatsWorld, node: str) -> None:
 
 
 def signal_server(world: NatsWorld, number: int) -> None:
-    os.kill(server_process(world.directory), number)
+    process = server_process(world.directory)
+    os.kill(process, number)
+    while number == signal.SIGSTOP and not _suspended(process):
+        time.sleep(0.001)  # no event reports it
+
+
+def _suspended(process: int) -> bool:
+    """Whether all threads are: the signal reaches them one after the other."""
+    states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{process}/task").glob("*/stat")]
+    return set(states) == {"T"}
 
 
 async def test_the_first_connection_waits_for_the_server(tmp_path: Path) -> None:

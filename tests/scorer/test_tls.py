@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from scorer.extender_bodies import a_body
 from scorer.running import Running, Start, settings_for
 
-from equipoise.cli.certificates.files import Pair, client_pair, new_authority, server_pair
+from equipoise.cli.certificates.issue import CertificatePair, client_pair, new_ca, server_pair
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.reload import PERIOD
@@ -43,7 +43,7 @@ class Files:
         for name in ("tls.crt", "tls.key", "ca.crt"):
             (folder / name).symlink_to(Path("..data") / name)
 
-    def put(self, certificate: Pair, key: Pair, authority: Pair) -> None:
+    def put(self, certificate: CertificatePair, key: CertificatePair, authority: CertificatePair) -> None:
         self.put_bytes(certificate.certificate_text, key.key_text, authority.certificate_text)
 
     def put_bytes(self, certificate: bytes, key: bytes, authority: bytes) -> None:
@@ -62,7 +62,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         (folder / "scorer").mkdir()
         self.folder = folder
-        self.authority = new_authority(TODAY)
+        self.authority = new_ca(TODAY)
         self.files = Files(folder / "scorer")
         self.served = self.a_server()
         self.files.put(self.served, self.served, self.authority)
@@ -71,13 +71,13 @@ class World:
     def settings(self) -> ScorerSettings:
         return settings_for(tls=self.files.tls)
 
-    def a_server(self, authority: Pair | None = None) -> Pair:
+    def a_server(self, authority: CertificatePair | None = None) -> CertificatePair:
         return server_pair(authority or self.authority, [], HERE, 1, TODAY)
 
-    def a_client(self, authority: Pair | None = None) -> Pair:
+    def a_client(self, authority: CertificatePair | None = None) -> CertificatePair:
         return client_pair(authority or self.authority, 1, TODAY)
 
-    def caller(self, own: Pair | None = None, authority: Pair | None = None) -> ssl.SSLContext:
+    def caller(self, own: CertificatePair | None = None, authority: CertificatePair | None = None) -> ssl.SSLContext:
         """A caller that trusts the authority, with the certificate `own`."""
         text = (authority or self.authority).certificate_text.decode()
         context = ssl.create_default_context(cadata=text)
@@ -145,9 +145,9 @@ async def test_a_caller_with_a_certificate_of_the_authority_is_accepted(start: S
     assert await status(running, world.caller(world.a_client())) == 200
 
 
-OTHER_CALLERS: dict[str, Callable[[World], Pair | None]] = {
+OTHER_CALLERS: dict[str, Callable[[World], CertificatePair | None]] = {
     "no certificate": lambda world: None,
-    "of another authority": lambda world: client_pair(new_authority(TODAY), 1, TODAY),
+    "of another authority": lambda world: client_pair(new_ca(TODAY), 1, TODAY),
     "expired": lambda world: client_pair(world.authority, 1, TODAY - 2 * 86400),
     "not valid yet": lambda world: client_pair(world.authority, 1, TODAY + 86400),
     "of a server": lambda world: world.a_server(),
@@ -155,7 +155,9 @@ OTHER_CALLERS: dict[str, Callable[[World], Pair | None]] = {
 
 
 @pytest.mark.parametrize("own", OTHER_CALLERS.values(), ids=OTHER_CALLERS.keys())
-async def test_other_callers_get_no_connection(start: Start, world: World, own: Callable[[World], Pair | None]) -> None:
+async def test_other_callers_get_no_connection(
+    start: Start, world: World, own: Callable[[World], CertificatePair | None]
+) -> None:
     """They do not disturb accepted callers."""
     running = await start(world.settings)
 
@@ -208,7 +210,7 @@ async def test_a_changed_certificate_is_loaded_without_a_restart(start: Start, w
 async def test_a_removed_authority_is_no_longer_trusted(start: Start, world: World) -> None:
     """If the file has another authority, certificates of the old one are refused."""
     running = await start(world.settings)
-    other = new_authority(TODAY)
+    other = new_ca(TODAY)
     fresh = world.a_server(other)
     world.files.put(fresh, fresh, other)
     await running.clock.advance(TWO_PERIODS)

@@ -2,5 +2,5 @@
 
 Subscribes to: eviction intents (work queue); utilization and placement of nodes, the collector's cycles.
 Publishes: one outcome per intent.
-Writes: pods/eviction, the ledger (a ConfigMap), Events. What decides about a pod is read live.
+API access: creates pods/eviction and Events, updates the ledger (a ConfigMap); reads pods, owners and the Lease live.
 """

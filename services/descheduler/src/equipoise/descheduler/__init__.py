@@ -1,8 +1,6 @@
-"""The descheduler proposes which pods should leave nodes with a lasting high load. It never evicts.
+"""Proposes which pods should leave nodes whose load stays high. It never evicts.
 
-Subscribes to: utilization.node, utilization.workload, utilization.cycle, placement.node,
-               eviction.outcome, health.binder
-Watches:       nodes, pods, namespaces, disruption budgets, workloads and, if pods with volumes may move, volumes
-Publishes:     eviction.intent, decision.descheduler; the leader responds to plan.preview
-Writes:        its Lease
+Subscribes to: utilization of nodes and workloads, the collector's cycles; placement; outcomes; heartbeats of binders.
+Publishes: eviction intents, decisions; the leader responds to `plan.preview`.
+API access: watches nodes, pods, namespaces, PodDisruptionBudgets, workloads and, if configured, volumes; its Lease.
 """

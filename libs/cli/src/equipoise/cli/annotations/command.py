@@ -11,7 +11,7 @@ def annotations() -> None:
 
 
 @annotations.command()
-@click.option("--crane", is_flag=True, help="Also remove crane-scheduler's annotations from nodes, whoever wrote them.")
+@click.option("--crane", is_flag=True, help="Also remove crane-scheduler's annotations from nodes.")
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
 @click.option("--yes", "confirmed", is_flag=True, help="Remove them. Without it they are only counted.")
 @cluster_options

@@ -15,7 +15,7 @@ import click
 @click.option("--force", is_flag=True, help="Renew the certificates in the folder with the CA in the folder.")
 def certificates(folder: Path, names: tuple[str, ...], addresses: tuple[str, ...], days: int, force: bool) -> None:
     """Create TLS certificates for the scorer and kube-scheduler, and print how to install them."""
-    from equipoise.cli.certificates.files import make_certificates
+    from equipoise.cli.certificates.issue import make_certificates
     from equipoise.runtime.process.clock import SystemClock
 
     now = SystemClock().now()

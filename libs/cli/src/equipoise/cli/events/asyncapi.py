@@ -1,4 +1,4 @@
-"""The bus as an AsyncAPI 3 document: channels are subjects, schemas are message classes, operations what each does."""
+"""The bus as an AsyncAPI 3 document: its channels are subjects, its schemas are message classes."""
 
 import inspect
 import re
@@ -19,18 +19,18 @@ Document = dict[str, Any]
 SCHEMAS = "#/components/schemas/"
 
 MICRO_QUEUE = "q"
-"""Micro services of NATS share their questions in this queue group."""
+"""The queue group of NATS micro services."""
 
 TITLE = "Equipoise"
 DESCRIPTION = """\
-What the services of Equipoise say to one another over NATS, as JSON. A plain subscription to `equipoise.>` hears all of
-it; docs/events.md shows how, with an example of each message. Messages only ever gain fields: readers ignore what they
-do not know. Fields that end in `_at` are Unix seconds; usage is cores and bytes; load is a share (0..1) of a node; a
-value that is not known is null or absent, never 0. Dots in names are written `_` in subjects."""
+The JSON messages of Equipoise's services on NATS. A plain subscription to `equipoise.>` receives all of them;
+docs/events.md shows how, with an example of each message. Later versions only add fields: ignore unknown ones. Fields
+that end in `_at` are Unix seconds; usage is cores and bytes; load is a share (0..1) of a node; an unknown value is null
+or absent, never 0. Dots in names are written `_` in subjects."""
 
 
 def asyncapi_yaml() -> str:
-    """The document as it stands in docs/asyncapi.yaml."""
+    """docs/asyncapi.yaml."""
     document = asyncapi(distribution_version("equipoise-common"))
     return "# Made by `equipoise events -o asyncapi`; do not edit.\n" + yaml.safe_dump(
         document, sort_keys=False, allow_unicode=True, width=120
@@ -38,7 +38,7 @@ def asyncapi_yaml() -> str:
 
 
 def asyncapi(version: str) -> Document:
-    """The document as plain values; `version` is that of the program."""
+    """`version`: of the program."""
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -53,7 +53,7 @@ def asyncapi(version: str) -> Document:
             "nats": {
                 "host": "{host}:4222",
                 "protocol": "nats",
-                "variables": {"host": {"default": "127.0.0.1", "description": "Where `nats.url` points."}},
+                "variables": {"host": {"default": "127.0.0.1", "description": "The host of `nats.url`."}},
             }
         },
         "channels": _channels(),
@@ -63,12 +63,12 @@ def asyncapi(version: str) -> Document:
 
 
 def name_of(channel: Channel) -> str:
-    """`utilization.node`: the fixed part of its subject."""
+    """The fixed part of its subject: `utilization.node`."""
     return channel.pattern.removeprefix(f"{PREFIX}.").rstrip(".*>")
 
 
 def address_of(channel: Channel) -> str:
-    """Its subject with names for what varies: `equipoise.utilization.node.{node}`."""
+    """Its subject with named parameters: `equipoise.utilization.node.{node}`."""
     tokens = iter(channel.tokens)
     return re.sub(r"[*>]", lambda _: "{" + next(tokens) + "}", channel.pattern)
 
@@ -90,11 +90,11 @@ def _channels() -> Document:
             described["x-nats-stream"] = _stream(stream)
         channels[name] = described
         if channel.response is not None:
-            answer = channel.response.__name__
-            channels[f"{name}.answer"] = {
+            response = channel.response.__name__
+            channels[f"{name}.response"] = {
                 "address": None,
                 "description": summary_of(channel.response),
-                "messages": {answer: {"$ref": f"#/components/messages/{answer}"}},
+                "messages": {response: {"$ref": f"#/components/messages/{response}"}},
             }
     return channels
 
@@ -102,37 +102,35 @@ def _channels() -> Document:
 def _token(channel: Channel, token: str) -> str:
     if channel.pattern.endswith(".>") and token == channel.tokens[-1]:
         return f"One or more tokens: the {token}."
-    return f"The {token}, one token: its dots are written _."
+    return f"The {token}, one token with its dots written as _."
 
 
 def _stream(stream: Stream) -> Document:
-    """How JetStream keeps what is said; lives as long as `equipoise setup` makes them by default."""
-    kept: Document = {"name": stream.name, "storage": "file"}
-    kept["keeps"] = (
-        "a queue of work" if stream.work_queue else "the last of each subject" if stream.last_per_subject else "all"
-    )
+    """Retention in JetStream, with the default age."""
+    policy = "work queue" if stream.work_queue else "last per subject" if stream.last_per_subject else "all"
+    described: Document = {"name": stream.name, "storage": "file", "retention": policy}
     if stream.max_age is not None:
-        kept["maxAgeSeconds"] = stream.max_age
+        described["maxAgeSeconds"] = stream.max_age
     if stream.max_bytes is not None:
-        kept["maxBytes"] = stream.max_bytes
-    return kept
+        described["maxBytes"] = stream.max_bytes
+    return described
 
 
 def _operations(channel: Channel) -> Iterable[tuple[str, Document]]:
-    """What each service does there: says, hears or answers."""
+    """Of each service on this channel."""
     name = name_of(channel)
     for service in channel.publishers:
-        yield f"{service}.says.{name}", _operation("send", name, service)
+        yield f"{service}.publishes.{name}", _operation("send", name, service)
     for service in (*channel.subscribers, *channel.observers):
-        yield f"{service}.hears.{name}", _operation("receive", name, service)
+        yield f"{service}.subscribes.{name}", _operation("receive", name, service)
     if channel.responder is not None and channel.response is not None:
-        answering = _operation("receive", name, channel.responder)
-        answering["bindings"] = {"nats": {"queue": MICRO_QUEUE, "bindingVersion": "0.1.0"}}
-        answering["reply"] = {
-            "address": {"description": "The reply subject of the question.", "location": "$message.header#/reply-to"},
-            "channel": {"$ref": f"#/channels/{name}.answer"},
+        responding = _operation("receive", name, channel.responder)
+        responding["bindings"] = {"nats": {"queue": MICRO_QUEUE, "bindingVersion": "0.1.0"}}
+        responding["reply"] = {
+            "address": {"description": "The reply subject of the request.", "location": "$message.header#/reply-to"},
+            "channel": {"$ref": f"#/channels/{name}.response"},
         }
-        yield f"{channel.responder}.answers.{name}", answering
+        yield f"{channel.responder}.responds.{name}", responding
 
 
 def _operation(action: str, channel: str, service: str) -> Document:
@@ -140,7 +138,7 @@ def _operation(action: str, channel: str, service: str) -> Document:
 
 
 def _kinds() -> list[type[msgspec.Struct]]:
-    """Every message and answer, once, in the order of the table."""
+    """Every message and response, once, in the order of the table."""
     kinds = (kind for channel in CHANNELS for kind in (channel.message, channel.response) if kind is not None)
     return list(dict.fromkeys(kinds))
 
@@ -171,7 +169,7 @@ def _schemas() -> Document:
 
 
 def _structs(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:
-    """These classes and all that they hold, by name."""
+    """These classes and the classes of their fields, by name."""
     found: dict[str, type[msgspec.Struct]] = {}
     pending: list[msgspec.inspect.Type] = list(msgspec.inspect.multi_type_info(kinds))
     while pending:
@@ -189,7 +187,7 @@ def _structs(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.St
 
 
 def _explain(schema: Document, kind: type[msgspec.Struct]) -> None:
-    """Put the sentences under the fields into the schema. What stands beside a `$ref` would be ignored: wrap that."""
+    """Add the docstrings of the fields. Keys beside a `$ref` are ignored, so the reference is wrapped."""
     schema.pop("title", None)
     texts: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
@@ -203,7 +201,7 @@ def _explain(schema: Document, kind: type[msgspec.Struct]) -> None:
 
 
 def summary_of(kind: type[msgspec.Struct]) -> str:
-    """The first sentences of its docstring, without the subject that they begin with."""
+    """The first paragraph of its docstring, without the subject at its beginning."""
     text = " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split())
     text = re.sub(r"^`[^`]*`(?: and `[^`]*`)?(?:, |: )", "", text)
     return text[:1].upper() + text[1:]
@@ -211,7 +209,7 @@ def summary_of(kind: type[msgspec.Struct]) -> str:
 
 _HEADERS: Document = {
     "type": "object",
-    "description": "CloudEvents in binary mode, W3C trace context, and the id by which JetStream knows repetitions.",
+    "description": "CloudEvents in binary mode, W3C trace context, and the id that JetStream deduplicates by.",
     "required": ["Nats-Msg-Id", "ce-specversion", "ce-id", "ce-source", "ce-type", "ce-time", "traceparent"],
     "properties": {
         "Nats-Msg-Id": {"type": "string", "description": "The same as ce-id."},
@@ -219,12 +217,12 @@ _HEADERS: Document = {
         "ce-id": {"type": "string"},
         "ce-source": {"type": "string", "description": "/equipoise/<service>"},
         "ce-type": {"type": "string", "description": "dev.equipoise.<name of the message>.v1"},
-        "ce-time": {"type": "string", "format": "date-time", "description": "When it was said, UTC."},
+        "ce-time": {"type": "string", "format": "date-time", "description": "Time of publication, UTC."},
         "ce-datacontenttype": {"const": "application/json"},
         "traceparent": {
             "type": "string",
             "pattern": "^00-[0-9a-f]{32}-[0-9a-f]{16}-01$",
-            "description": "Carried on where one message is said because of another: from an intent to its outcome.",
+            "description": "Passed on from a message to the message that it causes: from an intent to its outcome.",
         },
     },
 }

@@ -1,21 +1,17 @@
 """Reads outcomes and decisions back from the bus, and prints the eviction history of a pod."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TypeVar
 
-import msgspec
-
+from equipoise.cli.bus import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history
 from equipoise.cli.explain.eviction_text import show
 from equipoise.cli.explain.scores import pod_name
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionOutcome
-from equipoise.runtime.bus.stream_reader import history
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -36,8 +32,6 @@ MAX_OUTCOMES = 10
 """The newest outcomes that are shown: a name that is reused every few seconds may have thousands."""
 
 DECISIONS = subjects.decision("descheduler", "*")
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> None:
@@ -62,14 +56,18 @@ async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistor
     clock = SystemClock()
     now = clock.now()
     subject = subjects.eviction_outcome(namespace, pod)
-    outcomes = [each async for each in _read(server, clock, subject, EvictionOutcome, now - RETENTION)][-MAX_OUTCOMES:]
+    retained = retained_messages(server, subject, since=now - RETENTION, clock=clock)
+    outcomes = [message async for _, message in retained if isinstance(message, EvictionOutcome)][-MAX_OUTCOMES:]
     spans = [(each.decided_at - BEFORE, each.settled_at + AFTER) for each in outcomes]
     decisions: list[DescheduleDecision] = []
     for begin, end in merged([*spans, (now - RECENT, now + 1.0)]):
-        async for decision in _read(server, clock, DECISIONS, DescheduleDecision, begin):
-            if decision.evaluated_at > end:
-                break
-            decisions.append(decision)
+        async with aclosing(retained_messages(server, DECISIONS, since=begin, clock=clock)) as messages:
+            async for _, decision in messages:
+                if not isinstance(decision, DescheduleDecision):
+                    continue
+                if decision.evaluated_at > end:
+                    break
+                decisions.append(decision)
     return eviction_history(namespace, pod, outcomes, decisions)
 
 
@@ -82,15 +80,3 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         else:
             found.append((begin, end))
     return found
-
-
-async def _read(server: Nats, clock: SystemClock, pattern: str, kind: type[T], since: float) -> AsyncIterator[T]:
-    """Messages that cannot be decoded are skipped, as services do."""
-    stream = stream_of(pattern)
-    assert stream is not None
-    async with aclosing(history(server, "tap", stream, since=since, clock=clock, pattern=pattern)) as retained:
-        async for _, payload in retained:
-            try:
-                yield msgspec.json.decode(payload, type=kind)
-            except msgspec.MsgspecError:
-                continue

@@ -1,19 +1,13 @@
 """Requests an explanation from a scorer, and prints it."""
 
-import asyncio
-
+from equipoise.cli.bus import send_request
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.explain.scores_text import show
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
-from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.configuration import Logging, Nats
-from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
-
-TIMEOUT = 20.0
-"""Seconds for the connection and the response. A response takes milliseconds, a second connection attempt seconds."""
 
 
 def pod_request(name: str, node: str) -> ExplainRequest:
@@ -33,25 +27,11 @@ def pod_name(name: str) -> tuple[str, str]:
 async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -> None:
     """The command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
-    explanation = await request_explanation(request, server)
+    problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
+    explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
     if as_json:
         print_json(explanation)
     else:
         show(explanation, console(), request.node)
-
-
-async def request_explanation(request: ExplainRequest, server: Nats, *, timeout: float = TIMEOUT) -> Explanation:
-    """Raises BusError if there is no response in time."""
-    try:
-        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
-            return await bus.request(SCORE_EXPLAIN, request, Explanation, timeout=timeout)
-    except TimeoutError:
-        raise BusUnavailable(
-            f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
-        ) from None
-    except NoResponders:
-        raise NoResponders(
-            f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
-        ) from None

@@ -1,204 +1,204 @@
-"""`equipoise lab`: names and options. The work is done elsewhere, imported when it is asked for."""
+"""`equipoise lab`."""
 
 import os
 import shlex
 import sys
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.options import Function, configuration_option, context_option, json_option, kubeconfig_option
 
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
     from equipoise.lab.results import ForecastSource, Scenario
 
-SCENARIOS = ("given", "churn", "fresh")
-FORESIGHTS = ("profile", "past", "6h")
+SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
+FORECASTS = ("profile", "past", "6h")
 
-output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-configuration_option = click.option(
-    "--config",
-    "configuration",
-    envvar="EQUIPOISE_CONFIG",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Its load, thresholds, scorer, descheduler and limits are replayed.  [env: EQUIPOISE_CONFIG]",
-)
-trace_option = click.option(
-    "--trace",
-    "folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder in one of the formats of docs/traces.md; default: the example that comes with the program.",
-)
-nodes_option = click.option("--nodes", type=click.IntRange(0), default=0, help="A slice of so many nodes; 0: all.")
-seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Which nodes the slice has.")
+replay_configuration_option = configuration_option("Configuration file: load, thresholds, scorer, descheduler, limits.")
 scenario_option = click.option(
     "--scenario", "scenarios", multiple=True, type=click.Choice(SCENARIOS), help="May be repeated.  [default: all]"
 )
 arrivals_option = click.option(
-    "--arrivals", type=click.IntRange(1), default=1, show_default=True, help="How many orders of arrival are tried."
+    "--arrivals", type=click.IntRange(1), default=1, show_default=True, help="Number of random orders of arrival."
 )
 descheduler_option = click.option(
     "--descheduler",
     type=click.Choice(["without", "with", "both"]),
     default="both",
     show_default=True,
-    help="Replays with Equipoise's descheduler, without, or both.",
-)
-weight_option = click.option(
-    "--weight", type=click.IntRange(1), default=5, show_default=True, help="Of the extender's entry."
-)
-forecast_option = click.option(
-    "--forecast",
-    type=click.Choice(FORESIGHTS),
-    default="profile",
-    show_default=True,
-    help="What the descheduler knows of what is to come: profiles, only those since it began, or the next 6 hours.",
+    callback=lambda context, parameter, value: {"without": (False,), "with": (True,), "both": (False, True)}[value],
+    help="Replay without Equipoise's descheduler, with it, or both.",
 )
 processes_option = click.option(
-    "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="Replays at once.  [default: processors]"
+    "--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="Parallel replays.  [default: CPUs]"
 )
+
+
+def trace_options(command: Function) -> Function:
+    """--trace, --nodes and --seed, passed as `trace`."""
+
+    @click.option(
+        "--trace",
+        "folder",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder in a format of docs/traces.md. Defaults to the example of the program.",
+    )
+    @click.option("--nodes", type=click.IntRange(0), default=0, help="Replay only this number of nodes; 0: all.")
+    @click.option("--seed", type=int, default=1, show_default=True, help="Selects the nodes.")
+    @wraps(command)
+    def with_trace(*, folder: Path | None, nodes: int, seed: int, **values: Any) -> Any:
+        return command(trace=_trace(folder, nodes, seed), **values)
+
+    return with_trace
 
 
 @click.group()
 def lab() -> None:
-    """Replay a cluster and see what each policy would have made of it."""
+    """Replay a recorded cluster with different policies."""
 
 
 @lab.command()
-@trace_option
-@nodes_option
-@seed_option
+@trace_options
 @scenario_option
 @click.option(
-    "--policy", "policies", multiple=True, help="stock, greedy, or a scoring policy; may be repeated.  [default: all]"
+    "--policy", "policies", multiple=True, help="stock, greedy or a scoring policy. May be repeated.  [default: all]"
 )
 @descheduler_option
 @arrivals_option
-@weight_option
-@forecast_option
-@configuration_option
+@click.option(
+    "--weight", type=click.IntRange(1), default=5, show_default=True, help="Weight of the extender in kube-scheduler."
+)
+@click.option(
+    "--forecast",
+    type=click.Choice(FORECASTS),
+    default="profile",
+    show_default=True,
+    help="Forecast of the descheduler: complete profiles, profiles since the start, or the next 6 hours.",
+)
+@replay_configuration_option
 @processes_option
-@click.option("--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Where the report goes.")
-@output_option
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for a report.")
+@json_option
 def compare(
-    folder: Path | None,
-    nodes: int,
-    seed: int,
+    trace: "Trace",
     scenarios: tuple["Scenario", ...],
     policies: tuple[str, ...],
-    descheduler: str,
+    descheduler: tuple[bool, ...],
     arrivals: int,
     weight: int,
     forecast: "ForecastSource",
     configuration: Path | None,
     processes: int,
     out: Path | None,
-    output: str,
+    as_json: bool,
 ) -> None:
-    """Replay a trace under the stock scheduler and under each policy, and compare how level its nodes were."""
+    """Replay a trace with the stock scheduler and with each policy, and compare the spread of the load."""
     from equipoise.cli.lab.compare import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
     request = ComparisonRequest(
+        scenarios=scenarios or SCENARIOS,
+        policies=policies,
+        descheduler=descheduler,
+        arrivals=tuple(range(1, arrivals + 1)),
         weight=weight,
         forecast=forecast,
-        arrivals=tuple(range(1, arrivals + 1)),
-        descheduler=_both(descheduler),
     )
-    request = _narrowed(request, scenarios=scenarios, policies=policies)
-    trace = _trace(folder, nodes, seed)
+    settings = _settings(configuration)
     run_compare(
-        trace, request, _settings(configuration), processes=processes, out=out, as_json=output == "json",
-        command=_command(),
+        trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line()
     )  # fmt: skip
 
 
 @lab.command()
 @click.option("--prometheus", "prometheus_url", help="URL of the Prometheus that scrapes the kubelets.")
-@click.option("--kubeconfig", default="", help="Files, parted by colons; default: what KUBECONFIG names.")
-@click.option("--context", default="", help="Of the kubeconfig; default: the current one.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=7.0, show_default=True)
-@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds that a value spans.")
+@kubeconfig_option
+@context_option
 @click.option(
-    "--config",
-    "configuration",
-    envvar="EQUIPOISE_CONFIG",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Says how to reach Prometheus and the API server (TLS, tokens).  [env: EQUIPOISE_CONFIG]",
+    "--days", type=click.FloatRange(min=0, min_open=True), default=7.0, show_default=True, help="Days to record."
 )
-@click.option("--out", "out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
-@output_option
+@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds per value.")
+@configuration_option("Configuration file: access to Prometheus and the API server.")
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New folder.")
+@json_option
 def record(
     prometheus_url: str | None,
-    kubeconfig: str,
-    context: str,
+    kubeconfig: str | None,
+    context: str | None,
     days: float,
     step: int,
     configuration: Path | None,
     out: Path,
-    output: str,
+    as_json: bool,
 ) -> None:
-    """Record a week of a running cluster as a trace: reads only, and goes on where it was cut off."""
-    from equipoise.cli.lab.record import run_record
+    """Record a running cluster as a trace.
 
-    run_record(
+    Only reads. An interrupted recording is continued if the command is repeated.
+    """
+    from equipoise.cli.lab.record import record_options, run_record
+
+    options = record_options(
         _document(configuration), prometheus_url=prometheus_url, kubeconfig=kubeconfig, context=context, days=days,
-        step=step, out=out, as_json=output == "json",
+        step=step, out=out,
     )  # fmt: skip
+    run_record(options, as_json=as_json)
 
 
 @lab.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @descheduler_option
-@configuration_option
+@replay_configuration_option
 @processes_option
 @click.option(
-    "--out", "out", type=click.Path(file_okay=False, path_type=Path), help="Default: the folder's own `report`."
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the report.  [default: FOLDER/report]"
 )
-@output_option
+@json_option
 def whatif(
-    folder: Path, descheduler: str, configuration: Path | None, processes: int, out: Path | None, output: str
+    folder: Path,
+    descheduler: tuple[bool, ...],
+    configuration: Path | None,
+    processes: int,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
-    """What each policy would have made of the cluster that `lab record` recorded."""
+    """Compare all policies on a cluster that `lab record` recorded."""
     from equipoise.cli.lab.compare import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
-    request = ComparisonRequest(scenarios=("given", "churn"), descheduler=_both(descheduler))
-    run_compare(
-        _trace(folder, 0, 1), request, _settings(configuration), processes=processes, out=out or folder / "report",
-        as_json=output == "json", command=_command(),
-    )  # fmt: skip
+    request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
+    trace, settings = _trace(folder, 0, 1), _settings(configuration)
+    out = out or folder / "report"
+    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line())
 
 
 @lab.command()
-@trace_option
-@nodes_option
-@seed_option
+@trace_options
 @scenario_option
 @click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="PATH=A,B,…",
-    help="A setting and its values, by its path in the configuration: scorer.minSpread=2,5. May be repeated.",
+    help="Path of a setting, and its values: scorer.minSpread=2,5. May be repeated.",
 )
 @descheduler_option
 @arrivals_option
-@click.option("--weight", "weights", default="5", show_default=True, metavar="A,B,…", help="Of the extender's entry.")
-@configuration_option
+@click.option("--weight", "weights", default="5", show_default=True, metavar="A,B,…", help="Weights of the extender.")
+@replay_configuration_option
 @processes_option
-@click.option("--dask", "address", help="A Dask scheduler to run on instead (needs equipoise-lab[dask]).")
-@click.option("--out", "out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A CSV file.")
+@click.option("--dask", "address", help="Run on this Dask scheduler (requires equipoise-lab[dask]).")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="CSV file.")
 def sweep(
-    folder: Path | None,
-    nodes: int,
-    seed: int,
+    trace: "Trace",
     scenarios: tuple["Scenario", ...],
     assignments: tuple[str, ...],
-    descheduler: str,
+    descheduler: tuple[bool, ...],
     arrivals: int,
     weights: str,
     configuration: Path | None,
@@ -206,45 +206,33 @@ def sweep(
     address: str | None,
     out: Path,
 ) -> None:
-    """Replay a trace under many settings of the configured policy. What the file holds already is not done again."""
-    from equipoise.cli.lab.sweep import run_sweep
+    """Replay a trace with many settings of the configured policy.
 
-    given = [_assignment(assignment) for assignment in assignments]
-    values = dict(given)
-    if len(values) < len(given):
-        raise click.UsageError("--set names a path twice: give all of its values at once, parted by commas")
+    Replays whose results are in the file are not repeated.
+    """
+    from equipoise.cli.lab.sweep import replay_points, run_sweep
+
+    values = dict(map(_assignment, assignments))
+    if len(values) < len(assignments):
+        raise click.UsageError("--set has the same path twice: use one --set with all values, separated by commas")
     if not all(weight.isdecimal() and int(weight) for weight in weights.split(",")):
-        raise click.UsageError(f"--weight: {weights!r} is no list of whole numbers from 1 on")
-    wanted = [int(weight) for weight in weights.split(",")]
-    run_sweep(
-        _trace(folder, nodes, seed),
+        raise click.UsageError(f"--weight: {weights!r} is not a list of positive whole numbers")
+    points = replay_points(
+        trace,
         values,
         document=_document(configuration),
         scenarios=scenarios or SCENARIOS,
-        descheduler=_both(descheduler),
-        arrivals=range(1, arrivals + 1),
-        weights=wanted,
-        processes=processes,
-        address=address,
-        out=out,
+        descheduler=descheduler,
+        seeds=range(1, arrivals + 1),
+        weights=[int(weight) for weight in weights.split(",")],
     )
-
-
-def _both(descheduler: str) -> tuple[bool, ...]:
-    return {"without": (False,), "with": (True,), "both": (False, True)}[descheduler]
-
-
-def _narrowed(request: Any, **chosen: tuple[str, ...]) -> Any:
-    """The request with what was chosen; what was not stays as it is."""
-    import msgspec
-
-    return msgspec.structs.replace(request, **{name: values for name, values in chosen.items() if values})
+    run_sweep(trace, points, processes=processes, address=address, out=out)
 
 
 def _assignment(text: str) -> tuple[str, list[str]]:
     path, equals, values = text.partition("=")
     if not equals or not path or not values:
-        raise click.UsageError(f"--set: {text!r} is no PATH=A,B (example: scorer.minSpread=2,5)")
+        raise click.UsageError(f"--set: {text!r} is not PATH=A,B (example: scorer.minSpread=2,5)")
     return path, values.split(",")
 
 
@@ -257,11 +245,10 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     except TraceError as error:
         raise InvalidInput(str(error)) from error
     if 86_400 % trace.seconds_per_step:
-        raise InvalidInput(
-            f"{trace.name}: steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace"
-        )
+        step = f"{trace.seconds_per_step:g} s"
+        raise InvalidInput(f"{trace.name}: steps of {step} do not divide a day; resample the trace")
     if not trace.pods:
-        raise InvalidInput(f"{trace.name}: the trace has no pod whose usage is known, so there is nothing to replay")
+        raise InvalidInput(f"{trace.name}: there is no pod with known usage, so nothing can be replayed")
     return trace
 
 
@@ -272,11 +259,10 @@ def _document(configuration: Path | None) -> dict[str, Any]:
 
 
 def _settings(configuration: Path | None) -> "Settings":
-    from equipoise.cli.lab.settings import settings_of
+    from equipoise.cli.lab.settings import replay_settings
 
-    return settings_of(_document(configuration))
+    return replay_settings(_document(configuration))
 
 
-def _command() -> str:
-    """What was typed."""
+def _command_line() -> str:
     return shlex.join(["equipoise", *sys.argv[1:]])

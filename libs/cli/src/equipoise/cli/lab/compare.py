@@ -1,4 +1,4 @@
-"""`equipoise lab compare` and `whatif`: replays, a table, a report."""
+"""`equipoise lab compare` and `whatif`: replays, prints a table and writes a report."""
 
 from pathlib import Path
 
@@ -29,16 +29,16 @@ def run_compare(
     as_json: bool,
     command: str,
 ) -> None:
-    """Raises InvalidInput for a policy that nobody has."""
+    """Raises InvalidInput for an unknown policy."""
     try:
-        wanted = plans(request, settings)
+        replays = plans(request, settings)
     except ValueError as error:
         raise InvalidInput(f"--policy: {error}") from None
-    told = Console(stderr=True, highlight=False)
-    told.print(about(trace), soft_wrap=True)
+    stderr = Console(stderr=True, highlight=False)
+    stderr.print(describe(trace), soft_wrap=True)
     runs = []
-    with progress(len(wanted)) as report:
-        for run in compare(trace, wanted, settings, on_processes(processes)):
+    with progress(len(replays)) as report:
+        for run in compare(trace, replays, settings, on_processes(processes)):
             runs.append(run)
             report(title(run.figures))
     runs = with_baseline(runs)
@@ -52,16 +52,16 @@ def run_compare(
         console.print(table(figures))
     if out is not None:
         page = write_report(runs, trace.notes, title=trace.name, command=command, folder=out)
-        told.print(f"report: {page}", soft_wrap=True)
+        stderr.print(f"report: {page}", soft_wrap=True)
 
 
 def title(figures: RunFigures) -> str:
-    """A run in a few words."""
+    """Scenario, policy and descheduler."""
     return f"{figures.scenario}, {figures.policy}{' + descheduler' if figures.descheduler else ''}"
 
 
-def about(trace: Trace) -> str:
-    """What is replayed: sizes, how level it starts, and what to know of it."""
+def describe(trace: Trace) -> str:
+    """Sizes, the spread of the load at the start, and notes."""
     text = (
         f"{trace.name}: {len(trace.nodes):,} nodes, {len(trace.workloads):,} workloads, {len(trace.pods):,} pods, "
         f"{trace.steps} steps of {trace.seconds_per_step / 60:g} min"

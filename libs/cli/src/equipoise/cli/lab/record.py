@@ -1,4 +1,4 @@
-"""`equipoise lab record`: a running cluster as a trace."""
+"""`equipoise lab record`: records a running cluster as a trace."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,25 +9,24 @@ import click
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.settings import CollectorSettings
 from equipoise.lab.record import RecordError, RecordOptions, record
 from equipoise.runtime.configuration import read_sections
 
 
-def run_record(
+def record_options(
     document: Mapping[str, Any],
     *,
     prometheus_url: str | None,
-    kubeconfig: str,
-    context: str,
+    kubeconfig: str | None,
+    context: str | None,
     days: float,
     step: int,
     out: Path,
-    as_json: bool,
-) -> None:
-    """What is given here comes before the configuration. Raises InvalidInput, ConfigurationError, ClickException."""
+) -> RecordOptions:
+    """Arguments override the document. Raises InvalidInput and ConfigurationError."""
     shared, own = read_sections(document, SERVICE_SETTINGS)
     collector = own["collector"]
     assert isinstance(collector, CollectorSettings)
@@ -37,13 +36,17 @@ def run_record(
     if prometheus_url:
         prometheus = msgspec.structs.replace(prometheus, url=prometheus_url)
     try:
-        options = RecordOptions(prometheus=prometheus, kubernetes=kubernetes, out=out, days=days, step=step)
+        return RecordOptions(prometheus=prometheus, kubernetes=kubernetes, out=out, days=days, step=step)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
+
+
+def run_record(options: RecordOptions, *, as_json: bool) -> None:
+    """Raises CommandFailed."""
     try:
         summary = asyncio.run(record(options, Console(stderr=True, highlight=False)))
     except RecordError as error:
-        raise click.ClickException(str(error)) from error
+        raise CommandFailed(str(error)) from error
     if as_json:
         click.echo(msgspec.json.encode(summary, enc_hook=str))
     else:

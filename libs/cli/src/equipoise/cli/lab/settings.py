@@ -1,4 +1,4 @@
-"""What a replay takes from a configuration, and how a sweep changes it."""
+"""The settings of a replay from a configuration document."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -15,8 +15,8 @@ from equipoise.runtime.configuration import read_sections
 from equipoise.scorer.settings import ScorerSettings
 
 
-def settings_of(document: Mapping[str, Any]) -> Settings:
-    """The parts that a replay looks at. Raises ConfigurationError."""
+def replay_settings(document: Mapping[str, Any]) -> Settings:
+    """Raises ConfigurationError."""
     shared, own = read_sections(document, SERVICE_SETTINGS)
     scorer, descheduler, binder = own["scorer"], own["descheduler"], own["binder"]
     assert isinstance(scorer, ScorerSettings)
@@ -32,8 +32,8 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
     )
 
 
-def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
-    """The document with each parameter's value at its path. Raises InvalidInput for a path that is not a section's."""
+def with_parameters(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The document with each value at its path. Raises InvalidInput for a path through something that is no section."""
     copy = deepcopy(dict(document))
     for path, value in parameters.items():
         *parents, name = path.split(".")
@@ -41,9 +41,9 @@ def changed(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[
         for parent in parents:
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
-                raise InvalidInput(f"--set {path}: {parent} is no section of the configuration")
+                raise InvalidInput(f"--set {path}: {parent} is not a section of the configuration")
         try:
             section[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise InvalidInput(f"--set {path}: {value!r} is no YAML value") from error
+            raise InvalidInput(f"--set {path}: {value!r} is not a YAML value") from error
     return copy

@@ -1,6 +1,7 @@
-"""`equipoise lab sweep`: one policy under many settings."""
+"""`equipoise lab sweep`: one policy with many settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import click
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.lab.compare import title
-from equipoise.cli.lab.settings import changed, settings_of
+from equipoise.cli.lab.settings import replay_settings, with_parameters
 from equipoise.cli.progress import progress
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import ReplayPlan
@@ -16,48 +17,37 @@ from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 
 
-def run_sweep(
+def replay_points(
     trace: Trace,
     values: Mapping[str, Sequence[str]],
     *,
     document: Mapping[str, Any],
     scenarios: Iterable[Any],
-    descheduler: Sequence[bool],
-    arrivals: Iterable[int],
-    weights: Sequence[int],
-    processes: int,
-    address: str | None,
-    out: Path,
-) -> None:
-    """Raises ConfigurationError for a value that is not allowed, InvalidInput for a file of another sweep."""
+    descheduler: Iterable[bool],
+    seeds: Iterable[int],
+    weights: Iterable[int],
+) -> list[Point]:
+    """Every combination. Raises ConfigurationError for an invalid value."""
     points = []
-    orders = tuple(arrivals)
-    wanted = tuple(scenarios)
+    variants = list(product(scenarios, descheduler, weights, seeds))
     for parameters in combinations(values):
-        settings = settings_of(changed(document, parameters))
-        policy = settings.scorer.policy
-        inputs = digest(trace, settings)
-        for scenario in wanted:
-            for levelled in descheduler:
-                for weight in weights:
-                    points += [
-                        Point(
-                            parameters=parameters,
-                            inputs=inputs,
-                            job=Job(
-                                settings=settings,
-                                plan=ReplayPlan(
-                                    scenario=scenario,
-                                    policy=policy.policy_name(),
-                                    scoring=policy,
-                                    descheduler=levelled,
-                                    seed=seed,
-                                    weight=weight,
-                                ),
-                            ),
-                        )
-                        for seed in orders
-                    ]
+        settings = replay_settings(with_parameters(document, parameters))
+        policy, inputs = settings.scorer.policy, digest(trace, settings)
+        for scenario, with_descheduler, weight, seed in variants:
+            plan = ReplayPlan(
+                scenario=scenario,
+                policy=policy.policy_name(),
+                scoring=policy,
+                descheduler=with_descheduler,
+                seed=seed,
+                weight=weight,
+            )
+            points.append(Point(parameters=parameters, inputs=inputs, job=Job(settings=settings, plan=plan)))
+    return points
+
+
+def run_sweep(trace: Trace, points: Sequence[Point], *, processes: int, address: str | None, out: Path) -> None:
+    """Raises InvalidInput for the file of another sweep, and for a Dask scheduler that is not available."""
     try:
         runner = on_processes(processes) if address is None else on_dask(address)
         with progress(len(points)) as report:
@@ -68,9 +58,7 @@ def run_sweep(
     except OSError as error:
         if address is None:
             raise
-        raise InvalidInput(f"--dask {address}: no scheduler answers there ({error})") from error
+        raise InvalidInput(f"--dask {address}: the scheduler does not respond ({error})") from error
     except ModuleNotFoundError as error:
-        raise InvalidInput(
-            f"--dask needs the extra of that name: pip install 'equipoise-lab[dask]' ({error})"
-        ) from error
+        raise InvalidInput(f"--dask requires the extra dask: pip install 'equipoise-lab[dask]' ({error})") from error
     click.echo(f"{len(points)} replays are in {out}")

@@ -1,28 +1,29 @@
 """Requests the plan from the leading descheduler, and prints it, or what changed since the last one."""
 
-import asyncio
 from collections.abc import Mapping
 
 import click
 
+from equipoise.cli.bus import send_request
 from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.text import show, show_changes
 from equipoise.cli.terminal import console, print_json
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
-from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
 from equipoise.runtime.configuration import Logging, Nats
-from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-TIMEOUT = 20.0
-"""Seconds for the connection and the response; with 5,000 nodes a plan takes seconds."""
+NO_LEADER = (
+    "no descheduler leads at {url}, and only the leader has a plan: check that one is running and holds its Lease "
+    "(`leading` in its /readyz)"
+)
 
 
 async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: bool, only_changes: bool) -> None:
     """The command. Saves the plan as the last one shown of this cluster. Raises BusError."""
     configure_logging(Logging(level="error"), "plan")
-    plan = await request_plan(server)
+    no_leader = NO_LEADER.format(url=server.url)
+    plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder=no_leader)
     plans = LastPlans(environment)
     before = plans.last(plan)
     if only_changes and before is None:
@@ -41,19 +42,3 @@ async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: boo
         plans.save(plan)
     except OSError as error:
         click.echo(f"could not save the plan for --diff: {error.filename}: {error.strerror}", err=True)
-
-
-async def request_plan(server: Nats, *, timeout: float = TIMEOUT) -> PlanResponse:
-    """Raises BusError if there is no response in time."""
-    try:
-        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
-            return await bus.request(PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=timeout)
-    except TimeoutError:
-        raise BusUnavailable(
-            f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
-        ) from None
-    except NoResponders:
-        raise NoResponders(
-            f"no descheduler leads at {server.url}, and only the leader has a plan: check that one is running and "
-            "holds its Lease (`leading` in its /readyz)"
-        ) from None

@@ -1,4 +1,4 @@
-"""From advice and reviews to the figures of a report. Pure: messages come in, one report comes out."""
+"""The figures of a report, from placement advice and cluster reviews. Pure."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,91 +9,91 @@ import msgspec
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.resources import Resources
 
-LEAST_REGRET = 5.0
-"""Points of the policy below which nobody would have gone elsewhere: the default of `scorer.minSpread`."""
+MIN_REGRET = 5.0
+"""Points of the score below which the node would not have been different: the default of `scorer.minSpread`."""
 
-MOST = 10
-"""Workloads and nodes that are named."""
+MAX_ROWS = 10
+"""Workloads and nodes in the tables."""
 
-_MOVE_LIFE = 3_600.0
-"""Seconds for which a pod that would have gone elsewhere is taken to be there when later ones are counted."""
+_COUNTED_FOR = 3_600.0
+"""Seconds for which a pod that would have been placed elsewhere counts there."""
 
 _BUCKET = 10.0
 
 _RESOURCES = ("cpu", "memory")
 
 
-class Regretful(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload, or a node that pods were placed on."""
+class RegretSum(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the pods of a workload, or of a node."""
 
     name: str
     placements: int
     elsewhere: int
     regret: float
-    """Points of the policy, summed over those that would have gone elsewhere."""
+    """Points, summed over those that would have been placed elsewhere."""
 
 
-class OverMark(msgspec.Struct, frozen=True, kw_only=True):
+class NodeAboveThreshold(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     seconds: float
     share: float
-    """Of the time that was seen, 0..1."""
+    """Of the observed time, 0..1."""
 
 
-class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """What the advice would have kept off nodes above their high mark.
+class AvoidableLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Load that would not have been added to nodes above their high threshold.
 
-    Counted is a placement that would have gone elsewhere, whose node was above its high mark with the pod, and whose
-    best node would have stayed at or below all of its own. Of each resource over its mark counts as much as the pod
-    brought, but no more than the node was above the mark. Once counted, the pod is taken to be on the better node for
-    an hour, so that the same excess is not taken off twice and no better node is filled twice.
+    A placement counts if the pod would have been placed elsewhere, its node was above its high threshold with the pod,
+    and the best node would have stayed at or below all of its own. Of each resource above the threshold counts the
+    smaller of the pod's load and the excess of the node. A counted pod then counts on the better node for an hour, so
+    that the same excess is not removed twice and no better node is filled twice.
     """
 
     placements: int
     cpu: float
-    """Points: 1 is 1 % of the node that the load would not have come to."""
+    """Points: 1 is 1 % of the node."""
 
     memory: float
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     until: float
     placements: int
-    """Placed pods that were told of."""
+    """Placed pods with advice."""
 
-    judged: int
-    """Those of which a rank could be said."""
+    rated: int
+    """Those whose node has a rank."""
 
     elsewhere: int
-    """Those with a better node, at least 5 points better, where the answer would have told nodes apart."""
+    """Those with a node that is at least 5 points better, unless the response of the scorer would have been neutral."""
 
     skipped: int
-    """Placements that came too fast to be judged."""
+    """Placements without advice because they came too fast."""
 
     regret_median: float | None
-    """Points of the policy over all that were judged; None when none was."""
+    """Points, over all rated placements; None if there are none."""
 
     regret_p90: float | None
-    regrets: list[int]
-    """How many judged placements had a regret of 0 to below 10, 10 to below 20 … 90 to 100 points."""
+    regret_histogram: list[int]
+    """Number of rated placements with a regret of 0 to below 10, 10 to below 20 … 90 to 100 points."""
 
-    workloads: list[Regretful]
-    nodes: list[Regretful]
-    seen: float
-    """Seconds of which enough was known of the fleet."""
+    workloads: list[RegretSum]
+    nodes: list[RegretSum]
+    observed: float
+    """Seconds during which enough of the cluster was measured."""
 
-    over: list[OverMark]
-    """Nodes that were above their high mark, the longest first."""
+    above_threshold: list[NodeAboveThreshold]
+    """Longest first."""
 
     spread: Resources
-    """Highest − lowest load (0..1) of all nodes, on average over the time seen."""
+    """Highest − lowest load (0..1) of all nodes, mean over the observed time."""
 
     deviation: Resources
-    saved: Saved
+    avoidable: AvoidableLoad
     policies: list[str]
     high: Resources
-    """The high marks that were told last, as load 0..1."""
+    """The latest high thresholds, as load 0..1."""
 
 
 class _Sum(msgspec.Struct, kw_only=True):
@@ -102,8 +102,8 @@ class _Sum(msgspec.Struct, kw_only=True):
     regret: float = 0.0
 
 
-class Figures:
-    """Adds up messages as they are read, oldest first; keeps no message of a placement."""
+class ReportTotals:
+    """Sums up messages, oldest first, without keeping those of placements."""
 
     def __init__(self) -> None:
         self._placements = 0
@@ -112,8 +112,8 @@ class Figures:
         self._workloads: defaultdict[str, _Sum] = defaultdict(_Sum)
         self._nodes: defaultdict[str, _Sum] = defaultdict(_Sum)
         self._moves: defaultdict[str, list[tuple[float, Resources]]] = defaultdict(list)
-        self._saved_by = 0
-        self._saved: defaultdict[str, float] = defaultdict(float)
+        self._avoidable_placements = 0
+        self._avoidable: defaultdict[str, float] = defaultdict(float)
         self._reviews: dict[tuple[float, float], ClusterReview] = {}
         self._policies: set[str] = set()
         self._high = Resources()
@@ -122,93 +122,93 @@ class Figures:
     def empty(self) -> bool:
         return not self._placements and not self._reviews
 
-    def advice(self, said: PlacementAdvice) -> None:
+    def add_advice(self, advice: PlacementAdvice) -> None:
         self._placements += 1
-        self._policies.add(said.policy)
-        self._high = said.high
-        if said.rank is None or said.regret is None or said.chosen is None or said.best is None:
+        self._policies.add(advice.policy)
+        self._high = advice.high
+        if advice.rank is None or advice.regret is None or advice.chosen is None or advice.best is None:
             return
-        self._regrets.append(said.regret)
-        elsewhere = said.rank > 1 and said.regret >= LEAST_REGRET and not said.neutral
-        workload = f"{said.namespace}/{said.pod} (alone)" if said.workload is None else str(said.workload)
-        for each in (self._workloads[workload], self._nodes[said.node]):
+        self._regrets.append(advice.regret)
+        elsewhere = advice.rank > 1 and advice.regret >= MIN_REGRET and not advice.neutral
+        workload = f"{advice.namespace}/{advice.pod} (no workload)" if advice.workload is None else str(advice.workload)
+        for each in (self._workloads[workload], self._nodes[advice.node]):
             each.placements += 1
             if elsewhere:
                 each.elsewhere += 1
-                each.regret += said.regret
+                each.regret += advice.regret
         if elsewhere:
             self._elsewhere += 1
-            self._save(said.chosen, said.best, said.high, said.advised_at)
+            self._add_avoidable(advice.chosen, advice.best, advice.high, advice.advised_at)
 
-    def review(self, said: ClusterReview) -> None:
-        self._reviews[said.since, said.until] = said
-        self._high = said.high
+    def add_review(self, review: ClusterReview) -> None:
+        self._reviews[review.since, review.until] = review
+        self._high = review.high
 
-    def report(self, since: float, until: float) -> Report:
+    def report(self, since: float, until: float) -> PlacementReport:
         reviews = without_overlap(self._reviews.values())
-        seen = sum(review.seen for review in reviews)
+        observed = sum(review.seen for review in reviews)
         over: defaultdict[str, float] = defaultdict(float)
         for review in reviews:
             for node, seconds in review.over.items():
                 over[node] += seconds
         regrets = sorted(self._regrets)
         buckets = Counter(min(9, int(regret / _BUCKET)) for regret in regrets)
-        return Report(
+        return PlacementReport(
             since=since,
             until=until,
             placements=self._placements,
-            judged=len(regrets),
+            rated=len(regrets),
             elsewhere=self._elsewhere,
             skipped=sum(review.skipped for review in reviews),
             regret_median=_quantile(regrets, 0.5),
             regret_p90=_quantile(regrets, 0.9),
-            regrets=[buckets[index] for index in range(10)],
-            workloads=_most(self._workloads),
-            nodes=_most(self._nodes),
-            seen=seen,
-            over=[
-                OverMark(node=node, seconds=round(seconds, 1), share=round(seconds / seen, 4))
+            regret_histogram=[buckets[index] for index in range(10)],
+            workloads=_largest(self._workloads),
+            nodes=_largest(self._nodes),
+            observed=observed,
+            above_threshold=[
+                NodeAboveThreshold(node=node, seconds=round(seconds, 1), share=round(seconds / observed, 4))
                 for node, seconds in sorted(over.items(), key=lambda item: (-item[1], item[0]))
             ],
             spread=_mean((review.spread, review.seen) for review in reviews),
             deviation=_mean((review.deviation, review.seen) for review in reviews),
-            saved=Saved(
-                placements=self._saved_by,
-                cpu=round(100.0 * self._saved["cpu"], 1),
-                memory=round(100.0 * self._saved["memory"], 1),
+            avoidable=AvoidableLoad(
+                placements=self._avoidable_placements,
+                cpu=round(100.0 * self._avoidable["cpu"], 1),
+                memory=round(100.0 * self._avoidable["memory"], 1),
             ),
             policies=sorted(self._policies),
             high=self._high,
         )
 
-    def _save(self, chosen: AdvisedNode, best: AdvisedNode, high: Resources, now: float) -> None:
-        """See `Saved`."""
-        away, come = self._moved(chosen.node, now), self._moved(best.node, now)
-        relief = {}
+    def _add_avoidable(self, chosen: AdvisedNode, best: AdvisedNode, high: Resources, now: float) -> None:
+        """See `AvoidableLoad`."""
+        from_chosen, to_best = self._moved(chosen.node, now), self._moved(best.node, now)
+        avoided = {}
         for resource in _RESOURCES:
-            mark = getattr(high, resource)
-            there = getattr(best.with_pod, resource)
-            if mark is not None and (there is None or there + come[resource] > mark):
+            threshold = getattr(high, resource)
+            load = getattr(best.with_pod, resource)
+            if threshold is not None and (load is None or load + to_best[resource] > threshold):
                 return
             before, after = getattr(chosen.load, resource), getattr(chosen.with_pod, resource)
-            if mark is not None and before is not None and after is not None:
-                relief[resource] = min(after - before, after + away[resource] - mark)
-        relief = {resource: amount for resource, amount in relief.items() if amount > 0}
-        if relief:
-            self._saved_by += 1
-            for resource, amount in relief.items():
-                self._saved[resource] += amount
+            if threshold is not None and before is not None and after is not None:
+                avoided[resource] = min(after - before, after + from_chosen[resource] - threshold)
+        avoided = {resource: amount for resource, amount in avoided.items() if amount > 0}
+        if avoided:
+            self._avoidable_placements += 1
+            for resource, amount in avoided.items():
+                self._avoidable[resource] += amount
             self._moves[chosen.node].append((now, _share(chosen, -1.0)))
             self._moves[best.node].append((now, _share(best, 1.0)))
 
     def _moved(self, node: str, now: float) -> dict[str, float]:
-        """Load that this node would have more (or less) by what was counted before."""
-        moves = self._moves[node] = [each for each in self._moves[node] if now - each[0] < _MOVE_LIFE]
+        """Load of earlier placements that count on this node (positive) or elsewhere (negative)."""
+        moves = self._moves[node] = [each for each in self._moves[node] if now - each[0] < _COUNTED_FOR]
         return {name: sum(getattr(share, name) or 0.0 for _, share in moves) for name in _RESOURCES}
 
 
 def without_overlap(reviews: Iterable[ClusterReview]) -> list[ClusterReview]:
-    """Several scorers tell of the same hour: of parts that overlap the one that saw most, whole, and no other."""
+    """Several scorers review the same hour: of overlapping parts the one that observed most."""
     kept: list[ClusterReview] = []
     for review in sorted(reviews, key=lambda each: (-each.seen, each.since)):
         if all(review.until <= each.since or each.until <= review.since for each in kept):
@@ -224,17 +224,17 @@ def _share(node: AdvisedNode, sign: float) -> Resources:
     return Resources(cpu=of("cpu"), memory=of("memory"))
 
 
-def _most(sums: dict[str, _Sum]) -> list[Regretful]:
+def _largest(sums: dict[str, _Sum]) -> list[RegretSum]:
     regretful = [
-        Regretful(name=name, placements=each.placements, elsewhere=each.elsewhere, regret=round(each.regret, 1))
+        RegretSum(name=name, placements=each.placements, elsewhere=each.elsewhere, regret=round(each.regret, 1))
         for name, each in sums.items()
         if each.elsewhere
     ]
-    return sorted(regretful, key=lambda each: (-each.regret, each.name))[:MOST]
+    return sorted(regretful, key=lambda each: (-each.regret, each.name))[:MAX_ROWS]
 
 
 def _mean(weighted: Iterable[tuple[Resources, float]]) -> Resources:
-    """Per resource over the time in which it was known; unknown when it never was."""
+    """Per resource, weighted; unknown values do not count."""
     known = list(weighted)
 
     def of(resource: str) -> float | None:
@@ -246,5 +246,5 @@ def _mean(weighted: Iterable[tuple[Resources, float]]) -> Resources:
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:
-    """The smallest value that at least this share of all does not exceed."""
+    """The smallest value that at least this share of all values does not exceed."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -1,17 +1,18 @@
-"""A report as one HTML file that needs nothing else: no script, no font, no network."""
+"""A report as one HTML file without scripts, fonts or other files."""
 
 import datetime
 from collections.abc import Sequence
 from html import escape
 
 from equipoise.cli.report import sentences
-from equipoise.cli.report.figures import Regretful, Report
+from equipoise.cli.report.figures import PlacementReport, RegretSum
+from equipoise.cli.terminal import duration
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6877; --line: #dde3ea; --paper: #ffffff; --card: #f5f7fa;
-  --regret: #c98a1b; --hot: #c0392b; --calm: #2f7fb8; }
+  --regret: #c98a1b; --hot: #c0392b; --none: #2f7fb8; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #97a3b3; --line: #303947; --paper: #12171e;
-  --card: #1b222c; --regret: #e0a43a; --hot: #e2604f; --calm: #5aa9dd; } }
+  --card: #1b222c; --regret: #e0a43a; --hot: #e2604f; --none: #5aa9dd; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
   max-width: 60rem; padding: 2.5rem 1.5rem 4rem; }
 h1 { font-size: 1.7rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.5rem 0 .6rem; }
@@ -28,34 +29,35 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem;
 """
 
 
-def page(report: Report) -> str:
-    """The whole file."""
+def page(report: PlacementReport) -> str:
+    """The HTML text."""
     cards = (
         (f"{report.placements}", "pods placed"),
-        (f"{report.elsewhere}", "would have gone elsewhere"),
+        (f"{report.elsewhere}", "would have been placed elsewhere"),
         (_points(report.regret_median), "median regret, points"),
-        (_points(report.regret_p90), "90 % regret at most, points"),
-        (f"{len(report.over)}", "nodes were above their mark"),
-        (f"{report.saved.cpu:g} / {report.saved.memory:g}", "points of cpu / memory kept off hot nodes"),
+        (_points(report.regret_p90), "90th percentile of regret, points"),
+        (f"{len(report.above_threshold)}", "nodes were above their threshold"),
+        (f"{report.avoidable.cpu:g} / {report.avoidable.memory:g}", "avoidable points of cpu / memory"),
     )
     body = [
-        "<h1>Where pods would have gone</h1>",
+        "<h1>Placement report</h1>",
         f'<div class="soft">{_time(report.since)} to {_time(report.until)}, '
         f"by {escape(', '.join(report.policies) or 'no policy')}</div>",
         f'<div class="cards">{"".join(_card(*each) for each in cards)}</div>',
         *(
             f"<p>{escape(text)}</p>"
-            for text in (sentences.placements(report), sentences.saved(report), sentences.level(report))
+            for text in (sentences.placements(report), sentences.avoidable(report), sentences.spread(report))
         ),
     ]
-    if report.judged:
-        body += ["<h2>Regret of every placement</h2>", _distribution(report.regrets)]
+    if report.rated:
+        body += ["<h2>Placements by regret</h2>", _histogram(report.regret_histogram)]
     if report.workloads:
-        body += ["<h2>Workloads with the most regret</h2>", _regretful("Workload", report.workloads)]
-        body += ["<h2>Nodes with the most regret</h2>", _regretful("Node", report.nodes)]
-    if report.over:
-        body += [f"<h2>Nodes above their high mark ({escape(sentences.marks(report.high))})</h2>", _over(report)]
-    body += [f"<footer><p>{escape(sentences.LIMITS)}</p><p>{escape(sentences.SAVED)}</p></footer>"]
+        body += ["<h2>Workloads with the most regret</h2>", _regret_table("Workload", report.workloads)]
+        body += ["<h2>Nodes with the most regret</h2>", _regret_table("Node", report.nodes)]
+    if report.above_threshold:
+        thresholds = escape(sentences.thresholds(report.high))
+        body += [f"<h2>Nodes above their high threshold ({thresholds})</h2>", _node_table(report)]
+    body += [f"<footer>{''.join(f'<p>{escape(note)}</p>' for note in sentences.NOTES)}</footer>"]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Equipoise report</title>'
@@ -63,7 +65,7 @@ def page(report: Report) -> str:
     )
 
 
-def _regretful(kind: str, rows: Sequence[Regretful]) -> str:
+def _regret_table(kind: str, rows: Sequence[RegretSum]) -> str:
     most = rows[0].regret
     return _table(
         (kind, "Placed", "Elsewhere", "Regret", ""),
@@ -80,12 +82,12 @@ def _regretful(kind: str, rows: Sequence[Regretful]) -> str:
     )
 
 
-def _over(report: Report) -> str:
+def _node_table(report: PlacementReport) -> str:
     return _table(
-        ("Node", "For", "Of the time seen", ""),
+        ("Node", "For", "Of the time", ""),
         [
-            (escape(each.node), sentences.length(each.seconds), f"{each.share:.1%}", _bar(each.share, "hot"))
-            for each in report.over
+            (escape(each.node), duration(each.seconds), f"{each.share:.1%}", _bar(each.share, "hot"))
+            for each in report.above_threshold
         ],
     )
 
@@ -101,23 +103,23 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{line(heads, 'th')}</tr></thead>\n<tbody>{body}</tbody></table>"
 
 
-def _bar(share: float, colour: str) -> str:
+def _bar(share: float, color: str) -> str:
     width = max(0.5, 100.0 * min(1.0, share))
     return (
         '<svg viewBox="0 0 100 6" height="12" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect width="{width:.1f}" height="6" rx="1" fill="var(--{colour})"/></svg>'
+        f'<rect width="{width:.1f}" height="6" rx="1" fill="var(--{color})"/></svg>'
     )
 
 
-def _distribution(counts: Sequence[int]) -> str:
+def _histogram(counts: Sequence[int]) -> str:
     """A column per ten points."""
     most, bars = max(counts), []
     for index, count in enumerate(counts):
         height, left = 110.0 * count / most, 60 * index
-        colour = "calm" if index == 0 else "regret"
+        color = "none" if index == 0 else "regret"
         bars.append(
             f'<rect x="{left + 4}" y="{130 - height:.1f}" width="52" height="{height:.1f}" rx="3" '
-            f'fill="var(--{colour})"><title>{count} pods</title></rect>'
+            f'fill="var(--{color})"><title>{count} pods</title></rect>'
             f'<text x="{left + 30}" y="{124 - height:.1f}" text-anchor="middle">{count or ""}</text>'
             f'<text x="{left + 30}" y="148" text-anchor="middle">{10 * index}–{10 * index + 10}</text>'
         )

@@ -7,65 +7,44 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.report import sentences
-from equipoise.cli.report.figures import MOST, OverMark, Regretful, Report
+from equipoise.cli.report.figures import MAX_ROWS, NodeAboveThreshold, PlacementReport, RegretSum
+from equipoise.cli.terminal import duration, print_section, table
 
 _BLOCK = "█"
-_WIDEST = 24
+_MAX_BAR = 24
 
 
-def show(report: Report, console: Console) -> None:
-    """For people: sentences, then who regrets most and who was too hot, then how it was counted."""
-    for line in (
-        sentences.placements(report),
-        sentences.regret(report),
-        sentences.saved(report),
-        sentences.level(report),
-    ):
-        console.print(Text(line))
+def show(report: PlacementReport, to: Console) -> None:
+    """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
+    for sentence in (sentences.placements, sentences.regret, sentences.avoidable, sentences.spread):
+        to.print(Text(sentence(report)))
     if report.workloads:
-        _under(console, "Workloads with the most regret", _regretful("workload", report.workloads))
-        _under(console, "Nodes with the most regret", _regretful("node", report.nodes))
-    if report.over:
-        more = len(report.over) - MOST
-        title = f"Nodes above their high mark ({sentences.marks(report.high)})"
-        _under(console, title + (f", and {more} more" if more > 0 else ""), _over(report.over[:MOST]))
-    for note in (sentences.LIMITS, sentences.SAVED):
-        console.print()
-        console.print(Text(note, style="dim"))
+        print_section(to, "Workloads with the most regret", _regret_table("workload", report.workloads))
+        print_section(to, "Nodes with the most regret", _regret_table("node", report.nodes))
+    if report.above_threshold:
+        more = len(report.above_threshold) - MAX_ROWS
+        title = f"Nodes above their high threshold ({sentences.thresholds(report.high)})"
+        rows = _node_table(report.above_threshold[:MAX_ROWS])
+        print_section(to, title + (f", and {more} more" if more > 0 else ""), rows)
+    for note in sentences.NOTES:
+        to.print()
+        to.print(Text(note, style="dim"))
 
 
-def _under(console: Console, title: str, table: Table) -> None:
-    console.print()
-    console.print(Text(title, style="bold"))
-    console.print(table)
-
-
-def _regretful(kind: str, rows: Sequence[Regretful]) -> Table:
-    table = _table(kind, "placed", "elsewhere", "regret")
+def _regret_table(kind: str, rows: Sequence[RegretSum]) -> Table:
+    made = table(kind, "placed>", "elsewhere>", "regret>", "")
     for each in rows:
-        bar = _bar(each.regret, rows[0].regret)
-        table.add_row(each.name, str(each.placements), str(each.elsewhere), f"{each.regret:.0f}", Text(bar, "yellow"))
-    return table
+        bar = Text(_bar(each.regret, rows[0].regret), "yellow")
+        made.add_row(each.name, str(each.placements), str(each.elsewhere), f"{each.regret:.0f}", bar)
+    return made
 
 
-def _over(rows: Sequence[OverMark]) -> Table:
-    table = _table("node", "for", "of the time")
+def _node_table(rows: Sequence[NodeAboveThreshold]) -> Table:
+    made = table("node", "for>", "of the time>", "")
     for each in rows:
-        table.add_row(
-            each.node, sentences.length(each.seconds), f"{each.share:.1%}", Text(_bar(each.share, 1.0), "red")
-        )
-    return table
+        made.add_row(each.node, duration(each.seconds), f"{each.share:.1%}", Text(_bar(each.share, 1.0), "red"))
+    return made
 
 
 def _bar(value: float, whole: float) -> str:
-    return _BLOCK * max(1, round(_WIDEST * value / whole))
-
-
-def _table(first: str, *columns: str) -> Table:
-    """The last column is a bar."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(first, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right")
-    table.add_column("")
-    return table
+    return _BLOCK * max(1, round(_MAX_BAR * value / whole))

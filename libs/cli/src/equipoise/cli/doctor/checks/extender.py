@@ -10,18 +10,16 @@ from typing import Any
 import msgspec
 import yaml
 
+from equipoise.cli.bus import retained_messages
 from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Finding
-from equipoise.contracts.bus.channels import CHANNELS
-from equipoise.contracts.bus.streams import STREAMS
-from equipoise.contracts.bus.subjects import matches
+from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.runtime.bus import BusError, NotPermitted
-from equipoise.runtime.bus.stream_reader import history
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
 
-ADVICE = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_ADVICE")
+ADVICE = f"{PREFIX}.advice.>"
 
 PERIOD = 900.0
 """Seconds of reviews that are read: a scorer publishes one every five minutes."""
@@ -61,19 +59,15 @@ async def extender(environment: Environment) -> list[Finding]:
 
 
 async def _recent_advice(environment: Environment) -> RecentAdvice:
-    patterns = {channel.message: channel.pattern for channel in CHANNELS}
     reviews: dict[str, ClusterReview] = {}
     placed = 0
-    nats, clock = environment.settings.shared.nats, environment.clock
+    nats, user, clock = environment.settings.shared.nats, environment.nats_user, environment.clock
     since = clock.now() - PERIOD
-    async for subject, payload in history(nats, environment.nats_user, ADVICE, since=since, clock=clock):
-        try:
-            if matches(patterns[PlacementAdvice], subject):
-                placed += 1
-            elif matches(patterns[ClusterReview], subject):
-                reviews[subject] = msgspec.json.decode(payload, type=ClusterReview)
-        except msgspec.MsgspecError:
-            continue
+    async for subject, message in retained_messages(nats, ADVICE, since=since, clock=clock, user=user):
+        if isinstance(message, PlacementAdvice):
+            placed += 1
+        elif isinstance(message, ClusterReview):
+            reviews[subject] = message
     scores = [review.scores for review in reviews.values() if review.scores is not None]
     return RecentAdvice(scores=scores, placed=placed)
 

@@ -1,7 +1,7 @@
-"""Certificates by which kube-scheduler and the scorer's extender know each other: an authority, and a pair for each.
+"""TLS certificates for the scorer's extender and kube-scheduler: a CA, and a pair of certificate and key for each.
 
-The authority is for this alone: whoever it has signed for may ask the scorer. It stays in the folder, so that one side
-can be renewed while the other still runs with what it has.
+The CA has no other use: everyone with a certificate of it may send requests to the scorer. It stays in the folder, so
+that one side can be renewed while the other keeps its certificate.
 """
 
 import ipaddress
@@ -20,8 +20,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from equipoise.cli.exit_codes import InvalidInput
 
-AUTHORITY_DAYS = 3650
-"""So long an authority lasts: no certificate can outlive the one that signed it."""
+CA_DAYS = 3650
+"""Validity of the CA: no certificate can be valid for longer."""
 
 SERVICE_NAMES = (
     "equipoise-scorer.equipoise-system.svc",
@@ -29,10 +29,10 @@ SERVICE_NAMES = (
     "equipoise-scorer.equipoise-system",
     "equipoise-scorer",
 )
-"""What the Service of k8s/base/scorer.yaml is called in a cluster."""
+"""DNS names of the Service in k8s/base/scorer.yaml."""
 
 _CLOCK_SKEW = timedelta(minutes=5)
-"""A certificate made here and now must not lie in the future of another machine."""
+"""A new certificate must be valid on a machine whose clock is behind."""
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII)
 _FILES = ("ca.crt", "ca.key", "server.crt", "server.key", "client.crt", "client.key")
@@ -41,7 +41,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class CertificatePair:
     """A certificate and its key."""
 
     certificate: x509.Certificate
@@ -60,57 +60,58 @@ class Pair:
         )
 
 
-def new_authority(now: float) -> Pair:
-    """An authority that may sign for servers and clients, but make no further authorities. `now` in Unix seconds."""
+def new_ca(now: float) -> CertificatePair:
+    """A CA that may sign certificates, but no further CAs. `now` in Unix seconds."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _subject("equipoise extender authority")
+    name = _subject("equipoise extender CA")
     certificate = (
-        _builder(name, name, key, now, AUTHORITY_DAYS)
+        _builder(name, name, key, now, CA_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    return Pair(certificate=certificate, key=key)
+    return CertificatePair(certificate=certificate, key=key)
 
 
-def server_pair(authority: Pair, names: Sequence[str], addresses: Sequence[Address], days: int, now: float) -> Pair:
-    """For a server that is asked by one of these names or addresses."""
+def server_pair(
+    ca: CertificatePair, names: Sequence[str], addresses: Sequence[Address], days: int, now: float
+) -> CertificatePair:
+    """For a server with these names and addresses."""
     alternatives = x509.SubjectAlternativeName([*map(x509.DNSName, names), *map(x509.IPAddress, addresses)])
-    return _signed(authority, "equipoise-scorer", ExtendedKeyUsageOID.SERVER_AUTH, days, now, [alternatives])
+    return _signed(ca, "equipoise-scorer", ExtendedKeyUsageOID.SERVER_AUTH, days, now, [alternatives])
 
 
-def client_pair(authority: Pair, days: int, now: float) -> Pair:
-    """For who asks: kube-scheduler."""
-    return _signed(authority, "kube-scheduler", ExtendedKeyUsageOID.CLIENT_AUTH, days, now, [])
+def client_pair(ca: CertificatePair, days: int, now: float) -> CertificatePair:
+    """For kube-scheduler."""
+    return _signed(ca, "kube-scheduler", ExtendedKeyUsageOID.CLIENT_AUTH, days, now, [])
 
 
 def make_certificates(
     folder: Path, *, names: Sequence[str], addresses: Sequence[str], days: int, force: bool, now: float
 ) -> str:
-    """Write authority, server's and client's pair into `folder`; what to do next, as text.
+    """Write the CA and the pairs of server and client to `folder`; returns instructions for their installation.
 
-    `force` renews both pairs with the authority that is there. Raises InvalidInput before anything is written, and
-    OSError.
+    `force` renews both pairs with the existing CA. Raises InvalidInput before anything is written, and OSError.
     """
     server_names = [*SERVICE_NAMES, *map(_checked_name, names)]
     server_addresses = [_checked_address(text) for text in addresses]
     if not force and (found := [name for name in _FILES if (folder / name).exists()]):
         raise InvalidInput(
-            f"{folder} already has {', '.join(found)}: --force renews the certificates of scorer and kube-scheduler "
-            "with the authority that is there; for a new authority choose another folder"
+            f"{folder} already has {', '.join(found)}: use --force to renew the certificates of scorer and "
+            "kube-scheduler with the existing CA, or another folder for a new CA"
         )
-    authority = _authority_of(folder, days, now) or new_authority(now)
-    server = server_pair(authority, server_names, server_addresses, days, now)
-    client = client_pair(authority, days, now)
+    ca = _existing_ca(folder, days, now) or new_ca(now)
+    server = server_pair(ca, server_names, server_addresses, days, now)
+    client = client_pair(ca, days, now)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, pair in (("ca", authority), ("server", server), ("client", client)):
+    for name, pair in (("ca", ca), ("server", server), ("client", client)):
         _write(folder / f"{name}.key", pair.key_text, 0o600)
         _write(folder / f"{name}.crt", pair.certificate_text, 0o644)
-    return _next_steps(folder, server.certificate, authority.certificate)
+    return _next_steps(folder, server.certificate, ca.certificate)
 
 
-def _authority_of(folder: Path, days: int, now: float) -> Pair | None:
-    """The one in the folder, if there is one. Raises InvalidInput when it cannot sign for so long."""
+def _existing_ca(folder: Path, days: int, now: float) -> CertificatePair | None:
+    """The CA in the folder, if there is one. Raises InvalidInput if it expires too early."""
     certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
     if not certificate_file.exists() and not key_file.exists():
         return None
@@ -118,27 +119,27 @@ def _authority_of(folder: Path, days: int, now: float) -> Pair | None:
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
     except FileNotFoundError as error:
-        raise InvalidInput(f"{error.filename} is missing: bring it back, or choose another folder") from None
+        raise InvalidInput(f"{error.filename} is missing: restore it, or use another folder") from None
     except (ValueError, TypeError) as error:  # TypeError: the key has a password
         raise InvalidInput(f"{certificate_file} and {key_file} cannot be read: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise InvalidInput(f"{key_file} is not the key of {certificate_file}: choose another folder")
+        raise InvalidInput(f"{key_file} is not the key of {certificate_file}: use another folder")
     if certificate.not_valid_after_utc < _time(now) + timedelta(days=days):
         end = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-        raise InvalidInput(f"the authority in {folder} ends on {end}: give fewer --days, or choose another folder")
-    return Pair(certificate=certificate, key=key)
+        raise InvalidInput(f"the CA in {folder} expires on {end}: use fewer --days, or another folder")
+    return CertificatePair(certificate=certificate, key=key)
 
 
 def _signed(
-    authority: Pair,
+    ca: CertificatePair,
     subject: str,
     purpose: x509.ObjectIdentifier,
     days: int,
     now: float,
     extensions: Iterable[x509.ExtensionType],
-) -> Pair:
+) -> CertificatePair:
     key = ec.generate_private_key(ec.SECP256R1())
-    issuer = authority.certificate
+    issuer = ca.certificate
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     builder = (
         _builder(_subject(subject), issuer.subject, key, now, days)
@@ -149,7 +150,7 @@ def _signed(
     )
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
-    return Pair(certificate=builder.sign(authority.key, hashes.SHA256()), key=key)
+    return CertificatePair(certificate=builder.sign(ca.key, hashes.SHA256()), key=key)
 
 
 def _builder(
@@ -192,7 +193,7 @@ def _time(seconds: float) -> datetime:
 def _checked_name(text: str) -> str:
     name = text.lower()
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"--name {text}: no DNS name; letters, digits and - between dots")
+        raise InvalidInput(f"--name {text}: not a DNS name (letters, digits and - between dots)")
     return name
 
 
@@ -200,11 +201,11 @@ def _checked_address(text: str) -> Address:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
-        raise InvalidInput(f"--address {text}: no IP address; for a name use --name") from None
+        raise InvalidInput(f"--address {text}: not an IP address; use --name for a name") from None
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """In one step, so that a scorer that looks never sees half a file, and never for a moment with a wider mode."""
+    """Atomically: a scorer that watches the file never reads a part of it, and its mode is never wider."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -212,7 +213,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     new.replace(path)
 
 
-def _next_steps(folder: Path, server: x509.Certificate, authority: x509.Certificate) -> str:
+def _next_steps(folder: Path, server: x509.Certificate, ca: x509.Certificate) -> str:
     def secret(name: str, pair: str) -> str:
         files = {"ca.crt": "ca.crt", "tls.crt": f"{pair}.crt", "tls.key": f"{pair}.key"}
         sources = " ".join(f"--from-file={key}={shlex.quote(str(folder / file))}" for key, file in files.items())
@@ -224,18 +225,18 @@ def _next_steps(folder: Path, server: x509.Certificate, authority: x509.Certific
 
     return "\n".join(
         [
-            f"certificates until {server.not_valid_after_utc:%Y-%m-%d}, their authority until "
-            f"{authority.not_valid_after_utc:%Y-%m-%d}, in {folder}",
+            f"created in {folder}: certificates valid until {server.not_valid_after_utc:%Y-%m-%d}, CA until "
+            f"{ca.not_valid_after_utc:%Y-%m-%d}",
             "",
-            "The scorer's side; scorers that run with TLS take it up within two minutes:",
+            "Install the scorer's certificate (running scorers with TLS reload it within two minutes):",
             secret("equipoise-extender-tls", "server"),
-            "kube-scheduler's side; it reads its files when it starts:",
+            "Install kube-scheduler's certificate (it reads its files at its start):",
             secret("equipoise-extender-client", "client"),
-            "A kube-scheduler on the host has ca.crt, client.crt as tls.crt and client.key as tls.key in",
+            "For a kube-scheduler on the host, copy ca.crt, client.crt (as tls.crt) and client.key (as tls.key) to",
             "/etc/equipoise/extender instead.",
             "",
-            "Then switch on scorer.extender.tls in k8s/base/equipoise.yaml and apply it.",
-            "Keep ca.key out of the cluster: it signs for everyone that the scorer answers. --force renews both pairs",
-            "with it.",
+            "Then enable scorer.extender.tls in k8s/base/equipoise.yaml and apply it.",
+            "Keep ca.key outside of the cluster: certificates of this CA give access to the scorer.",
+            "--force renews both certificates with it.",
         ]
     )

@@ -1,0 +1,58 @@
+"""Access of commands to the bus: a single request, or the messages that a stream retains."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeVar
+
+import msgspec
+
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.streams import stream_of
+from equipoise.contracts.bus.subjects import matches
+from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
+from equipoise.runtime.bus.stream_reader import history
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import Clock, SystemClock
+
+TIMEOUT = 20.0
+"""Seconds for the connection and the response. With 5,000 nodes a plan takes seconds."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+async def send_request(
+    server: Nats, subject: str, request: msgspec.Struct, kind: type[R], *, no_responder: str, timeout: float = TIMEOUT
+) -> R:
+    """The response, as the user tap. Raises BusError; `no_responder` is its text if no service responds."""
+    try:
+        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
+            return await bus.request(subject, request, kind, timeout=timeout)
+    except TimeoutError:
+        raise BusUnavailable(
+            f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
+        ) from None
+    except NoResponders:
+        raise NoResponders(no_responder) from None
+
+
+async def retained_messages(
+    server: Nats, pattern: str, *, since: float, clock: Clock, user: str = "tap"
+) -> AsyncGenerator[tuple[str, msgspec.Struct], None]:
+    """Subject and message, oldest first. Messages that cannot be decoded are skipped, as services do.
+
+    `pattern`: of one stream. `user`: whose inbox prefix is used. Raises BusError.
+    """
+    stream = stream_of(pattern)
+    assert stream is not None
+    channels = [channel for channel in CHANNELS if stream_of(channel.pattern) is stream]
+    async with aclosing(history(server, user, stream, since=since, clock=clock, pattern=pattern)) as retained:
+        async for subject, payload in retained:
+            kind = next((channel.message for channel in channels if matches(channel.pattern, subject)), None)
+            if kind is None:
+                continue
+            try:
+                message = msgspec.json.decode(payload, type=kind)
+            except msgspec.MsgspecError:
+                continue
+            yield subject, message
