@@ -1,4 +1,4 @@
-# Python 3.11+, git and make are all a machine needs: ./run brings the rest from the package registries.
+# Requires Python 3.11+, git and make. ./run installs everything else from the package registries.
 PYTHON ?= python3
 TRACE ?=
 BENCH ?=
@@ -14,28 +14,28 @@ export PYTHON
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## The whole loop on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
+demo: ## Run Equipoise on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
 	@./run equipoise demo $(if $(TRACE),--trace "$(TRACE)") $(ARGS)
 
-up: ## All five services against your kubeconfig's context; evictions stay dry-run (ARGS="--prometheus URL")
+up: ## Run all five services against the context of your kubeconfig; evictions are dry runs (ARGS="--prometheus URL")
 	@./run equipoise up $(ARGS)
 
-test: ## Every test: on real clusters, and beside them those that need none
+test: ## Run all tests: on real clusters, and in parallel the tests that need none
 	@./run pytest -n 3 $(ARGS)
 
-test-unit: ## The tests that need no cluster
+test-unit: ## Run the tests that need no cluster
 	@./run pytest -n 3 -m "not cluster" $(ARGS)
 
-chaos: ## Weekly: faults on a real cluster (SEEDS=1-20 FAULTS=name,name), the demo in full; or PLANTED=1|real defects
+chaos: ## Weekly: inject faults on a real cluster (SEEDS=1-20 FAULTS=name,name) and run the demo; or PLANTED=1|real
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS))) $(ARGS)
 	$(if $(PLANTED)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
 
-check: ## Style, types, architecture, and whether docs/asyncapi.yaml and docs/events.md are what the code says
+check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs/events.md match the code
 	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'
 
-bench: ## Speed and memory, a JSON line each (BENCH="name name" for a choice)
+bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)
 
-clean: ## Remove what was installed here (the testbed's cache outside stays)
+clean: ## Remove what ./run installed here (not the cache of the testbed, which is elsewhere)
 	@rm -rf .venv .tools

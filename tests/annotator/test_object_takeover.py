@@ -326,7 +326,7 @@ async def test_requests_are_suspended_when_the_api_server_never_responds(world: 
     before = len(requests.of("get"))
     await world.clock.advance(REQUEST_TIMEOUT + RETRY_PERIOD - 1)
     assert len(requests.of("get")) - before == READERS
-    assert "does not accept annotations: no answer" in world.health["annotator-1"].problems[0]
+    assert "does not accept annotations: no response" in world.health["annotator-1"].problems[0]
 
 
 async def test_requests_are_suspended_while_our_token_is_refused(world: World) -> None:

@@ -64,7 +64,7 @@ def test_a_problem_is_logged_when_it_changes_only(health: Health) -> None:
     with capture_logs() as lines:
         for text in (None, "a 1", "a 1", "a 2.5", "b 2", "b 10", None, None):
             health.set_problem("key", text)
-    assert [line["event"] for line in lines] == ["problem", "problem", "problem over"]
+    assert [line["event"] for line in lines] == ["problem", "problem", "problem resolved"]
 
 
 async def test_readyz_follows_health_and_healthz_does_not(url: str, health: Health) -> None:

@@ -230,7 +230,7 @@ async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> N
     """A refused connection is a KubeError without a status; an eviction that was not answered is a value."""
     await server[1].close()
 
-    with pytest.raises(KubeError, match="no answer Unreachable: get pods shop/web-1") as error:
+    with pytest.raises(KubeError, match="no response Unreachable: get pods shop/web-1") as error:
         await kube.get(PODS, "web-1", "shop")
     assert 0 == error.value.status
     assert 0 == (await kube.evict("shop", "web-1", uid="u", dry_run=False)).status

@@ -15,8 +15,8 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
     """How replicas know which others are alive: each holds one Lease."""
 
     lease_duration: Annotated[float, Meta(ge=3)] = 30.0
-    """Seconds after which the objects of a replica that does not renew go to the others. Not divided by time
-    compression."""
+    """Seconds after which other replicas take over the objects of a replica that does not renew its Lease. Not divided
+    by time compression."""
 
     renew_period: Annotated[float, Meta(ge=1)] = 8.0
     """Seconds between two renewals."""
@@ -42,7 +42,7 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """Also write crane-scheduler's annotations on nodes, for programs that read those. Needs k8s/overlays/crane."""
 
     writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 10.0
-    """Of all replicas together, failed ones included."""
+    """Maximum rate of writes by all replicas together, including failed attempts."""
 
     reads_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 150.0
     """Of all replicas together. A replica reads each object before it writes it for the first time.

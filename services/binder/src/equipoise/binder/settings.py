@@ -15,9 +15,9 @@ class BinderSettings(Section, frozen=True, kw_only=True):
     """Address of /healthz, /readyz and /metrics."""
 
     evict: bool = False
-    """Off: every eviction is a dry run, which the API server checks in full and does not carry out."""
+    """false: every eviction is a dry run, which the API server validates and does not execute."""
 
     limits: Limits = Limits()
 
     concurrency: Annotated[int, Meta(ge=1, le=32)] = 4
-    """Intents that one binder works on at once."""
+    """Number of intents that one binder processes concurrently."""

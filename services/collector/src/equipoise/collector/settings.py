@@ -56,10 +56,10 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     """The queries of `profile: custom`."""
 
     node_labels: tuple[str, ...] = ("node", "instance")
-    """Labels that may name a series' node; the first one present is used, without its port."""
+    """Labels that may contain the node name of a series; the first one present is used, without a port."""
 
     matchers: dict[str, str] = field(default_factory=dict)
-    """Labels that every series must have, for a Prometheus of many clusters: {cluster: production}."""
+    """Labels that every series must have, for a Prometheus with several clusters: {cluster: production}."""
 
     bearer_token_file: str | None = None
     """Read for every query."""
@@ -67,7 +67,7 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     basic_authentication: BasicAuthentication | None = None
 
     ca_file: str | None = None
-    """Certificate authorities of the server; default: the usual public ones."""
+    """Certificates of trusted CAs; default: those of the system."""
 
     cert_file: str | None = None
     key_file: str | None = None
@@ -77,13 +77,13 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     """Sent with every query: {X-Scope-OrgID: platform}."""
 
     concurrency: Annotated[int, Meta(ge=1, le=32)] = 4
-    """How many queries run at the same time."""
+    """Maximum number of concurrent queries."""
 
     timeout: Annotated[float, Meta(gt=0)] = 20.0
-    """Seconds for one query, its body included. A network timeout: not divided by time compression."""
+    """Timeout in seconds of one query, including its body. A network timeout: not divided by time compression."""
 
     max_body_bytes: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
-    """Of one response; a larger one is dropped."""
+    """Maximum size of one response; larger ones are discarded."""
 
     def __post_init__(self) -> None:
         _check_url(self.url, "http://prometheus:9090", "use basicAuthentication")
@@ -103,10 +103,10 @@ class MetricsServerSettings(Section, frozen=True, kw_only=True):
     """metrics.k8s.io, through the API server."""
 
     interval: Duration = Duration(15)
-    """Between two requests. metrics-server's own --metric-resolution is short enough: it has no newer values."""
+    """Time between two requests. metrics-server has no newer values within its --metric-resolution."""
 
     retention: Duration = Duration(3_600)
-    """How long values are kept, in memory: longer windows are unknown."""
+    """How long values are kept in memory. Longer windows are unknown."""
 
     def __post_init__(self) -> None:
         if not 0 < self.interval < self.retention:
@@ -119,13 +119,13 @@ class LoadWatcherSettings(Section, frozen=True, kw_only=True):
     url: str = "http://load-watcher:2020"
 
     interval: Duration = Duration(20)
-    """Between two requests; load-watcher itself measures once a minute."""
+    """Time between two requests. load-watcher itself measures once a minute."""
 
     timeout: Annotated[float, Meta(gt=0)] = 10.0
-    """Seconds for one response. A network timeout: not divided by time compression."""
+    """Timeout in seconds of one response. A network timeout: not divided by time compression."""
 
     max_body_bytes: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
-    """Of one response; a larger one is dropped."""
+    """Maximum size of one response; larger ones are discarded."""
 
     def __post_init__(self) -> None:
         _check_url(self.url, "http://load-watcher:2020", "load-watcher needs none")
@@ -150,10 +150,10 @@ class ProfileSettings(Section, frozen=True, kw_only=True):
     """Length of the profile."""
 
     weight: Share = 0.3
-    """Weight of the newest day in a slot, against all days before it."""
+    """Weight of the newest day in a slot, compared with all earlier days."""
 
     backfill_interval: Duration = Duration(10)
-    """Between the queries that fill the slots of the past day after a start."""
+    """Time between the queries that fill the slots of the past day after a start."""
 
 
 _SHARD = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -167,7 +167,7 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     """Address of /healthz, /readyz, /metrics and /version."""
 
     source: SourceName = "prometheus"
-    """Where usage is measured; the section of the same name has its settings."""
+    """The source of measurements; its settings are in the section of the same name."""
 
     prometheus: PrometheusSettings = PrometheusSettings()
     metrics_server: MetricsServerSettings = MetricsServerSettings()
@@ -182,16 +182,16 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     `nodeSelector`s. Lower-case letters, digits and dashes; no number at its end, which numbers the shards."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
-    """Labels of this collector's nodes; default: every node."""
+    """Labels of the nodes of this collector; default: all nodes."""
 
     leader_election: bool = True
-    """Only the holder of a shard's Lease publishes it. Off: this replica publishes every shard at once."""
+    """Only the holder of a shard's Lease publishes it. false: this replica publishes every shard at once."""
 
     scrape_interval: Duration | None = None
-    """Spacing of raw samples; default: measured, per node."""
+    """Interval between raw samples; default: measured for each node."""
 
     statistics: tuple[Statistic, ...] = ()
-    """What is measured besides the mean, in windows up to `statisticsWindowLimit`."""
+    """Statistics besides the mean, for windows up to `statisticsWindowLimit`."""
 
     statistics_window_limit: Duration = Duration(3_600)
     """Longer windows have only a mean: quantiles over a day of raw samples are expensive."""
@@ -207,7 +207,7 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     """Changes of placement within this time are published as one message per node."""
 
     placement_resync_period: Duration = Duration(300)
-    """How often every placement is published again, changed or not."""
+    """How often every placement is published again, even without a change."""
 
     profile: ProfileSettings = ProfileSettings()
 

@@ -34,7 +34,7 @@ class LeaderElection(Section, frozen=True, kw_only=True):
 
 
 class DeschedulerSettings(Section, frozen=True, kw_only=True):
-    """The descheduler's own section."""
+    """The section `descheduler`."""
 
     health: str = "0.0.0.0:8084"
     """Address of /healthz, /readyz, /metrics and /version."""
@@ -45,7 +45,7 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     """Time between evaluations."""
 
     consecutive_abnormalities: Count = 5
-    """Evaluations in a row that must find a node above its threshold, each with a newer sample, before a pod may leave.
+    """Consecutive evaluations, each with a newer sample, in which a node must be hot before a pod is moved off it.
 
     The count restarts when the last abnormal evaluation is older than 5 minutes and than 2.5 intervals.
     """
@@ -54,22 +54,22 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     """Time between becoming the leader and the first evaluation, to receive the outcomes of earlier intents."""
 
     intent_lifetime: Duration = Duration(180)
-    """An intent expires after it. Must not exceed the lifetime of messages in the stream of intents."""
+    """Lifetime of an intent. Must not exceed the lifetime of messages in the stream of intents."""
 
     replacement_timeout: Duration = Duration(600)
     """How long the replacement of an evicted pod is expected at its target, unless it is placed elsewhere before."""
 
     dry_run_move_lifetime: Duration = Duration(86_400)
-    """How long a move of a dry run counts as done. After it, the pod may be proposed again."""
+    """How long a dry-run move counts as done. After this time, the pod may be proposed again."""
 
     max_intents_per_evaluation: Count = 4
-    """Pending ones included. The binder's limits allow as many in one interval in a large cluster."""
+    """Includes pending moves. In a large cluster, the binder's limits allow as many evictions in one interval."""
 
     max_intents_per_node: Count = 2
-    """Pending ones included."""
+    """Includes pending moves."""
 
     max_intents_per_workload: Count = 1
-    """Pending ones included."""
+    """Includes pending moves."""
 
     workloads: tuple[str, ...] = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
     """Kinds that are watched; pods of others are not moved. CloneSet and Rollout need their CRD and read access."""
@@ -77,7 +77,7 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     cooldown: CooldownSettings = CooldownSettings()
 
     strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(), LevelDay())
-    """They plan in this order, each with the moves of those before it."""
+    """The strategies plan in this order, each on top of the moves of the earlier ones."""
 
     def __post_init__(self) -> None:
         if not self.strategies:

@@ -1,4 +1,4 @@
-"""CPU load of the nodes from Prometheus, independent of Equipoise: the result of a run is measured by it."""
+"""CPU load of the nodes from Prometheus: measures the result of a run independently of Equipoise."""
 
 import asyncio
 
@@ -18,14 +18,14 @@ class NodeLoads:
         self._session = session
         self._url = f"{prometheus_url}/api/v1/query"
         self._cores = {node.name: node.cpu_milli / 1000 for node in trace.nodes}
-        # rate() divides by the whole window: late scrapes would make busy nodes look idle. This divides by the time
-        # between the last sample of the window and the last one before it, and is NaN if these are the same.
+        # rate() divides by the whole window, so late scrapes would make busy nodes appear idle. This query divides by
+        # the time between the newest sample now and the newest one before the window, and is NaN if both are the same.
         counter = "node_cpu_usage_seconds_total"
         before = f"{counter} offset {round(seconds * 1000)}ms"
         self._query = f"({counter} - {before}) / (timestamp({counter}) - timestamp({before})) >= 0"
 
     async def at(self, moment: float | None = None) -> dict[str, float]:
-        """At a Unix time, or now; without the nodes that have no sample in the window."""
+        """The loads at a Unix time, or now; without the nodes that have no sample in the window."""
         parameters = {"query": self._query} | ({"time": f"{moment:.3f}"} if moment is not None else {})
         async with self._session.get(self._url, params=parameters) as response:
             body = await response.json()
@@ -33,7 +33,7 @@ class NodeLoads:
         return {name: cores[name] / size * 100 for name, size in self._cores.items() if name in cores}
 
     async def of_all(self, moment: float | None = None, *, timeout: float = TIMEOUT) -> dict[str, float]:
-        """Of every node, at that time or as soon as all are known. Raises TimeoutError with the nodes that are not."""
+        """The load of every node, at that time or as soon as all are known. Raises TimeoutError with unknown nodes."""
         deadline = asyncio.get_running_loop().time() + timeout
         loads = await self.at(moment)
         while missing := self._cores.keys() - loads.keys():

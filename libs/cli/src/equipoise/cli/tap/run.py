@@ -19,7 +19,7 @@ Subscription = tuple[str, type[msgspec.Struct]]
 """A NATS pattern and the message of its subjects."""
 
 QUEUE_SIZE = 10_000
-"""Messages queued for a slow reader of our output; beyond that the server buffers, and then drops."""
+"""Messages queued while stdout is read slowly; above that the NATS server buffers messages, and then drops them."""
 
 
 async def run_tap(subject: str, server: Nats, *, as_json: bool) -> None:

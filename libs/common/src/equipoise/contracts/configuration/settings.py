@@ -1,4 +1,4 @@
-"""The shared sections of the configuration, which every service reads in the same way."""
+"""The shared sections of the configuration: what every service must read alike."""
 
 from typing import Annotated, Literal
 
@@ -17,11 +17,11 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 class Section(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
 ):
-    """A part of the configuration. Unknown fields are errors, so that a misspelled one is never ignored."""
+    """A part of the configuration: unknown fields are errors, so that a misspelt one is never ignored."""
 
 
 class Window(Section, frozen=True, kw_only=True):
-    """A time window over which usage is averaged."""
+    """One span over which usage is averaged."""
 
     name: str
     """Its name in messages and policies: "15m"."""
@@ -29,42 +29,42 @@ class Window(Section, frozen=True, kw_only=True):
     length: Duration
 
     refresh_period: Duration
-    """How often the collector measures it."""
+    """How often the collector queries it."""
 
 
 class Freshness(Section, frozen=True, kw_only=True):
-    """How long a measured value may be used. Its age is that of the newest raw sample."""
+    """How long a measured value may be acted upon. Ages are those of the newest raw sample."""
 
     eviction: Duration = Duration(120)
-    """With an older sample a node is neither source nor target of an eviction."""
+    """A node with older samples is neither source nor target of an eviction."""
 
     score: Duration = Duration(180)
-    """With an older sample the load of a node is unknown for scoring. Also the minimum lifetime of a window's value."""
+    """For scores, the load of a node with older samples is unknown. Also the minimum lifetime of a window's value."""
 
     refresh_factor: Annotated[float, Meta(ge=1)] = 3.0
-    """The lifetime of a window's value is max(score, refreshFactor × its refreshPeriod)."""
+    """The value of a window is valid for max(score, refreshFactor × refreshPeriod of the window)."""
 
     skew_warning: Duration = Duration(2)
-    """Difference to Prometheus' clock above which a warning is logged."""
+    """Difference to Prometheus' clock above which a warning is reported."""
 
     skew_unknown: Duration = Duration(10)
     """Difference to Prometheus' clock above which every value is unknown."""
 
 
 class Coverage(Section, frozen=True, kw_only=True):
-    """Minimum shares of expected data: with less, Equipoise does not act."""
+    """Shares of the expected data below which Equipoise does not act."""
 
     window: Share = 0.80
-    """A window is unknown if its samples cover less of it."""
+    """A window whose samples cover less of it is unknown."""
 
     eviction: Share = 0.80
-    """Below this share of nodes with known load nothing is evicted."""
+    """Below this share of fresh nodes nothing is evicted."""
 
     score: Share = 0.70
-    """Below this share of nodes with known load every score is neutral."""
+    """Below this share of fresh nodes every score is neutral."""
 
     node_settling_period: Duration = Duration(300)
-    """A younger node is not expected to have data yet, and is neither source nor target of a move."""
+    """A node younger than this is not yet expected to have data, and is neither source nor target of a move."""
 
 
 _DEFAULT_WINDOWS = (
@@ -76,7 +76,7 @@ _DEFAULT_WINDOWS = (
 
 
 class LoadSettings(Section, frozen=True, kw_only=True):
-    """How usage and load are measured in this cluster."""
+    """What usage and load mean in this cluster."""
 
     base: Literal["allocatable", "capacity"] = "allocatable"
     """Load is usage as a share of this."""
@@ -85,13 +85,13 @@ class LoadSettings(Section, frozen=True, kw_only=True):
     """Which memory counts as used, for nodes and pods."""
 
     windows: tuple[Window, ...] = _DEFAULT_WINDOWS
-    """Shortest first; pods are measured over the shortest one."""
+    """Shortest first; the shortest one also measures pods."""
 
     compensation: Literal["proportional", "cliff", "off"] = "proportional"
-    """How a window's mean is corrected for pods that arrived or left within it."""
+    """How the mean of a window is corrected for pods that arrived or left during it."""
 
     pod_start_timeout: Duration = Duration(600)
-    """A pod counts as started at most this long after its placement, even if its node has not reported it."""
+    """A pod counts as started at the latest this long after its placement, even if its node has not reported it."""
 
     freshness: Freshness = Freshness()
     coverage: Coverage = Coverage()
@@ -124,55 +124,55 @@ class LoadSettings(Section, frozen=True, kw_only=True):
 
 
 class ResourceThresholds(Section, frozen=True, kw_only=True):
-    """Load in percent of the base, per resource; None: the resource is ignored."""
+    """Load in percent of the base, per resource; None: this resource is not looked at."""
 
     cpu: Percent | None = None
     memory: Percent | None = None
     pods: Percent | None = None
-    """Number of pods, in percent of the maximum of the node. Used only by the descheduler."""
+    """Number of pods, in percent of the pods that the node allows. Used by the descheduler only."""
 
 
 THRESHOLD_RESOURCES = ("cpu", "memory", "pods")
-"""Resources that can have thresholds."""
+"""What marks may be set for."""
 
 MIN_GAP = 5.0
-"""Minimum distance, in points, between the load to which nodes are filled and the load from which they are emptied.
+"""Points that must lie between where a node is filled to and where it is emptied from.
 
-It is the load of a pod or two: with less, one move would fill a node and the next one empty it again.
+A pod or two of load: with less between them, what one move fills the next one empties.
 """
 
 
 def too_close(
     low: ResourceThresholds, high: ResourceThresholds, *, low_name: str = "low", high_name: str = "high"
 ) -> str:
-    """ "" if every threshold of `low` is at least MIN_GAP below that of `high`, else what to change.
+    """ "" when every mark of `low` is MIN_GAP below that of `high`, else which is not, and what to change.
 
-    A resource may have only one of the two.
+    A resource that has only one of the two is fine.
     """
     for resource in THRESHOLD_RESOURCES:
         lower, upper = getattr(low, resource), getattr(high, resource)
         if lower is not None and upper is not None and lower + MIN_GAP > upper:
             return (
                 f"{low_name}.{resource} ({lower}) must be at least {MIN_GAP:g} points below {high_name}.{resource} "
-                f"({upper}), or one move fills a node and the next one empties it: lower the first or raise the second"
+                f"({upper}), or what one move fills the next one empties: lower the one or raise the other"
             )
     return ""
 
 
 class Thresholds(Section, frozen=True, kw_only=True):
-    """Used by scorer, descheduler and binder, so that one does not empty what the other fills."""
+    """Used by scorer, descheduler and binder, so that none of them empties nodes that another one fills."""
 
     high: ResourceThresholds = ResourceThresholds(cpu=65, memory=80)
-    """A node above it in any resource is too hot."""
+    """A node above it in any resource is hot."""
 
     low: ResourceThresholds = ResourceThresholds(cpu=45, memory=60)
-    """A node at or below it in every resource is idle. At least 5 points below `high`."""
+    """A node at or below it in every resource is idle. Must be at least 5 points below `high`."""
 
     prod_high: ResourceThresholds = ResourceThresholds()
-    """Like `high`, for the usage of the node's production pods (by Koordinator's class, else priority, else QoS)."""
+    """As `high`, for the usage of production pods. A pod is one by its Koordinator class, else priority, else QoS."""
 
     prod_low: ResourceThresholds = ResourceThresholds()
-    """Like `low`, for the usage of the node's production pods. At least 5 points below `prodHigh`."""
+    """As `low`, for the usage of production pods. Must be at least 5 points below `prodHigh`."""
 
     def __post_init__(self) -> None:
         fault = contradiction(self)
@@ -181,32 +181,30 @@ class Thresholds(Section, frozen=True, kw_only=True):
 
 
 def contradiction(thresholds: Thresholds) -> str:
-    """ "" if the four thresholds are consistent, else which are not."""
+    """ "" when the four marks go together, else which do not."""
     fault = too_close(thresholds.low, thresholds.high) or too_close(
         thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
     )
     for resource in THRESHOLD_RESOURCES:
         whole, part = getattr(thresholds.high, resource), getattr(thresholds.prod_high, resource)
         if not fault and whole is not None and part is not None and part > whole:
-            fault = (
-                f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it would never be reached"
-            )
+            fault = f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it could not be reached"
     return fault
 
 
 class Namespaces(Section, frozen=True, kw_only=True):
-    """Namespaces whose pods may be evicted: only `include`, or all except `exclude`."""
+    """Namespaces in which pods may be evicted: only `include`, or all except `exclude`."""
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
-    """Default: kube-system, kube-public, kube-node-lease and Equipoise's own."""
+    """Default: kube-system, kube-public, kube-node-lease and the namespace of Equipoise."""
 
     def __post_init__(self) -> None:
         if self.include is not None and self.exclude is not None:
             raise ValueError("give namespaces.include or namespaces.exclude, not both")
 
     def allow(self, namespace: str, own_namespace: str) -> bool:
-        """Whether pods of this namespace may be evicted."""
+        """May pods of this namespace be evicted at all?"""
         if self.include is not None:
             return namespace in self.include
         excluded = self.exclude
@@ -216,26 +214,26 @@ class Namespaces(Section, frozen=True, kw_only=True):
 
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""The lowest system-critical priority (scheduling.k8s.io, SystemCriticalPriority)."""
+"""Priorities from here on belong to the system (scheduling.k8s.io, SystemCriticalPriority)."""
 
 
 class Protection(Section, frozen=True, kw_only=True):
-    """Which pods are never evicted, besides static, DaemonSet, bare, Job, terminating, unready and annotated ones.
+    """Protected pods, besides those that always are: static, DaemonSet, bare, Job, terminating, unready, annotated.
 
-    Descheduler and binder use the same rules.
+    Used by descheduler and binder, so that the binder accepts what the descheduler proposes.
     """
 
     priority_threshold: int = SYSTEM_CRITICAL
-    """Pods with this priority or a higher one are protected; system-critical ones (from 2,000,000,000) always are."""
+    """Pods with this priority or higher are protected. System-critical pods (2,000,000,000 or more) always are."""
 
     min_replicas: Annotated[int, Meta(ge=1)] = 2
-    """Workloads with fewer desired or fewer ready replicas are protected: an eviction would be an outage."""
+    """Workloads with fewer desired or ready replicas are protected: an eviction would be an outage."""
 
     replicas_settling_period: Duration = Duration(300)
-    """A workload that was scaled within this time is protected: an autoscaler is active."""
+    """A workload that was scaled within this time is protected: an autoscaler may be active."""
 
     local_storage: bool = False
-    """Allow the eviction of pods with emptyDir or hostPath volumes, whose data is lost."""
+    """Whether pods with an emptyDir or hostPath volume may be evicted, and lose its data."""
 
     persistent_volumes: bool = False
-    """Allow the eviction of pods with a PersistentVolumeClaim. Their volumes are detached and attached again."""
+    """Whether pods with a PersistentVolumeClaim may be evicted. Their volumes must be detached and attached again."""

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 SILENCE = 180.0
-"""Seconds after which a lower epoch counts again: the collector of the higher one is gone, and its loads are stale."""
+"""Seconds after which a lower epoch is accepted again: the collector of the higher epoch no longer publishes."""
 
 
 class Sequenced(Protocol):
@@ -24,13 +24,13 @@ class Measured(Sequenced, Protocol):
 
 
 def supersedes(message: Sequenced, latest: Sequenced | None) -> bool:
-    """Whether `message` is as new as `latest`. The same message again is: it changes nothing."""
+    """Whether `message` is at least as new as `latest`. True for a repeated message, which changes nothing."""
     return latest is None or (message.epoch, message.sequence) >= (latest.epoch, latest.sequence)
 
 
 def supersedes_measurement(message: Measured, latest: Measured | None) -> bool:
-    """The same for measurements. Of a lower epoch it is accepted if the query is more than `SILENCE` later.
+    """As `supersedes`; also true for a lower epoch if its query is more than `SILENCE` later.
 
-    Otherwise a node that was taken over by a collector of a lower epoch would stay unknown.
+    Otherwise a node that was taken over by a collector with a lower epoch would remain unknown.
     """
     return latest is None or supersedes(message, latest) or message.queried_at - latest.queried_at > SILENCE

@@ -1,6 +1,7 @@
-"""The bus: what services say and hear. Bytes begin and end in this package; only it touches nats-py.
+"""The bus: publish, subscribe, request. Messages are encoded and decoded in this package; only it imports nats-py.
 
-Here is what services know of it; `connect` opens the real one, `equipoise.testbed.memory.bus` has one for tests.
+This module has the interface for services. `connect` opens the real bus; `equipoise.testbed.memory.bus` has one for
+tests.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,19 +22,19 @@ Response = TypeVar("Response", bound=msgspec.Struct)
 
 
 class BusError(Exception):
-    """The bus did not do what was asked."""
+    """An operation of the bus failed."""
 
 
 class BusUnavailable(BusError):
-    """Nobody took the message in time, or nobody is connected: try again later."""
+    """The message was not acknowledged in time, or the bus is not connected: try again later."""
 
 
 class NotPermitted(BusError):
-    """The server does not let this user say or hear that."""
+    """This user may not publish or subscribe to the subject."""
 
 
 class NoResponders(BusError):
-    """Nobody answers this question at present."""
+    """No service responds to this request at present."""
 
 
 class AlreadyQueued(BusError):
@@ -41,31 +42,31 @@ class AlreadyQueued(BusError):
 
 
 class TooLarge(BusError):
-    """The message is larger than the server takes: say it in parts."""
+    """The message is larger than the server accepts: publish it in parts."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message is kept. `sequence` is 0 for a message that no stream keeps."""
+    """The place of a message in its stream. `sequence` is 0 if no stream stores the message."""
 
     sequence: int = 0
     duplicate: bool = False
-    """The stream has seen this message id before."""
+    """The stream has already stored a message with this id."""
 
 
 class Delivery(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A message as it came."""
+    """A received message."""
 
     subject: str
     message: T
     replayed: bool = False
-    """It was said before this subscription began (last value of its subject)."""
+    """It was published before this subscription began (last value of its subject)."""
 
     last_attempt: bool = False
-    """Of work: it is not delivered again, whatever the worker answers."""
+    """In a work queue: the message is not delivered again, whatever the worker returns."""
 
 
 class Redeliver(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's answer: not now, deliver it again."""
+    """Returned by a worker: deliver the message again later."""
 
     after: float
     """Seconds."""
@@ -74,11 +75,11 @@ class Redeliver(msgspec.Struct, frozen=True, kw_only=True):
 Handler = Callable[[Delivery[T]], Awaitable[None]]
 Stop = Callable[[], Awaitable[None]]
 Worker = Callable[[Delivery[T]], Awaitable[Redeliver | None]]
-"""None: settled, acknowledge it."""
+"""None: the message is processed, acknowledge it."""
 
 
 class Endpoint(msgspec.Struct, Generic[T, Response], frozen=True, kw_only=True):
-    """One question that a service answers."""
+    """A request subject that a service handles."""
 
     subject: str
     request_type: type[T]
@@ -86,10 +87,10 @@ class Endpoint(msgspec.Struct, Generic[T, Response], frozen=True, kw_only=True):
 
 
 class Bus(Protocol):
-    """What `NatsBus` and `equipoise.testbed.memory.MemoryBus` both do, held to the same tests.
+    """The interface of `NatsBus` and `equipoise.testbed.memory.MemoryBus`; both pass the same tests.
 
-    Subscriptions survive reconnects and restarts of the server. A message that cannot be read is logged with its
-    subject, counted, acknowledged and passed over: handlers see only whole messages.
+    Subscriptions survive reconnects and restarts of the server. A message that cannot be decoded is logged with its
+    subject, counted, acknowledged and skipped: handlers receive only valid messages.
     """
 
     @property
@@ -97,59 +98,59 @@ class Bus(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """What an operator should know: permission errors, full streams, lost connection. Empty when well."""
+        """Problems for the operator: permission errors, full streams, lost connection. Empty if there are none."""
         ...
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
-        """Say something; kept if a stream of `contracts.subjects` has the subject. Always carries a Nats-Msg-Id.
+        """Publish a message; stored if a stream of `contracts.bus.streams` has the subject. Always has a Nats-Msg-Id.
 
-        Raises BusUnavailable, NotPermitted, TooLarge, and Refused (work queue already holds this subject). What was
-        not said now is never said later by itself: nothing waits in a buffer for the connection to come back.
+        Raises BusUnavailable, NotPermitted, TooLarge, and AlreadyQueued (the work queue has this subject). A message
+        that could not be published is not buffered: it is not published when the connection is restored.
         """
         ...
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
-        """Say many things at once; returns how many were kept. Raises as `publish` does when none was."""
+        """Publish many messages at once; returns how many were stored. Raises as `publish` does if none was."""
         ...
 
     async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        """Hear what is said from now on (core subscription, sequential per pattern)."""
+        """Receive messages published from now on (core subscription, sequential per pattern)."""
         ...
 
     async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        """Hear the last value of every matching subject, then what is said from now on, in order per subject.
+        """Receive the last value of every matching subject, then new messages, in order per subject.
 
-        Returns when the last values of this moment have been handled. After a reconnect the last values come again.
-        A value that is overtaken by the next one of its subject before it was delivered may be left out.
+        Returns when the current last values have been handled. After a reconnect, the last values are delivered again.
+        A value may be skipped if the next one of its subject is published before the delivery.
         """
         ...
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
-        """Share the work queue of intents with the other replicas until cancelled.
+        """Process the work queue of intents, shared with the other replicas, until cancelled.
 
-        A worker that raises is asked again after a pause. A message that was delivered too often is passed over
-        and removed, so that it does not block its subject.
+        If a worker raises, the message is delivered again after a pause. A message that was delivered too often is
+        removed, so that it does not block its subject.
         """
         ...
 
     async def request(
         self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
     ) -> Response:
-        """Ask. Raises NoResponders (nobody there), BusUnavailable (too late), BusError (the service failed)."""
+        """Send a request. Raises NoResponders, BusUnavailable (no response in time), BusError (the service failed)."""
         ...
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
-        """Answer questions as the micro service `name`; `$SRV.*` tells of it. What it returns ends that."""
+        """Handle requests as the micro service `name`, which `$SRV.*` lists. The returned function ends this."""
         ...
 
 
 def connect(
     settings: "Nats", service: str, *, clock: Clock | None = None, metrics: "CollectorRegistry | None" = None
 ) -> AbstractAsyncContextManager[Bus]:
-    """Open the bus of a cluster: waits until it is there, closes it drained.
+    """Open the bus of a cluster: waits until it is available, and drains it at the end.
 
-    Reconnects for ever by itself. `service` names the inbox, so it must be the user's name where the server has
-    users. Only when the server does not let us in any more, the block is cancelled and BusUnavailable raised.
+    Reconnects without limit. `service` is the prefix of the inbox, so it must be the name of the user if the server
+    has users. Only if the server rejects the credentials, the block is cancelled and BusUnavailable is raised.
     """
     from equipoise.runtime.bus.nats_bus import open_bus
 

@@ -103,9 +103,9 @@ class NatsConnection:
                 await self.client.close()
 
     async def ended(self) -> None:
-        """Wait until the client has given the connection up by itself, which it does when it is no longer let in.
+        """Wait until the client closes the connection by itself, which it does when its credentials are rejected.
 
-        Raises BusUnavailable: a restart of the process reads fresh credentials and begins anew.
+        Raises BusUnavailable: after a restart, the process reads the credentials again.
         """
         await self._ended.wait()
         raise BusUnavailable(f"the bus closed the connection for good: {self.client.last_error}")
@@ -119,7 +119,7 @@ class NatsConnection:
         return lambda: self._lost.discard(callback)
 
     async def answered(self, subject: str, asking: Coroutine[Any, Any, R]) -> R:
-        """Wait for what the server says to `subject`, and no longer once it is clear that it will not answer.
+        """Wait for the response on `subject`. Stops waiting when no response can arrive any more.
 
         Raises NotPermitted, BusUnavailable or TooLarge.
         """
@@ -168,13 +168,13 @@ class NatsConnection:
         if isinstance(error, nats.errors.MaxPayloadError):
             return TooLarge(f"{subject}: the message is larger than the bus takes ({self.client.max_payload} bytes)")
         if isinstance(error, APIError):
-            return BusUnavailable(f"{subject}: {error.description or f'nothing answers there: {SETUP}'}")
+            return BusUnavailable(f"{subject}: {error.description or f'nothing responds on this subject: {SETUP}'}")
         if isinstance(error, TimeoutError):
-            return BusUnavailable(f"{subject}: the bus did not answer within {ANSWER_TIMEOUT:g} s")
+            return BusUnavailable(f"{subject}: the bus did not respond within {ANSWER_TIMEOUT:g} s")
         return BusUnavailable(f"{subject}: {error}")
 
     def _password(self) -> str:
-        """Read anew at every connect, so that a rotated secret is used."""
+        """Read at every connect, so that a rotated Secret is used."""
         file = self._settings.password_file
         return Path(file).read_text().strip() if file else ""
 
@@ -193,7 +193,7 @@ class NatsConnection:
     def _on_forbidden(self, what: str, subject: str) -> None:
         text = f"{self.service} is not permitted the {what} of {subject}"
         self.errors.count("permission", subject, text)
-        # Of a subscription the server says so once, when it is made; what is published is refused each time.
+        # A subscription is rejected once, when it is created; a publication is rejected each time.
         self.errors.set_problem(f"permission {subject}", text, lasting=what == "subscription")
         self._forbidden.add(subject)
         self._interrupt(subject, NotPermitted(text))
@@ -217,7 +217,7 @@ class NatsConnection:
         if self._closing:
             return
         where = self._settings.url
-        self.errors.clear("permission")  # what still holds is said again when the connection is back
+        self.errors.clear("permission")  # problems that persist are reported again after the reconnect
         self.errors.count("connection", where, self.client.last_error or "connection lost")
         self.errors.set_problem("connection", f"not connected to the bus at {where}")
         for subject in list(self._interruptible):

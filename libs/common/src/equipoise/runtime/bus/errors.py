@@ -1,4 +1,4 @@
-"""What goes wrong on a bus: counted for machines, told once for people."""
+"""Errors of the bus: counted in metrics, logged, and kept as problems for /readyz."""
 
 import math
 from collections import Counter as Tally
@@ -12,17 +12,17 @@ from equipoise.runtime.process.clock import Clock
 log = structlog.get_logger()
 
 _PROBLEM_LIFE = 300.0
-"""Seconds that a problem without a known end stays in sight after it was last seen."""
+"""Seconds for which a problem without a known end is reported after it last occurred."""
 
 KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size")
 """First words of the keys of problems."""
 
 _LOG_PAUSE = 60.0
-"""Seconds between two log lines about the same trouble: some come once per message."""
+"""Seconds between two log lines about the same problem: some occur for every message."""
 
 
 class BusErrors:
-    """Counts errors by kind (`equipoise_bus_errors_total`), logs them, and keeps what an operator should know."""
+    """Counts errors by kind (`equipoise_bus_errors_total`), logs them, and keeps problems for the operator."""
 
     def __init__(self, clock: Clock, metrics: prometheus_client.CollectorRegistry | None = None) -> None:
         self._clock = clock
@@ -31,18 +31,18 @@ class BusErrors:
         self._logged: dict[tuple[str, str], float] = {}
         self._counter = prometheus_client.Counter(
             "equipoise_bus_errors",
-            "What went wrong on the bus, by kind.",
+            "Errors of the bus, by kind.",
             ["kind"],
             registry=metrics,
         )
         problems = prometheus_client.Gauge(
-            "equipoise_bus_problems", "Troubles of the bus that /readyz tells of, by kind.", ["kind"], registry=metrics
+            "equipoise_bus_problems", "Problems of the bus that /readyz reports, by kind.", ["kind"], registry=metrics
         )
         for kind in KINDS:
             problems.labels(kind).set_function(partial(self._problems_of, kind))
 
     def count(self, kind: str, about: str, error: BaseException | str = "") -> None:
-        """One more error of this kind. `about` says where: a subject, a stream; logged at most once a minute each."""
+        """Counts an error. `about` is the subject or stream; each is logged at most once a minute."""
         self._seen[kind] += 1
         self._counter.labels(kind).inc()
         now = self._clock.monotonic()
@@ -55,14 +55,14 @@ class BusErrors:
         log.warning("bus error", kind=kind, about=about, error=str(error) or repr(error), exc_info=trace)
 
     def total(self, kind: str) -> int:
-        """How many errors of this kind there were."""
+        """The number of errors of this kind."""
         return self._seen[kind]
 
     def set_problem(self, key: str, text: str | None, *, lasting: bool = False) -> None:
-        """Keep something in sight of the operator until it is cleared (None) or was not seen for five minutes.
+        """Report a problem until it is cleared (None) or did not occur for five minutes.
 
-        A key is a word of `KINDS`, and where there may be several of them what it is about. `lasting`: it is said once
-        only, so it stays until it is cleared.
+        A key is a word of `KINDS`, followed by the object if there may be several. `lasting`: the problem is reported
+        only once by the server, so it is kept until it is cleared.
         """
         if text is None:
             self._problems.pop(key, None)
@@ -79,7 +79,7 @@ class BusErrors:
         return [text for text, seen_at in self._problems.values() if self._is_alive(seen_at)]
 
     def _problems_of(self, kind: str) -> float:
-        """Asked by another thread, while problems come and go."""
+        """Called in another thread while problems are added and removed."""
         return float(
             sum(
                 self._is_alive(seen_at)

@@ -78,7 +78,7 @@ class Inspection:
         try:
             return msgspec.json.decode(answer.data, type=_Said).data
         except msgspec.MsgspecError as error:
-            raise BusError(f"{OWN_RIGHTS}: the answer cannot be read: {error}") from error
+            raise BusError(f"{OWN_RIGHTS}: the response cannot be decoded: {error}") from error
 
     async def stream(self, wanted: Stream) -> StreamState | None:
         """None: there is no stream of this name."""

@@ -144,7 +144,7 @@ class NatsBus:
             said = await self._link.answered(subject, asking)
         except BusError as error:
             if isinstance(error.__cause__, nats.errors.NoRespondersError):
-                raise NoResponders(f"nobody answers {subject}") from error
+                raise NoResponders(f"no service responds on {subject}") from error
             if isinstance(error.__cause__, TimeoutError):
                 raise BusUnavailable(f"{subject} was not answered within {timeout:g} s") from error
             raise
@@ -154,7 +154,7 @@ class NatsBus:
             return read_answer(subject, said.data, answer)
         except msgspec.MsgspecError as error:
             self.errors.count("unreadable", subject, error)
-            raise BusError(f"{subject}: the answer cannot be read: {error}") from error
+            raise BusError(f"{subject}: the response cannot be decoded: {error}") from error
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
         service = await micro.add_service(self._link.client, name=micro_name(name), version=version("equipoise-common"))

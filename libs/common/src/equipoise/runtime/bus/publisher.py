@@ -16,7 +16,7 @@ from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, SETUP, NatsConnecti
 from equipoise.runtime.bus.headers import Headers
 
 _STORE_FAILED = 10077
-"""JetStream's code for a message that a stream did not store; its text says why."""
+"""JetStream's code for a message that a stream did not store; its text contains the reason."""
 
 
 class _Error(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Publisher:
         try:
             said = msgspec.json.decode(message.data, type=_Acknowledgement)
         except msgspec.MsgspecError as error:
-            raise BusError(f"{subject}: the stream's answer cannot be read: {error}") from error
+            raise BusError(f"{subject}: the response of the stream cannot be decoded: {error}") from error
         if said.error is None:
             return Receipt(sequence=said.seq, duplicate=said.duplicate)
         if said.error.err_code == _STORE_FAILED and "per subject" in said.error.description:

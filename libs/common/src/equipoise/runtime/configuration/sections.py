@@ -1,4 +1,4 @@
-"""The sections of the configuration that every service must read alike."""
+"""The sections of the configuration that all services share."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Namespaces,
 
 
 class Logging(Section, frozen=True, kw_only=True):
-    """How a service tells what it does, on stderr."""
+    """The log of a service, on stderr."""
 
     format: Literal["auto", "json", "console"] = "auto"
     """auto: for people on a terminal, JSON elsewhere."""
@@ -18,10 +18,10 @@ class Tls(Section, frozen=True, kw_only=True):
     """Files in PEM format."""
 
     ca_file: str | None = None
-    """Whom to trust; null: the system's certificates."""
+    """Certificates of trusted CAs; null: those of the system."""
 
     cert_file: str | None = None
-    """Our own certificate, where the server asks for one."""
+    """The client certificate, if the server requires one."""
 
     key_file: str | None = None
 
@@ -31,17 +31,17 @@ class Tls(Section, frozen=True, kw_only=True):
 
 
 class Nats(Section, frozen=True, kw_only=True):
-    """Where the bus is, and as whom to speak there."""
+    """The address of the bus, and the user."""
 
     url: str = "nats://127.0.0.1:4222"
-    """Several servers are parted by commas."""
+    """Several servers are separated by commas."""
 
     user: str | None = None
     password_file: str | None = None
-    """A file, so that no password stands in a configuration or in an environment."""
+    """A file, so that no configuration and no environment variable contains a password."""
 
     tls: Tls | None = None
-    """Needed only for certificates that the system does not know."""
+    """Needed only for certificates that the system does not trust."""
 
     def __post_init__(self) -> None:
         for url in self.urls:
@@ -58,23 +58,23 @@ class Nats(Section, frozen=True, kw_only=True):
 
 
 class Kubernetes(Section, frozen=True, kw_only=True):
-    """Where the API server is."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     """A file. Empty: the pod's own ServiceAccount; outside a cluster what KUBECONFIG names, else ~/.kube/config."""
 
     context: str = ""
-    """Of the kubeconfig. Empty: its current one."""
+    """Context of the kubeconfig. Empty: the current context."""
 
     service_account: str = "/var/run/secrets/kubernetes.io/serviceaccount"
-    """Directory of the pod's own token and of the authority it trusts."""
+    """Directory with the token and the CA certificate of the ServiceAccount."""
 
     namespace: str = "equipoise-system"
-    """Equipoise's own namespace: Leases and the ledger of evictions live there."""
+    """The namespace of Equipoise, with its Leases and the eviction ledger."""
 
 
 class Shared(Section, frozen=True, kw_only=True):
-    """The sections that every service must read alike."""
+    """The sections that all services share."""
 
     logging: Logging = Logging()
     nats: Nats = Nats()

@@ -97,7 +97,7 @@ def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
 
 
 def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
-    """The same kind, when of its objects only the metadata is wanted: a list of it carries no more."""
+    """The same kind, to list only the metadata of its objects."""
     return Resource(
         group=resource.group, version=resource.version, plural=resource.plural, kind=resource.kind,
         model=objects.Object, namespaced=resource.namespaced,
@@ -105,13 +105,13 @@ def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
 
 
 class KubeError(Exception):
-    """The API server refused, or could not be reached. `status` is 0 when there was no answer.
+    """The API server rejected the request, or was not reachable. `status` is 0 if there was no response.
 
-    `retry_after`: seconds that the server asks to be left alone, a minute at most.
+    `retry_after`: seconds until the next request, as requested by the server, at most one minute.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        super().__init__(f"{status or 'no answer'} {reason}: {message}")
+        super().__init__(f"{status or 'no response'} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
@@ -123,22 +123,22 @@ class NotFound(KubeError):
 
 
 class Conflict(KubeError):
-    """409: somebody else wrote first, it exists already, or a precondition failed."""
+    """409: another client wrote first, the object already exists, or a precondition failed."""
 
 
 class Forbidden(KubeError):
-    """403: the ServiceAccount lacks the right, or admission said no."""
+    """403: the ServiceAccount lacks the permission, or admission rejected the request."""
 
 
 class Expired(KubeError):
-    """410: that version of the past is gone; list anew."""
+    """410: the resource version is too old: list again."""
 
 
 _KINDS: Mapping[int, type[KubeError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired}
 
 
 def error_for_status(status: int, reason: str, message: str, retry_after: float | None = None) -> KubeError:
-    """The exception for an answer's HTTP status."""
+    """The exception for the HTTP status of a response."""
     return _KINDS.get(status, KubeError)(status, reason, message, retry_after)
 
 
@@ -152,7 +152,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class EvictionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server said to an eviction. `status` 0: no answer, the eviction may or may not have happened."""
+    """The response to an eviction. `status` 0: no response, the eviction may or may not have been executed."""
 
     status: int
     reason: str = ""
@@ -161,15 +161,15 @@ class EvictionResult(msgspec.Struct, frozen=True, kw_only=True):
     """A 429 whose cause is a PodDisruptionBudget, not flow control."""
 
     budget: str = ""
-    """The name of that budget, as far as the answer tells it."""
+    """The name of that budget, if the response contains it."""
 
     retry_after: float | None = None
 
 
 class Kube(Protocol):
-    """What the real client and `equipoise.testbed.memory.MemoryKube` both do, held to the same tests.
+    """The interface of the real client and of `equipoise.testbed.memory.MemoryKube`; both pass the same tests.
 
-    Every method raises KubeError or one of its kinds, and nothing else, when the API server says no or is away.
+    If the API server rejects a request or is not reachable, every method raises KubeError or a subclass of it.
     """
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
@@ -177,20 +177,20 @@ class Kube(Protocol):
         ...
 
     async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
-        """For small collections only; big ones are followed by a Reflector."""
+        """For small collections only; use a Reflector for large ones."""
         ...
 
     def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
-        """A big collection that is read once, some hundred objects at a time; raises Expired if that takes minutes."""
+        """Reads a large collection once, some hundred objects at a time; raises Expired if that takes minutes."""
         ...
 
     def watch(
         self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
     ) -> AsyncGenerator[Change[T], None]:
-        """Changes after version `since`; with none, first everything there is, then a bookmark that is `synced`.
+        """Changes after version `since`. Without `since`: first all objects, then a bookmark that is `synced`.
 
-        Ends normally when the server ends it; raises Expired when `since` is too old. Close it (`aclosing`) when you
-        leave it early, else its connection stays open.
+        Ends normally when the server ends it; raises Expired when `since` is too old. If you stop early, close it
+        (`aclosing`); otherwise its connection remains open.
         """
         ...
 
@@ -203,9 +203,9 @@ class Kube(Protocol):
         ...
 
     async def replace(self, resource: Resource[T], value: T) -> T:
-        """Writes only if nobody wrote since `value.metadata.resource_version`, else raises Conflict.
+        """Writes if the object still has `value.metadata.resource_version`; otherwise raises Conflict.
 
-        Fields that the model does not know are lost: use it for objects of our own (Lease, ledger) only.
+        Fields that the model does not contain are lost: use this only for objects of Equipoise (Lease, ledger).
         """
         ...
 
@@ -222,19 +222,19 @@ class Kube(Protocol):
     ) -> None:
         """Patches exactly these annotations; None removes one.
 
-        With `uid` only that object, with `version` (its resourceVersion) only as it was then, with `expected` only
-        while these annotations say this, whatever else was written on it since; else Conflict.
+        Raises Conflict if the object does not have this `uid`, this `version` (resourceVersion), or these `expected`
+        annotations. With `expected`, other changes of the object are allowed.
         """
         ...
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
     ) -> EvictionResult:
-        """POST pods/eviction with preconditions.uid. Never raises for an answer: it is a value."""
+        """POST pods/eviction with preconditions.uid. Never raises for a response: it is returned."""
         ...
 
     def server_time(self, now: float) -> float:
-        """The API server's time at local time `now`, estimated from the Date headers of its answers."""
+        """The API server's time at local time `now`, estimated from the Date headers of its responses."""
         ...
 
     def server_time_bounds(self, now: float) -> tuple[float, float]:

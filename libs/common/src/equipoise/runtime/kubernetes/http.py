@@ -337,7 +337,7 @@ class ApiServer:
                 response = await send()
             yield response
         except TimeoutError as error:
-            raise KubeError(0, "Timeout", f"{what}: no answer in time") from error
+            raise KubeError(0, "Timeout", f"{what}: no response in time") from error
         except (aiohttp.ClientError, OSError) as error:
             raise KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

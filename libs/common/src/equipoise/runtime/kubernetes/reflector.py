@@ -26,25 +26,25 @@ INACTIVITY_SECONDS = 90.0
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 SHORT_LIFE_SECONDS = 5.0
-"""A watch that ended sooner counts as failed, even if it ended normally: a sick server closes them at once."""
+"""A watch that ends sooner counts as failed, even if it ends normally: an unhealthy server closes watches at once."""
 
 BATCH = 500
-"""Objects of a list that are told before other tasks get their turn."""
+"""Objects of a list that are reported before other tasks run."""
 
 SILENT = "Silent"
 REWOUND = "Rewound"
 LIST_ANEW = (SILENT, REWOUND, "Unreadable")
-"""Reasons after which a watch from the last version would not tell the truth, or fail for ever."""
+"""Reasons after which a watch from the last version would be wrong, or fail permanently."""
 
 log = structlog.get_logger()
 
 
 class Reflector(Generic[T]):
-    """`objects` is what the API server has; `on_change(before, after)` hears every difference, None for absent.
+    """`objects` mirrors the API server; `on_change(before, after)` is called for every difference, None for absent.
 
-    A deletion that no watch told is told when the collection is listed anew. Another object under an old name is told
-    as a deletion and a creation. `on_change` is called in the event loop, after `objects` was changed; what it raises
-    ends `run`.
+    A deletion that no watch reported is reported when the collection is listed again. A new object with an old name is
+    reported as a deletion and a creation. `on_change` is called in the event loop, after `objects` was changed; an
+    exception that it raises ends `run`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Reflector(Generic[T]):
         trim: Callable[[T], T] | None = None,
         inactivity: float = INACTIVITY_SECONDS,
     ) -> None:
-        """`trim` drops what nobody reads, before an object is kept. `inactivity`: seconds of silence."""
+        """`trim` removes unused fields before an object is stored. `inactivity`: seconds without events."""
         self._kube = kube
         self._resource = resource
         self._clock = clock
@@ -138,7 +138,7 @@ class Reflector(Generic[T]):
                     self._set(_key(change.object), None if change.kind == "deleted" else self._slim(change.object))
 
     async def _list(self, changes: AsyncGenerator[Change[T], None]) -> None:
-        """Takes the initial list in as a whole: nothing is told before its end is here and its version believed."""
+        """Receives the whole initial list: changes are reported only after its end, if its version is accepted."""
         listed: dict[Key, T] = {}
         async for change in changes:
             self._heard_at = self._clock.monotonic()
@@ -155,10 +155,10 @@ class Reflector(Generic[T]):
         raise KubeError(0, "Broken", f"the list of {self._resource.plural} ended early")
 
     def _believe(self, version: str) -> None:
-        """Raises for a list older than what was heard before, unless the one before it was old as well.
+        """Raises for a list older than the last known version, unless the previous list was older, too.
 
-        A single one comes from a replica that lags behind; two mean that the server's store was set back, and then
-        the old state is the true one.
+        A single old list comes from a replica that lags behind. Two in a row mean that etcd was restored from a
+        backup, and the old state is correct.
         """
         known, new = self._since, version
         was_behind, self._behind = self._behind, known.isdecimal() and new.isdecimal() and int(new) < int(known)

@@ -1,4 +1,4 @@
-"""What the API server says, read: refusals, answers to evictions, frames of a watch, pages of a list."""
+"""Decodes responses of the API server: errors, results of evictions, frames of a watch, pages of a list."""
 
 import re
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeErro
 T = TypeVar("T", bound=objects.Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 500
-"""Characters of an answer that is no Status: proxies send whole pages."""
+"""Characters of a response that is not a Status: proxies send whole pages."""
 
 LONGEST_REST = 60.0
-"""Seconds that the server is left alone at most when it asks for it: the page of a proxy may ask for an hour."""
+"""Maximum Retry-After in seconds: an error page of a proxy may request an hour."""
 
 _BUDGET = re.compile(r"The disruption budget (\S+) (?:needs|is still being processed)")
 """Source: kubernetes v1.36, pkg/registry/core/pod/storage/eviction.go, and its createTooManyRequestsError."""
@@ -60,7 +60,7 @@ class GroupVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiscoveredGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An API group, as discovery tells it."""
+    """An API group, as in discovery."""
 
     preferred_version: GroupVersion
 
@@ -146,10 +146,10 @@ def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
 
 
 def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str) -> KubeError:
-    """The error of an answer. `what` names the verb and the object. Flow control and proxies answer in plain text."""
+    """The error of a response. `what` names the verb and the object. Flow control and proxies respond in plain text."""
     said = _said(body)
     if status == 422 and any(cause.field == "metadata.uid" for cause in said.details.causes):
-        # How a patch says that the object of this name is another one: "field is immutable".
+        # The response to a patch if the object of this name has another UID: "field is immutable".
         return error_for_status(409, "Conflict", f"{what}: another object of this name: {said.message}")
     return error_for_status(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
 

@@ -1,19 +1,19 @@
-"""The time of a server that tells it only in whole seconds, known to milliseconds after some answers."""
+"""The time of a server that reports only whole seconds, estimated to milliseconds from several responses."""
 
 import math
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 DRIFT = 1e-4
-"""Seconds by which two clocks may drift apart in a second: more than clocks do that somebody sets."""
+"""Maximum drift between two clocks, in seconds per second: more than that of synchronized clocks."""
 
 
 class ServerClock:
-    """The offset of a server's clock, from the Date headers of its answers.
+    """The offset of a server's clock, from the Date headers of its responses.
 
-    An answer asked for at `sent` and here at `received` (local Unix seconds) with the date D was dated at some moment
-    between, when the server's clock stood in [D, D + 1). So the offset is in (D - received, D + 1 - sent]; every answer
-    narrows it further, and between answers it slowly widens again.
+    The request was sent at `sent`, its response arrived at `received` (local Unix seconds). The server wrote the date D
+    at some time between, when its clock was in [D, D + 1). So the offset is in (D - received, D + 1 - sent]. Each
+    response narrows this interval; between responses it widens by the drift.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class ServerClock:
         self._heard_at = 0.0
 
     def observe(self, date: str, *, sent: float, received: float) -> None:
-        """Takes one answer in. A date that cannot be read tells nothing."""
+        """Add a response. A date that cannot be parsed is ignored."""
         try:
             parsed = parsedate_to_datetime(date)
         except ValueError:
@@ -32,16 +32,16 @@ class ServerClock:
         known_lowest, known_highest = self._offsets(received)
         if max(lowest, known_lowest) <= min(highest, known_highest):
             lowest, highest = max(lowest, known_lowest), min(highest, known_highest)
-        # Else one of the clocks was set, or another server answers: what was learnt is worth nothing.
+        # Otherwise one of the clocks was set, or another server responded: earlier bounds no longer apply.
         self._lowest, self._highest, self._heard_at = lowest, highest, received
 
     def at(self, now: float) -> float:
-        """The server's Unix seconds at local time `now`, as well as they are known."""
+        """The estimated Unix seconds of the server at local time `now`."""
         earliest, latest = self.bounds(now)
         return (earliest + latest) / 2
 
     def bounds(self, now: float) -> tuple[float, float]:
-        """The earliest and the latest it can be at the server; `now` itself as long as nothing was heard."""
+        """The earliest and the latest possible time at the server; `now` before the first response."""
         if math.isinf(self._highest):
             return now, now
         lowest, highest = self._offsets(now)

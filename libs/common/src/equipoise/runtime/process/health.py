@@ -1,4 +1,4 @@
-"""What a process knows about its own well-being: readiness, troubles with data, leadership."""
+"""The health of a process: readiness, data problems, leadership."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: dict[str, bool]
     problems: list[str]
-    """Troubles with data: they never make a process unready, for a restart would not cure them."""
+    """Data problems. They never make a process unready, because a restart would not solve them."""
 
     leading: bool | None
     configuration: str
@@ -29,17 +29,17 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health:
-    """Ready means connected, and warmed up once. Everything here is cheap: it is asked every few seconds."""
+    """Ready means connected, and warmed up once. All methods are cheap: they are called every few seconds."""
 
     def __init__(self, *, configuration_hash: str, metrics: CollectorRegistry) -> None:
         self.leading: bool | None = None
         """None: this service has no leader."""
 
         self.evictions = ""
-        """Of a binder: `real`, `dry run`, or why it carries out nothing."""
+        """Of a binder: `real`, `dry run`, or the reason why it evicts nothing."""
 
         self.shard = ""
-        """Of a collector: the part of the cluster that it shares with others of the same."""
+        """Of a collector: the part of the cluster that it measures together with collectors of the same name."""
 
         self._configuration_hash = configuration_hash
         self._connections: dict[str, Callable[[], bool]] = {}
@@ -48,25 +48,25 @@ class Health:
         self._warm = False
         self._stopping = False
         self._problem_gauge = Gauge(
-            "equipoise_problem", "1 for each trouble that /readyz tells of.", ["key"], registry=metrics
+            "equipoise_problem", "1 for each problem that /readyz reports.", ["key"], registry=metrics
         )
-        ready = Gauge("equipoise_ready", "1 when /readyz answers 200.", registry=metrics)
-        ready.set_function(lambda: float(not self._waiting_for()))  # asked in another thread: it reads little
+        ready = Gauge("equipoise_ready", "1 when /readyz returns 200.", registry=metrics)
+        ready.set_function(lambda: float(not self._waiting_for()))  # called in another thread: only reads
         leading = Gauge("equipoise_leader", "1 while this replica leads.", registry=metrics)
         leading.set_function(lambda: float(bool(self.leading)))
 
     def set_problem(self, key: str, text: str | None) -> None:
-        """Trouble with data, or None when it is over. Said in the log when it begins, changes and ends.
+        """A data problem, or None when it is resolved. Logged when it begins, changes and ends.
 
-        Other numbers are no change: an age or a share would be said every few seconds. `key` names the kind of
-        trouble, not the object: it is the label of a metric.
+        Different numbers are not a change: an age or a share would be logged every few seconds. `key` is the kind of
+        the problem, not the object, because it is the label of a metric.
         """
         before = self._problems.get(key)
         if text is None:
             if before is not None:
                 del self._problems[key]
                 self._problem_gauge.remove(key)
-                log.info("problem over", key=key, was=before)
+                log.info("problem resolved", key=key, was=before)
             return
         self._problems[key] = text
         self._problem_gauge.labels(key).set(1)
@@ -84,11 +84,11 @@ class Health:
         self._connections[name] = connected
 
     def include_problems(self, problems: Callable[[], Sequence[str]]) -> None:
-        """Troubles that somebody else keeps and logs, such as the bus."""
+        """Problems that another component stores and logs, such as the bus."""
         self._sources.append(problems)
 
     def stop(self) -> None:
-        """Not ready any more, for good: nobody shall send work here."""
+        """The process is never ready again: clients must not send requests."""
         self._stopping = True
 
     @property

@@ -1,4 +1,4 @@
-"""Answers those who watch a process: /healthz, /readyz, /metrics, /version."""
+"""Serves /healthz, /readyz, /metrics and /version of a process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ async def serving_health(address: str, health: Health, metrics: CollectorRegistr
     host, port = split_address(address)
 
     async def on_healthz(_request: web.Request) -> web.Response:
-        """That it answers is the answer: the event loop runs."""
+        """A response is enough: it shows that the event loop runs."""
         return web.Response(text="ok\n")
 
     async def on_readyz(_request: web.Request) -> web.Response:

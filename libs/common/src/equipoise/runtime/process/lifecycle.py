@@ -44,13 +44,13 @@ class WithHealth(Protocol):
 
     @property
     def health(self) -> str:
-        """Where /healthz, /readyz, /metrics and /version answer."""
+        """Address of /healthz, /readyz, /metrics and /version."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Generic[S]):
-    """What a service stands on while it runs."""
+    """What a service uses while it runs."""
 
     configuration: Configuration[S]
     bus: Bus
@@ -78,7 +78,7 @@ Start = Callable[[Runtime[S]], Awaitable[None]]
 
 
 class Process(Generic[S]):
-    """One service with what it stands on; tests hand in a bus, an API server and a clock of memory."""
+    """One service with its connections; tests pass a bus, an API server and a clock in memory."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Process(Generic[S]):
         return bus
 
     async def _reach_api_server(self, stack: AsyncExitStack) -> Kube | None:
-        """Wait until it answers anything at all; what it refuses is for the service to tell."""
+        """Wait until it responds at all; the service itself reports what is rejected."""
         if self._kube is None:
             return None
         reached = False
@@ -204,7 +204,7 @@ class Process(Generic[S]):
             try:
                 await bus.publish(subject, heartbeat)
             except BusError as error:
-                log.debug("heartbeat not said", error=str(error))  # the bus itself tells what is wrong with it
+                log.debug("heartbeat not published", error=str(error))  # the bus reports its own problems
             await self._clock.sleep(HEARTBEAT_PERIOD)
 
     async def _measure_lag(self) -> None:
@@ -222,7 +222,7 @@ def _configuration_error(error: BaseException | None) -> ConfigurationError | No
 
 
 def _first_words(error: BaseException | None) -> str:
-    """Of the error that a group of tasks holds, for a group only says that there is one."""
+    """The error in a group of tasks; the group itself does not describe it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -151,7 +151,7 @@ class MemoryBus:
         payload = encode(subject, question)
         self._check_connected(subject)
         if (endpoint := self._endpoints.get(subject)) is None:
-            raise NoResponders(f"nobody answers {subject}")
+            raise NoResponders(f"no service responds on {subject}")
         asked = asyncio.create_task(self._ask(endpoint, payload, self._envelope.around(question)))
         expired = asyncio.create_task(self._clock.sleep(timeout))
         try:

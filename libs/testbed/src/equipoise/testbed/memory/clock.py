@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it."""
+"""A clock that changes only when a test advances it."""
 
 import asyncio
 import heapq

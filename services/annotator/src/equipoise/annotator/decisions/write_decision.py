@@ -21,10 +21,10 @@ class DeadBand(Section, frozen=True, kw_only=True):
     """A mean that differs by more than this is written."""
 
     min_interval: Duration
-    """Between two writes of one object, however much it changes."""
+    """Minimum time between two writes of one object."""
 
     refresh_period: Duration
-    """Written this often even without a change; the objects are spread over the period."""
+    """Maximum time between two writes, even without a change. The objects are spread over the period."""
 
     def __post_init__(self) -> None:
         if not self.refresh_period >= self.min_interval > 0:

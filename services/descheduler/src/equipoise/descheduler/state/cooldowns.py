@@ -32,11 +32,11 @@ class CooldownSettings(Section, frozen=True, kw_only=True):
     no_load_reduction: Duration = Duration(1_800)
     """For a node whose load did not fall by half of what was expected, one window after evictions, twice in a row.
 
-    Doubles with every further time.
+    Doubles each further time.
     """
 
     max: Duration = Duration(86_400)
-    """The longest cooldown. Returns are forgotten when there was none for so long after a cooldown."""
+    """The maximum cooldown. Returns no longer count when there was none for this long after a cooldown."""
 
 
 MOVED = (Outcome.EVICTED, Outcome.DRY_RUN)

@@ -17,7 +17,7 @@ from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation,
 
 
 class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long moves, counts and cooldowns are kept: the fields of the descheduler's section of the same names."""
+    """How long moves, counts and cooldowns are kept: fields with the same names as in `descheduler`."""
 
     interval: float
     replacement_timeout: float
@@ -26,7 +26,7 @@ class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tracker:
-    """Filled by the bus and by our own intents. A new leader begins with the outcomes that the bus still keeps."""
+    """Updated by messages and by published intents. A new leader starts with the outcomes that the stream retains."""
 
     def __init__(self, settings: TrackerSettings) -> None:
         self._settings = settings
@@ -48,11 +48,11 @@ class Tracker:
         return counts
 
     def proposed(self, move: TrackedMove) -> None:
-        """To be called before the intent is published, as its outcome may arrive before the response of the bus."""
+        """Call this before the intent is published: its outcome may arrive before the acknowledgement of the bus."""
         self.pending = {**self.pending, move.id: move}
 
     def withdrawn(self, intent_id: str) -> None:
-        """The bus did not take the intent."""
+        """The bus did not accept the intent."""
         self.pending = {id: move for id, move in self.pending.items() if id != intent_id}
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
@@ -82,10 +82,10 @@ class Tracker:
         nodes: Collection[str],
         now: float,
     ) -> list[ReplacementPlaced]:
-        """Ends the moves whose replacement was placed, and what expired; returns the replacements.
+        """Ends the moves whose replacement was placed, and expired moves and cooldowns; returns the replacements.
 
         A replacement that returned to the evicted node starts a cooldown of its workload. `candidates`: the pods of
-        the awaited workloads; `locations`: by UID, of the pods of dry runs; `nodes`: names of all nodes.
+        `awaited_workloads`; `locations`: by UID, where the pods of dry-run moves are; `nodes`: names of all nodes.
         """
         placed: list[ReplacementPlaced] = []
         for id, candidate in pending_moves.replacements(self.pending, candidates).items():
@@ -112,9 +112,9 @@ class Tracker:
         return placed
 
     def load_reductions(self, nodes: Sequence[ClusterNode], window: Window, now: float) -> list[LoadReduction]:
-        """What earlier evictions did to the load of their nodes, as far as `window` (the shortest) shows it.
+        """The load reductions of earlier evictions that `window` (the shortest) now covers.
 
-        A node whose load did not fall repeatedly is in cooldown.
+        A node whose load repeatedly did not fall enters a cooldown.
         """
         found = load_reductions.completed(self._trials, nodes, window=window.name, length=window.length)
         self._trials = load_reductions.remaining(self._trials, found, length=window.length, now=now)
@@ -123,5 +123,5 @@ class Tracker:
         return found
 
     def end_dry_runs(self) -> None:
-        """Binders really evict from now on: what was moved in a dry run still has to be moved."""
+        """Discard dry-run moves: binders evict from now on, and the pods of dry-run moves still have to be moved."""
         self.pending = pending_moves.real_moves(self.pending)

@@ -21,10 +21,10 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     subresource: str = ""
     name: str = ""
-    """Of one object; empty: of all."""
+    """Name of the object; empty: all objects."""
 
     own_namespace: bool = False
-    """Only in Equipoise's namespace; else in every namespace."""
+    """Only in the namespace of Equipoise; otherwise in every namespace."""
 
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
@@ -60,7 +60,7 @@ LEASES = "coordination.k8s.io"
 
 
 def shard_leases(shards: int) -> list[str]:
-    """The Leases of this number of shards; a single collector has another one."""
+    """The names of the Leases of this number of shards; none for one shard, whose Lease has another name."""
     return [lease_name(WHOLE_CLUSTER, WHOLE_CLUSTER, shard, shards) for shard in range(shards)] if shards > 1 else []
 
 

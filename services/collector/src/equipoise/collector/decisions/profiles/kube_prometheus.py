@@ -1,12 +1,13 @@
 """node-exporter, cAdvisor and kube-state-metrics, with the labels of kube-prometheus-stack.
 
-Nodes come from node-exporter: the chart drops cAdvisor's cgroups without a pod, and with them the root cgroup. Its
-series name their node by `instance`, an address and port; kube_node_info maps addresses to nodes. Used memory is total
-− free − inactive file, which is how the kubelet itself computes a node's working set.
+The usage of nodes is read from node-exporter, because the chart drops cAdvisor's cgroups without a pod, including the
+root cgroup. The label `instance` of node-exporter is an address and port; kube_node_info maps addresses to nodes. Used
+memory is total − free − inactive file: the kubelet computes the working set of a node in the same way.
 
-Pods come from the cgroup that cAdvisor shows for the whole pod. It includes its containers and the sandbox once, it is
-one series per pod, and its counter continues when a container restarts. Series of containers and of the sandbox have an
-image or a name; the kubelet's own page has the containers of the same metric again, with neither.
+The usage of pods is read from the cgroup of the whole pod in cAdvisor. It is one series per pod, includes each
+container and the sandbox once, and its counter continues when a container restarts. The series of containers and of
+the sandbox in cAdvisor have an image or a name. `/metrics/resource` of the kubelet has series of containers under the
+same metric name without both; they have a label `container`.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,14 @@ from equipoise.collector.decisions.query import Subject
 NODE_INFO = "kube_node_info"
 
 BUSY_MODES = 'mode=~"user|nice|system|irq|softirq"'
-"""Waiting for a disk uses no cpu, and stolen time was used by others; guests are counted as user already."""
+"""Not iowait, which uses no CPU; not steal, which others used; not guest, which `user` already includes."""
 
 ONE_PART = ('cpu="0"', 'mode="user"')
 
 WHOLE_POD = ('container=""', 'image=""', 'name=""', 'pod!=""')
 
 _SPACING = ('namespace="kube-system"',)
-"""Nearly every node has some of these pods, and they are few in total."""
+"""The interval between samples is measured on a few pods: nearly every node runs some in kube-system."""
 
 NODE_CPU = CpuCounter(
     metric="node_cpu_seconds_total", conditions=(BUSY_MODES,), parts=("cpu", "mode"), one_part=ONE_PART
