@@ -1,4 +1,4 @@
-"""Lengths of time as people write them in a configuration: "90s", "5m", "1h30m"."""
+"""Durations in the configuration: "90s", "5m", "1h30m"."""
 
 import math
 import re
@@ -8,24 +8,24 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 
 PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"
-"""The same for a JSON Schema."""
+"""For the JSON Schema."""
 
 EXAMPLES = "250ms, 90s, 5m, 1h30m, 1d"
 
 
 class Duration(float):
-    """Seconds, written as "1h30m". A number without a unit is rejected."""
+    """Seconds, written as "1h30m". A number without a unit is invalid."""
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Read "250ms", "90s", "5m", "1h30m", "1d". Raises ValueError with what is allowed."""
+        """Parses "250ms", "90s", "5m", "1h30m", "1d". Raises ValueError with examples."""
         if isinstance(text, str) and text:
             parts = _PART.findall(text)
             if "".join(number + unit for number, unit in parts) == text:
                 seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
                 if math.isfinite(seconds):
                     return cls(seconds)
-        raise ValueError(f"{text!r} is no duration (examples: {EXAMPLES})")
+        raise ValueError(f"{text!r} is not a duration (examples: {EXAMPLES})")
 
     def __str__(self) -> str:
         milliseconds = float(self) * 1_000

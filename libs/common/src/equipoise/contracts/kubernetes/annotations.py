@@ -1,7 +1,7 @@
-"""The annotations on nodes and workloads: encoded and decoded in one place.
+"""The annotations on nodes and workloads, written and read in one place.
 
-They are for people, for other programs, and for a collector that does not yet know the daily profile of a workload.
-Equipoise never places pods by them, because any kubelet may write the annotations of its node.
+They are for people, for other programs, and for a collector that has no profile of a workload yet. Scores do not depend
+on them, because any kubelet can change the annotations of its node.
 """
 
 import math
@@ -23,11 +23,11 @@ USAGE = "equipoise.dev/usage"
 """On workloads: cores and bytes per replica."""
 
 LIMIT = 16_384
-"""Characters; the annotator writes about a thousand."""
+"""Characters; annotations of Equipoise have about a thousand."""
 
 SLOTS = 24
 
-Moment = Annotated[datetime, Meta(tz=True)]
+Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339, to the second."""
 
 STATISTICS: tuple[Literal["mean", "p95", "max", "deviation"], ...] = ("mean", "p95", "max", "deviation")
@@ -36,7 +36,7 @@ STATISTICS: tuple[Literal["mean", "p95", "max", "deviation"], ...] = ("mean", "p
 class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One window that ends at `sampled_at`."""
 
-    sampled_at: Moment
+    sampled_at: Timestamp
     mean: Resources
     p95: Resources | None = None
     max: Resources | None = None
@@ -46,9 +46,9 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The value of `equipoise.dev/load`. All statistics are shares (0..1) of the base."""
 
-    sampled_at: Moment
+    sampled_at: Timestamp
     base: Resources
-    """Cores and bytes of a load of 1.0."""
+    """Cores and bytes; a load of 1.0 is this much."""
 
     memory: Literal["workingSet", "anonymous"]
     """Which memory counts as used."""
@@ -59,7 +59,7 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The value of `equipoise.dev/usage`. All statistics are cores and bytes per replica."""
 
-    sampled_at: Moment
+    sampled_at: Timestamp
     replicas: int
     windows: dict[str, Statistics]
     profile: dict[str, list[float | None]] = {}
@@ -80,7 +80,7 @@ def node_load(utilization: NodeUtilization) -> NodeLoad | None:
     if not windows:
         return None
     return NodeLoad(
-        sampled_at=_moment(utilization.sampled_at),
+        sampled_at=_timestamp(utilization.sampled_at),
         base=_significant(utilization.base, 12),
         memory=utilization.memory_kind,
         windows=windows,
@@ -98,23 +98,23 @@ def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
         if len(slots) == SLOTS and any(known(value) is not None for value in slots)
     }
     return WorkloadUsage(
-        sampled_at=_moment(utilization.sampled_at), replicas=utilization.replicas, windows=windows, profile=profile
+        sampled_at=_timestamp(utilization.sampled_at), replicas=utilization.replicas, windows=windows, profile=profile
     )
 
 
 def as_annotations(value: NodeLoad | WorkloadUsage) -> dict[str, str]:
-    """The annotation: compact JSON under its key."""
+    """The annotation: its key, and compact JSON."""
     key = LOAD if isinstance(value, NodeLoad) else USAGE
     return {key: msgspec.json.encode(value).decode()}
 
 
 def read_node_load(annotations: Mapping[str, str]) -> tuple[NodeLoad | None, str]:
-    """The annotation of a node, or None and the reason: it is absent or invalid. Never raises."""
+    """The annotation of a node, or None and why: it is absent or invalid. Never raises."""
     return _read(annotations, LOAD, NodeLoad)
 
 
 def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage | None, str]:
-    """The annotation of a workload, or None and the reason: it is absent or invalid. Never raises."""
+    """The annotation of a workload, or None and why: it is absent or invalid. Never raises."""
     usage, why = _read(annotations, USAGE, WorkloadUsage)
     if usage is None:
         return None, why
@@ -122,12 +122,12 @@ def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage |
         if len(slots) != SLOTS:
             return None, f"{USAGE}: the profile of {resource} has {len(slots)} slots, not {SLOTS}"
         if any(slot is not None and known(slot) is None for slot in slots):
-            return None, f"{USAGE}: the profile of {resource} has a value that is no amount"
+            return None, f"{USAGE}: the profile of {resource} has an invalid amount"
     return usage, ""
 
 
 def means(value: NodeLoad | WorkloadUsage) -> dict[str, float]:
-    """Every known mean by `<window> <resource>`, to detect a change."""
+    """Every known mean by `<window> <resource>`, to detect changes."""
     return {
         f"{window} {resource}": mean
         for window, statistics in value.windows.items()
@@ -139,15 +139,15 @@ def means(value: NodeLoad | WorkloadUsage) -> dict[str, float]:
 def _read(annotations: Mapping[str, str], key: str, kind: type[T]) -> tuple[T | None, str]:
     text = annotations.get(key)
     if text is None:
-        return None, f"{key} is not there"
+        return None, f"{key} is absent"
     if len(text) > LIMIT:
         return None, f"{key} has {len(text)} characters, more than {LIMIT}"
     try:
         value = msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return None, f"{key} cannot be read: {error}"
+        return None, f"{key} cannot be parsed: {error}"
     if any(amount is not None and known(amount) is None for amount in _amounts(value)):
-        return None, f"{key} has a value that is no amount"
+        return None, f"{key} has an invalid amount"
     return value, ""
 
 
@@ -162,7 +162,7 @@ def _amounts(value: NodeLoad | WorkloadUsage) -> Iterable[float | None]:
 
 
 def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], Resources]) -> dict[str, Statistics]:
-    """The windows that have a known mean."""
+    """The windows with a known mean."""
 
     def known_part(usage: Resources) -> Resources | None:
         amount = convert(usage)
@@ -170,7 +170,7 @@ def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], 
 
     return {
         name: Statistics(
-            sampled_at=_moment(usage.sampled_at),
+            sampled_at=_timestamp(usage.sampled_at),
             mean=mean,
             p95=known_part(usage.p95),
             max=known_part(usage.max),
@@ -181,7 +181,7 @@ def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], 
     }
 
 
-def _moment(seconds: float) -> datetime:
+def _timestamp(seconds: float) -> datetime:
     return datetime.fromtimestamp(math.floor(seconds), UTC)
 
 
@@ -194,7 +194,7 @@ def _significant(amount: Resources, digits: int = 4) -> Resources:
 
 
 def _digits(value: float | None, digits: int = 4) -> float | None:
-    """Rounded to significant digits; large amounts as whole numbers, which JSON writes shorter."""
+    """Rounded to significant digits; large amounts as whole numbers, which are shorter in JSON."""
     if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")
