@@ -241,7 +241,7 @@ def test_a_level_matches_without_regard_to_underscores() -> None:
         ("EQUIPOISE_SCORER__EVICT", "yes", '"yes"'),
         ("EQUIPOISE_SCORER__MARK", "inf", "100"),
         ("EQUIPOISE_LOAD__FRESHNESS__REFRESH_FACTOR", "inf", "finite"),
-        ("EQUIPOISE_SCORER__LIMIT__PAUSE", "90", "no duration"),
+        ("EQUIPOISE_SCORER__LIMIT__PAUSE", "90", "not a duration"),
         ("EQUIPOISE_SCORER__LIMIT", "x", "object"),
         ("EQUIPOISE_SCORER__LIMITS", "x", "array"),
         ("EQUIPOISE_SCORER__HEALTH__PORT", "1", "no such setting"),
