@@ -59,10 +59,10 @@ def test_a_profile_expires(age: float, accepted: bool) -> None:
 @pytest.mark.parametrize(
     ("annotations", "reason"),
     [
-        ({}, "not there"),
-        ({USAGE: "{"}, "cannot be read"),
+        ({}, "absent"),
+        ({USAGE: "{"}, "cannot be parsed"),
         (annotations_with(profile={}), "no profile"),
-        ({USAGE: annotations_with()[USAGE].replace("null", "-1", 1)}, "no amount"),
+        ({USAGE: annotations_with()[USAGE].replace("null", "-1", 1)}, "invalid amount"),
         ({USAGE: annotations_with()[USAGE].replace("null", "11", 1)}, "cpu: 11 per replica is more than any node has"),
         (annotations_with(profile={"gpu": DAY["cpu"]}), "no profile"),
     ],
