@@ -6,7 +6,8 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.compare import ComparisonRequest, compare, plans, policies_of, with_baseline
-from equipoise.lab.replay import GREEDY, STOCK, Settings
+from equipoise.lab.replay import Settings
+from equipoise.lab.results import GREEDY, STOCK
 from equipoise.lab.runners import on_processes
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES

@@ -6,8 +6,8 @@
 import pytest
 
 from equipoise.lab.example import example_trace
-from equipoise.lab.replay import STOCK, Replay, ReplayPlan
-from equipoise.lab.results import RunFigures
+from equipoise.lab.replay import Replay, ReplayPlan
+from equipoise.lab.results import STOCK, RunFigures
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 LEVEL = 20.0

@@ -8,8 +8,8 @@ from lab.traces import a_trace
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.lab.model.trace import AntiAffinity, Trace
-from equipoise.lab.replay import GREEDY, STOCK, Replay, ReplayPlan, Settings
-from equipoise.lab.results import Run, Scenario
+from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.results import GREEDY, STOCK, Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 

@@ -9,8 +9,8 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import STOCK, ReplayPlan, Settings
-from equipoise.lab.results import Run
+from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.results import STOCK, Run
 from equipoise.lab.runners import Job, on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import GREEDY, STOCK, ReplayPlan, Settings
-from equipoise.lab.results import ForecastSource, Run, Scenario
+from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.results import GREEDY, STOCK, ForecastSource, Run, Scenario
 from equipoise.lab.runners import Job, Runner
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.scorer.decisions.policies import ScoringPolicy

@@ -25,7 +25,7 @@ from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.levelling import Levelling, paced
 from equipoise.lab.model.levelness import cpu_loads, hourly_load, levelness, spread
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import ForecastSource, HourlyLoads, Run, RunFigures, Scenario
+from equipoise.lab.results import GREEDY, ForecastSource, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
@@ -33,12 +33,6 @@ from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.settings import ScorerSettings
-
-STOCK = "stock"
-"""kube-scheduler alone."""
-
-GREEDY = "greedy"
-"""The reference in `model/greedy.py`."""
 
 _HOUR = 3_600.0
 _DEFAULT_START = 1_767_225_600.0
@@ -242,7 +236,7 @@ class Replay:
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
-        if not self._scheduling.is_feasible(pod.template):
+        if not self._scheduling.placements.feasible(pod.template).any():
             return False
         self._kubernetes.evict(pod, self._events.now)
         return True
@@ -280,11 +274,11 @@ class Replay:
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
             refused=dict(refused),
             unplaced=self._kubernetes.unplaced,
-            violations=self._scheduling.violations(),
+            violations=self._scheduling.placements.anti_affinity.violations(),
             seconds=round(seconds, 2),
             **levelness(load, cluster.base),
         )
-        after: HourlyLoads = cpu_loads(load)
+        after = cpu_loads(load)
         return Run(
             figures=figures,
             node_names=tuple(node.name for node in self._trace.nodes),

@@ -19,43 +19,32 @@ class StockOnly:
     """kube-scheduler without an extender, and the requested resources of each node."""
 
     def __init__(self, trace: Trace, generator: random.Random) -> None:
-        self._placements = Placements(trace.nodes, trace.rules)
+        self.placements = Placements(trace.nodes, trace.rules)
         self._scheduler = StockScheduler()
         self._generator = generator
 
     def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
         """A feasible node, or None. The pod is not placed yet."""
-        return self._scheduler.schedule(self._placements, template, self._generator, self._extender(pod, now))
+        return self._scheduler.schedule(self.placements, template, self._generator, self._extender(pod, now))
 
     def choose_alone(self, template: PodTemplate) -> int | None:
         """The same without the extender."""
-        return self._scheduler.schedule(self._placements, template, self._generator)
+        return self._scheduler.schedule(self.placements, template, self._generator)
 
     def _extender(self, pod: PodDemand, now: float) -> SimulatedExtender | None:
         return None
 
-    def is_feasible(self, template: PodTemplate) -> bool:
-        return bool(self._placements.feasible(template).any())
-
     def excluded(self, workload: int) -> list[int]:
         """Nodes that anti-affinity rules exclude for pods of the workload."""
-        flags = self._placements.anti_affinity.excluded(workload)
+        flags = self.placements.anti_affinity.excluded(workload)
         return [] if flags is None else np.flatnonzero(flags).tolist()
 
     def place(self, template: PodTemplate, node: int) -> None:
-        self._placements.place(template, node)
-
-    def terminate(self, template: PodTemplate, node: int) -> None:
-        """The pod is terminating: it keeps its resources until it is removed."""
-        self._placements.terminate(template, node)
+        self.placements.place(template, node)
 
     def remove(self, template: PodTemplate, node: int) -> None:
         """A terminating pod was deleted."""
-        self._placements.remove(template, node, terminating=True)
-
-    def violations(self) -> int:
-        """Number of anti-affinity violations of the current placement."""
-        return self._placements.anti_affinity.violations()
+        self.placements.remove(template, node, terminating=True)
 
 
 class WithScorer(StockOnly):
@@ -102,7 +91,7 @@ class GreedyScheduler(StockOnly):
         self._greedy = Greedy(trace)
 
     def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
-        feasible = np.flatnonzero(self._placements.feasible(template))
+        feasible = np.flatnonzero(self.placements.feasible(template))
         if not len(feasible):
             return None
         return int(feasible[self._greedy.cost(template.workload)[feasible].argmin()])

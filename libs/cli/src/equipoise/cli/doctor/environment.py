@@ -6,30 +6,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.binder.settings import BinderSettings
+from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
-from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
-from equipoise.scorer.settings import ScorerSettings
-
-
-class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The shared sections, and the section of every service."""
-
-    shared: Shared = Shared()
-    collector: CollectorSettings = CollectorSettings()
-    annotator: AnnotatorSettings = AnnotatorSettings()
-    scorer: ScorerSettings = ScorerSettings()
-    descheduler: DeschedulerSettings = DeschedulerSettings()
-    binder: BinderSettings = BinderSettings()
 
 
 @dataclass(kw_only=True)

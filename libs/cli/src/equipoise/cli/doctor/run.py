@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.environment import AllSettings, Environment
+from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.doctor.finding import Diagnosis, Finding
 from equipoise.cli.doctor.text import show
-from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import console, print_json
-from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
+from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -36,11 +36,11 @@ def settings_for(
     `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
     invalid options.
     """
-    plain = {} if configuration is None else read_document(configuration.read_text())
-    shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
+    settings = all_settings(read_file(configuration), environment)
+    shared = settings.shared
     server = msgspec.structs.replace(shared.nats, **{name: value for name, value in nats.items() if value is not None})
     shared = msgspec.structs.replace(shared, nats=server, kubernetes=cluster or shared.kubernetes)
-    settings = AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
+    settings = msgspec.structs.replace(settings, shared=shared)
     if prometheus_url is None:
         return settings
     prometheus = msgspec.structs.replace(settings.collector.prometheus, url=prometheus_url)

@@ -6,29 +6,21 @@ from typing import Any
 
 import yaml
 
-from equipoise.binder.settings import BinderSettings
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.cli.service_settings import all_settings
 from equipoise.lab.replay import Settings
-from equipoise.runtime.configuration import read_sections
-from equipoise.scorer.settings import ScorerSettings
 
 
 def replay_settings(document: Mapping[str, Any]) -> Settings:
     """Raises ConfigurationError."""
-    shared, own = read_sections(document, SERVICE_SETTINGS)
-    scorer, descheduler, binder = own["scorer"], own["descheduler"], own["binder"]
-    assert isinstance(scorer, ScorerSettings)
-    assert isinstance(descheduler, DeschedulerSettings)
-    assert isinstance(binder, BinderSettings)
+    settings = all_settings(document)
     return Settings(
-        load=shared.load,
-        thresholds=shared.thresholds,
-        protection=shared.protection,
-        scorer=scorer,
-        descheduler=descheduler,
-        limits=binder.limits,
+        load=settings.shared.load,
+        thresholds=settings.shared.thresholds,
+        protection=settings.shared.protection,
+        scorer=settings.scorer,
+        descheduler=settings.descheduler,
+        limits=settings.binder.limits,
     )
 
 

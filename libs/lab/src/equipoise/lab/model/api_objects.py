@@ -20,12 +20,7 @@ _LONG_AGO = objects.Condition(type="Ready", status="True", last_transition_time=
 class ApiObjects:
     """What the watches of the descheduler would contain. An object is built again only when it changes."""
 
-    def __init__(
-        self,
-        *,
-        replicas: Callable[[Workload], int],
-        excluded: Callable[[Workload], Collection[str]],
-    ) -> None:
+    def __init__(self, *, replicas: Callable[[Workload], int], excluded: Callable[[Workload], Collection[str]]) -> None:
         """`replicas`: desired replicas; `excluded`: nodes that anti-affinity excludes for the pods of a workload."""
         self._replicas = replicas
         self._excluded = excluded
@@ -95,9 +90,8 @@ class ApiObjects:
     def _pod(self, placed: PlacedPod, node: str) -> Pod:
         workload = placed.workload
         created = datetime.fromtimestamp(placed.placed_at, UTC)
-        self._namespaces.setdefault(
-            placed.namespace, objects.Namespace(metadata=objects.ObjectMeta(name=placed.namespace))
-        )
+        namespace = objects.Namespace(metadata=objects.ObjectMeta(name=placed.namespace))
+        self._namespaces.setdefault(placed.namespace, namespace)
         if workload is not None and workload not in self._owners:
             reference = objects.OwnerReference(
                 api_version=f"{workload.group}/v1" if workload.group else "v1",

@@ -5,7 +5,8 @@ Only the API server is simulated: an eviction that the limits allow happens. Tim
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish
-from equipoise.binder.state.ledger import Ledger, LedgerEntry, ReplacementStatus, new_entry
+from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
@@ -36,9 +37,6 @@ from equipoise.lab.model.api_objects import ApiObjects
 
 _EPOCH = LeaseEpoch(lease_uid="lab", transitions=0, holder="lab")
 
-Evict = Callable[[EvictionIntent], bool]
-"""Evicts the pod; False if no node has capacity for the replacement."""
-
 
 class MoveCounts(msgspec.Struct, kw_only=True):
     """The results of the proposed moves."""
@@ -49,42 +47,42 @@ class MoveCounts(msgspec.Struct, kw_only=True):
     """By reason."""
 
 
+@dataclass(kw_only=True)
 class Levelling:
     """Receives the messages of the collector and evaluates when it is called."""
 
-    def __init__(
-        self,
-        *,
-        settings: DeschedulerSettings,
-        limits: Limits,
-        load: LoadSettings,
-        thresholds: Thresholds,
-        protection: Protection,
-        replicas: Callable[[Workload], int],
-        usage_of: Callable[[Workload | None], Resources],
-        days: Callable[[], WorkloadDays],
-        excluded: Callable[[Workload], Collection[str]],
-        evict: Evict,
-        publish: Callable[[EvictionIntent | EvictionOutcome], None],
-        started_at: float,
-    ) -> None:
-        """`replicas`: desired replicas; `usage_of`: last measured usage of a pod of a workload; `days`: the profile of
-        each workload; `excluded`: nodes that anti-affinity excludes for the pods of a workload.
-        """
-        rules = Rules(protection=protection, namespaces=Namespaces(), own_namespace="equipoise-system")
-        self._evaluation = settings.evaluation(load, thresholds, rules)
-        self._limits = limits
-        self._load = load
-        self._replicas = replicas
-        self._usage_of = usage_of
-        self._days = days
-        self._evict = evict
-        self._publish = publish
-        self._objects = ApiObjects(replicas=replicas, excluded=excluded)
+    settings: DeschedulerSettings
+    limits: Limits
+    load: LoadSettings
+    thresholds: Thresholds
+    protection: Protection
+    replicas: Callable[[Workload], int]
+    """Desired replicas, now."""
+
+    usage_of: Callable[[Workload], Resources]
+    """Last measured usage of a pod of a workload."""
+
+    days: Callable[[], WorkloadDays]
+    """The profile of each workload."""
+
+    excluded: Callable[[Workload], Collection[str]]
+    """Nodes that anti-affinity excludes for the pods of a workload."""
+
+    evict: Callable[[EvictionIntent], bool]
+    """Evicts the pod; False if no node has capacity for the replacement."""
+
+    publish: Callable[[EvictionIntent | EvictionOutcome], None]
+    started_at: float
+
+    def __post_init__(self) -> None:
+        rules = Rules(protection=self.protection, namespaces=Namespaces(), own_namespace="equipoise-system")
+        self._evaluation = self.settings.evaluation(self.load, self.thresholds, rules)
+        self._objects = ApiObjects(replicas=self.replicas, excluded=self.excluded)
         self._messages = LatestMessages()
-        self._tracker = Tracker(settings.tracker)
+        self._tracker = Tracker(self.settings.tracker)
         # The grace period after a start is over.
-        self._ledger = Ledger(created_at=started_at, started_at=started_at - limits.startup_grace_period)
+        grace_period = self.limits.startup_grace_period
+        self._ledger = Ledger(created_at=self.started_at, started_at=self.started_at - grace_period)
         self.tally = MoveCounts()
 
     @property
@@ -110,17 +108,17 @@ class Levelling:
         self._update_ledger(now)
         snapshot = self._snapshot(watched, now)
         evaluation = evaluate(snapshot, self._evaluation)
-        tracker.load_reductions(evaluation.cluster.nodes, self._load.shortest, now)
+        tracker.load_reductions(evaluation.cluster.nodes, self.load.shortest, now)
         proposed = [proposals(result, snapshot, self._evaluation, _EPOCH) for result in evaluation.results]
         for result in evaluation.results:
             tracker.count(result.strategy, result.observations, now)
         for proposal in chain.from_iterable(proposed):
             tracker.proposed(proposal.move)
-            self._publish(proposal.intent)
+            self.publish(proposal.intent)
             self._settle(proposal.intent, now)
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
-        days = self._days()
+        days = self.days()
         return Snapshot(
             now=now,
             watched=watched,
@@ -136,13 +134,13 @@ class Levelling:
     def _utilization(self, workload: Workload, days: WorkloadDays, now: float) -> WorkloadUtilization:
         day = days.get(workload)
         profile = {} if day is None else dict(zip(RESOURCES, day.tolist(), strict=True))
-        usage = WindowUsage(sampled_at=now, mean=self._usage_of(workload))
+        usage = WindowUsage(sampled_at=now, mean=self.usage_of(workload))
         return WorkloadUtilization(
             workload=workload,
-            replicas=self._replicas(workload),
+            replicas=self.replicas(workload),
             sampled_at=now,
             queried_at=now,
-            windows={self._load.shortest.name: usage},
+            windows={self.load.shortest.name: usage},
             profile=profile,
             epoch=1,
             sequence=1,
@@ -157,7 +155,7 @@ class Levelling:
             finish = Finish(outcome=Outcome.EVICTED)
             entry = new_entry(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
             self._ledger = self._ledger.reserve(entry, epoch=_EPOCH)
-            if self._evict(intent):
+            if self.evict(intent):
                 self._ledger = self._ledger.settle(intent.id, finish.outcome, now)
                 self.tally.evicted += 1
             else:
@@ -167,10 +165,10 @@ class Levelling:
             self.tally.refused[finish.limit or finish.detail] += 1
         outcome = finish.message(intent, now)
         self._tracker.on_outcome(outcome, now)
-        self._publish(outcome)
+        self.publish(outcome)
 
     def _refusal(self, intent: EvictionIntent, now: float) -> Finish | None:
-        limits = self._limits
+        limits = self.limits
         view = self._ledger.view(
             now, dry_run=False, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
         )
@@ -178,7 +176,7 @@ class Levelling:
             namespace=intent.namespace,
             node=intent.node,
             workload=intent.workload,
-            replicas=0 if intent.workload is None else self._replicas(intent.workload),
+            replicas=0 if intent.workload is None else self.replicas(intent.workload),
             unready=sum(entry.workload == intent.workload for entry in view.migrating()),
             cluster_pods=self._objects.pod_count,
         )
@@ -189,13 +187,13 @@ class Levelling:
         missing = [entry for entry in self._ledger.entries if entry.recovered_at is None]
         if missing:
             running = self._objects.running()
-            ready = ReplacementStatus(state="ready")
-            replaced = {entry.intent_id: ready for entry in missing if self._is_replaced(entry, running)}
+            replaced = {
+                entry.intent_id: ReplacementStatus(state="ready")
+                for entry in missing
+                if entry.workload is None or running[entry.workload] >= self.replicas(entry.workload)
+            }
             self._ledger = self._ledger.with_replacements(replaced, now)
-        self._ledger = self._ledger.pruned(now, retention=self._limits.retention)
-
-    def _is_replaced(self, entry: LedgerEntry, running: Mapping[Workload | None, int]) -> bool:
-        return entry.workload is None or running[entry.workload] >= self._replicas(entry.workload)
+        self._ledger = self._ledger.pruned(now, retention=self.limits.retention)
 
 
 def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:

@@ -1,11 +1,10 @@
 """Writes the trace from the parts of a recording, and reads it back to validate it."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from equipoise.lab.formats import TraceError, load_trace
-from equipoise.lab.formats.folder import About, write_about, write_curves, write_inventory
+from equipoise.lab.formats.folder import write
+from equipoise.lab.model.trace import Trace
 from equipoise.lab.record.aggregation import ValueCounts
 from equipoise.lab.record.checkpoint import Checkpoint, RecordedCurves, RecordingPlan
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary, utc
@@ -16,32 +15,32 @@ def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpo
     """Write the trace and remove the parts. Raises RecordError when nothing was measured."""
     cpu, cpu_counts = _joined("cpu", plan, checkpoint)
     memory, memory_counts = _joined("memory", plan, checkpoint)
+    both = cpu_counts + memory_counts
     if np.isnan(cpu).all() or np.isnan(memory).all():
         raise RecordError(
-            f"no pod of any workload has a value ({_statistics(cpu_counts, memory_counts)}). Does this Prometheus "
-            f"scrape this cluster? Delete {checkpoint.folder} before the next attempt"
+            f"no pod of any workload has a value ({both.values} values, {both.duplicates} with two series, "
+            f"{both.unlabeled} series without labels namespace and pod). Does this Prometheus scrape this cluster? "
+            f"Delete {checkpoint.folder} before the next attempt"
         )
     missing = float(np.isnan(cpu).mean() + np.isnan(memory).mean()) / 2
     used = cpu_counts.unowned + cpu_counts.usage
     unowned = cpu_counts.unowned / used if used else 0.0
-    notes = (*plan.notes, *_notes(plan, unowned, cpu_counts + memory_counts))
     inventory, out = plan.inventory, options.out
-    write_inventory(
-        out, nodes=inventory.nodes, workloads=inventory.workloads, pods=inventory.pods, rules=inventory.rules
-    )
-    workloads, steps = inventory.workloads, plan.steps
-    write_curves(out, "cpu_milli", workloads=workloads, steps=steps, curves=_rounded(cpu))
-    write_curves(out, "memory_mib", workloads=workloads, steps=steps, curves=_rounded(memory))
-    write_about(
-        out,
-        About(
-            name=options.name or out.resolve().name or "cluster",
-            seconds_per_step=plan.step,
-            starts_at=plan.starts_at,
-            notes=notes,
-        ),
+    written = Trace(
+        name=options.name or out.resolve().name or "cluster",
+        nodes=inventory.nodes,
+        workloads=inventory.workloads,
+        pods=inventory.pods,
+        rules=inventory.rules,
+        # A tenth of a milli core or MiB, to save space.
+        cpu_milli=cpu.astype(np.float64).round(1),
+        memory_mib=memory.astype(np.float64).round(1),
+        seconds_per_step=plan.step,
+        starts_at=plan.starts_at,
+        notes=(*plan.notes, *_notes(plan, unowned, both)),
     )
     try:
+        write(written, out)
         trace = load_trace(out)
     except TraceError as error:
         raise RecordError(f"the written trace is invalid, which is a bug of this program: {error}") from error
@@ -68,20 +67,6 @@ def _joined(resource: Resource, plan: RecordingPlan, checkpoint: Checkpoint) -> 
             whole[:, part.first : part.first + part.count], part_counts = checkpoint.read(part)
             counts += part_counts
     return whole, counts
-
-
-def _rounded(curves: RecordedCurves) -> Iterator[list[float]]:
-    """Rounded to a tenth of a milli core or MiB, to save space."""
-    for row in curves:
-        yield np.round(row.astype(np.float64), 1).tolist()
-
-
-def _statistics(cpu: ValueCounts, memory: ValueCounts) -> str:
-    both = cpu + memory
-    return (
-        f"{both.values} values, {both.duplicates} with two series, {both.unlabeled} series without "
-        "labels namespace and pod"
-    )
 
 
 def _notes(plan: RecordingPlan, unowned: float, counts: ValueCounts) -> list[str]:
