@@ -21,8 +21,7 @@ from equipoise.cli.doctor.checks.permissions import eviction_finding, is_require
 from equipoise.cli.doctor.checks.prometheus import ProfileMatch, match_profile, profile_finding
 from equipoise.cli.doctor.checks.required_permissions import EVICT, REQUIRED, ApiPermission
 from equipoise.cli.doctor.checks.streams import permission_differences, permission_findings, stream_finding
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Diagnosis, Finding
+from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.doctor.text import show
 from equipoise.cli.service_settings import AllSettings

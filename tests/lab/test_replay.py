@@ -29,9 +29,10 @@ def replayed(
 ) -> Run:
     scoring: ScoringPolicy | None = SINGLE_POLICIES[policy]() if policy in SINGLE_POLICIES else None
     plan = ReplayPlan(
-        scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0
-    )
-    return Replay(trace, plan, settings).run()
+        scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0,
+        settings=settings or Settings(),
+    )  # fmt: skip
+    return Replay(trace, plan).run()
 
 
 def uneven_trace() -> Trace:

@@ -78,16 +78,17 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of missing samples."""
 
     forecast: ForecastSource = "profile"
+    settings: Settings = Settings()
 
 
 class Replay:
     """One replay. Can be run once."""
 
-    def __init__(self, trace: Trace, plan: ReplayPlan, settings: Settings | None = None) -> None:
+    def __init__(self, trace: Trace, plan: ReplayPlan) -> None:
         """Raises ValueError for a trace whose steps do not divide a day."""
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
-        settings = settings or Settings()
+        settings = plan.settings
         self._trace = trace = _shuffled(_whole_days(trace))
         self._plan = plan
         self._origin = trace.starts_at or _DEFAULT_START

@@ -22,6 +22,7 @@ from equipoise.cli.demo.configuration import (
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
+from equipoise.cli.demo.figures import DemoResult, load_table
 from equipoise.cli.demo.live_view import LiveView, Screen
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
@@ -31,7 +32,6 @@ from equipoise.cli.demo.manifests import (
     workload_documents,
 )
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.demo.result import DemoResult, load_table
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor

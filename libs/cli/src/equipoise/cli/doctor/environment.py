@@ -1,10 +1,12 @@
-"""What the checks have access to: the configuration, the API server and the source of metrics."""
+"""What the checks have access to (the configuration, the API server, the source of metrics), and what they find."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
@@ -13,6 +15,29 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
+
+State = Literal["ok", "warning", "error", "unknown"]
+"""unknown: the check could not run, or its result says nothing."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    check: str = ""
+    """Its name in CHECKS."""
+
+    state: State
+    subject: str
+    message: str
+    fix: str = ""
+    """Empty if there is nothing to fix."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings, in the order of CHECKS."""
+
+    healthy: bool
+    """No finding is an error; warnings and unknown results do not count."""
+
+    findings: list[Finding]
 
 
 @dataclass(kw_only=True)

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Diagnosis, Finding
+from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.text import show
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -62,10 +61,7 @@ async def run_doctor(settings: AllSettings, *, cluster_problem: str = "", as_jso
             except KubeError as error:
                 environment.kube = error
         diagnosis = await diagnose(environment)
-    if as_json:
-        print_json(diagnosis)
-    else:
-        show(diagnosis, console())
+    print_result(diagnosis, show, as_json=as_json)
     return diagnosis.healthy
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.doctor.finding import Diagnosis, Finding, State
+from equipoise.cli.doctor.environment import Diagnosis, Finding, State
 
 STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "magenta"}
 

@@ -8,7 +8,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history
 from equipoise.cli.explain.eviction_text import show
 from equipoise.cli.explain.scores import pod_name
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionOutcome
@@ -45,10 +45,7 @@ async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> Non
             f"refused to move it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
             "`equipoise plan` shows what would move now and what would not"
         )
-    if as_json:
-        print_json(found)
-    else:
-        show(found, console())
+    print_result(found, show, as_json=as_json)
 
 
 async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:

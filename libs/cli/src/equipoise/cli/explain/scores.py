@@ -3,7 +3,7 @@
 from equipoise.cli.bus import send_request
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.explain.scores_text import show
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.configuration import Logging, Nats
@@ -31,7 +31,4 @@ async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
-    if as_json:
-        print_json(explanation)
-    else:
-        show(explanation, console(), request.node)
+    print_result(explanation, lambda explanation, to: show(explanation, to, request.node), as_json=as_json)

@@ -229,7 +229,7 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
 
 
 def _settings(configuration: Path | None) -> "Settings":
-    from equipoise.cli.lab.settings import replay_settings
+    from equipoise.cli.lab.compare import replay_settings
     from equipoise.cli.service_settings import read_file
 
     return replay_settings(read_file(configuration))

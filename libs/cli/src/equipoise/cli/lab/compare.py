@@ -1,13 +1,16 @@
 """`equipoise lab compare` and `whatif`: replays, prints a table and writes a report."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
-from equipoise.lab.compare import ComparisonRequest, compare, plans, with_baseline
+from equipoise.cli.service_settings import all_settings
+from equipoise.lab.compare import ComparisonRequest, plans, with_baseline
 from equipoise.lab.model.levelness import given_levels
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Settings
@@ -17,6 +20,19 @@ from equipoise.lab.results import RunFigures
 from equipoise.lab.runners import on_processes
 
 _PIPE_COLUMNS = 150
+
+
+def replay_settings(document: Mapping[str, Any]) -> Settings:
+    """Raises ConfigurationError."""
+    settings = all_settings(document)
+    return Settings(
+        load=settings.shared.load,
+        thresholds=settings.shared.thresholds,
+        protection=settings.shared.protection,
+        scorer=settings.scorer,
+        descheduler=settings.descheduler,
+        limits=settings.binder.limits,
+    )
 
 
 def run_compare(
@@ -38,7 +54,7 @@ def run_compare(
     stderr.print(describe(trace), soft_wrap=True)
     runs = []
     with progress(len(replays)) as report:
-        for run in compare(trace, replays, settings, on_processes(processes)):
+        for _, run in on_processes(processes)(trace, replays):
             runs.append(run)
             report(title(run.figures))
     runs = with_baseline(runs)

@@ -1,19 +1,20 @@
 """`equipoise lab sweep`: one policy with many settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.lab.compare import title
-from equipoise.cli.lab.settings import replay_settings, with_parameters
+from equipoise.cli.lab.compare import replay_settings, title
 from equipoise.cli.progress import progress
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import ReplayPlan
-from equipoise.lab.runners import Job, on_dask, on_processes
+from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 
 
@@ -41,9 +42,27 @@ def replay_points(
                 descheduler=with_descheduler,
                 seed=seed,
                 weight=weight,
+                settings=settings,
             )
-            points.append(Point(parameters=parameters, inputs=inputs, job=Job(settings=settings, plan=plan)))
+            points.append(Point(parameters=parameters, inputs=inputs, plan=plan))
     return points
+
+
+def with_parameters(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The document with each value at its path. Raises InvalidInput for a path through something that is no section."""
+    copy = deepcopy(dict(document))
+    for path, value in parameters.items():
+        *parents, name = path.split(".")
+        section: Any = copy
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise InvalidInput(f"--set {path}: {parent} is not a section of the configuration")
+        try:
+            section[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InvalidInput(f"--set {path}: {value!r} is not a YAML value") from error
+    return copy
 
 
 def run_sweep(trace: Trace, points: Sequence[Point], *, processes: int, address: str | None, out: Path) -> None:

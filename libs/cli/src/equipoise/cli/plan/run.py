@@ -7,7 +7,7 @@ import click
 from equipoise.cli.bus import send_request
 from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.text import show, show_changes
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.runtime.configuration import Logging, Nats
@@ -30,14 +30,9 @@ async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: boo
         click.echo("no earlier plan of this cluster: everything is new", err=True)
     if only_changes and (as_json or before is not None):
         changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
-        if as_json:
-            print_json(changes)
-        else:
-            show_changes(changes, console())
-    elif as_json:
-        print_json(plan)
+        print_result(changes, show_changes, as_json=as_json)
     else:
-        show(plan, console())
+        print_result(plan, show, as_json=as_json)
     try:
         plans.save(plan)
     except OSError as error:

@@ -7,7 +7,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.report.figures import ReportTotals
 from equipoise.cli.report.page import page
 from equipoise.cli.report.text import show
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
@@ -40,7 +40,4 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
     report = totals.report(now - since, now)
     if html is not None:
         html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
-    if as_json:
-        print_json(report)
-    else:
-        show(report, console())
+    print_result(report, show, as_json=as_json)

@@ -53,7 +53,7 @@ def spread(report: PlacementReport) -> str:
     return f"Mean over {period}: spread (highest − lowest node) {apart}; standard deviation {deviation}."
 
 
-class Ranking(NamedTuple):
+class ReportTable(NamedTuple):
     """The nodes or workloads with the highest values."""
 
     title: str
@@ -63,7 +63,7 @@ class Ranking(NamedTuple):
     """The cells of each, and the length of its bar (0..1)."""
 
 
-def rankings(report: PlacementReport) -> Iterator[Ranking]:
+def tables(report: PlacementReport) -> Iterator[ReportTable]:
     """The tables of the report that have rows."""
     for kind, sums in (("workload", report.workloads), ("node", report.nodes)):
         rows = [
@@ -72,12 +72,12 @@ def rankings(report: PlacementReport) -> Iterator[Ranking]:
         ]
         if rows:
             columns = (kind, "placed", "elsewhere", "regret")
-            yield Ranking(f"{kind.capitalize()}s with the most regret", "yellow", columns, rows)
+            yield ReportTable(f"{kind.capitalize()}s with the most regret", "yellow", columns, rows)
     above = [((each.node, duration(each.seconds), f"{each.share:.1%}"), each.share) for each in report.above_threshold]
     if above:
         high = [f"{name} {value:.0%}" for name in RESOURCES if (value := getattr(report.high, name)) is not None]
         title = f"Nodes above their high threshold ({', '.join(high) or 'none'})"
-        yield Ranking(title, "red", ("node", "for", "of the time"), above)
+        yield ReportTable(title, "red", ("node", "for", "of the time"), above)
 
 
 def _percentages(load: Resources) -> str:

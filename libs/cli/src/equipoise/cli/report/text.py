@@ -14,7 +14,7 @@ def show(report: PlacementReport, to: Console) -> None:
     """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
     for sentence in (sentences.placements, sentences.regret, sentences.avoidable, sentences.spread):
         to.print(Text(sentence(report)))
-    for title, color, (name, *numbers), rows in sentences.rankings(report):
+    for title, color, (name, *numbers), rows in sentences.tables(report):
         made = table(name, *(f"{number}>" for number in numbers), "")
         for cells, share in rows[:MAX_ROWS]:
             made.add_row(*cells, Text("█" * max(1, round(_MAX_BAR * share)), color))

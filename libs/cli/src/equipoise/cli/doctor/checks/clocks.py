@@ -1,7 +1,6 @@
 """The clocks of this machine, of the API server and of the metrics source agree: sample ages are their differences."""
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.query import SourceError
 from equipoise.contracts.configuration.settings import Freshness
 from equipoise.runtime.configuration import ConfigurationError

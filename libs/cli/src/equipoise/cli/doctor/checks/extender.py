@@ -11,8 +11,7 @@ import msgspec
 import yaml
 
 from equipoise.cli.bus import retained_messages
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed

@@ -1,7 +1,6 @@
 """The API server responds and lists the nodes."""
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
 
 SUBJECT = "API server"

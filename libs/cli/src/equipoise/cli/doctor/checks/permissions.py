@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.checks.required_permissions import EVICT, REQUIRED, ApiPermission, shard_leases
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes

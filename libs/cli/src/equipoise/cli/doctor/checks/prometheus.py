@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, Subject

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamState, inspecting
