@@ -23,7 +23,7 @@ GIB = 2.0**30
 
 
 def print_result(value: S, show: Callable[[S, Console], object], *, as_json: bool) -> None:
-    """As JSON on one line, or as `show` prints it. Colors on a terminal (NO_COLOR is respected), no folding elsewhere."""
+    """As JSON on one line, or as `show` prints it. On a terminal with colors, elsewhere unfolded."""
     if as_json:
         print(msgspec.json.encode(value).decode())
     else:
