@@ -231,7 +231,7 @@ def test_overlapping_spans_are_read_once() -> None:
 
 
 async def test_an_unknown_pod_is_exit_code_1(bus: Bus) -> None:
-    """The error says what to check; a name without namespace is exit code 2."""
+    """The error states what to check; a name without namespace is exit code 2."""
     code, output = await bus.run("explain", "eviction", "shop/web-1")
     wrong, error = await bus.run("explain", "eviction", "web-1")
 

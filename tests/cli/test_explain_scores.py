@@ -71,7 +71,7 @@ async def scored(bus: Bus) -> AsyncIterator[Bus]:
 
 
 async def test_without_a_scorer_the_exit_code_is_1(bus: Bus) -> None:
-    """The error says what to check. Runs before the fixture `scored`."""
+    """The error states what to check. Runs before the fixture `scored`."""
     code, output = await bus.run("explain", "pod", "shop/web-1")
 
     assert code == 1

@@ -1,4 +1,4 @@
-"""Readiness, troubles, and the four paths that tell of them."""
+"""Readiness, problems, and the four paths that report them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,7 +46,9 @@ def test_ready_is_connected_and_warmed_up_once(health: Health) -> None:
     assert health.report().ready
 
 
-def test_trouble_with_data_is_told_but_leaves_the_process_ready(health: Health, metrics: CollectorRegistry) -> None:
+def test_a_problem_with_data_is_reported_while_the_process_remains_ready(
+    health: Health, metrics: CollectorRegistry
+) -> None:
     """A restart would not cure it; it is in the body and in a metric until it is over."""
     health.warmed_up()
     health.set_problem("prometheus", "Prometheus is away")

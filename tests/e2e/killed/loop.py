@@ -167,7 +167,7 @@ class Loop:
         return next(program for program in self.programs.values() if program.identity == identity)
 
     async def noticed(self, what: str, services: Iterable[ServiceName]) -> bool:
-        """Does /readyz of each of these processes tell of trouble with it?"""
+        """Whether /readyz of each of these processes reports a problem with it."""
         reports = [
             await program.readiness(self.http)
             for name, program in self.programs.items()

@@ -22,8 +22,8 @@ from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.model.levelling import Levelling, paced
-from equipoise.lab.model.levelness import cpu_loads, hourly_load, levelness, spread
+from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
+from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.results import GREEDY, ForecastSource, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
@@ -115,7 +115,7 @@ class Replay:
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
             origin=self._origin,
         )  # fmt: skip
-        self._levelling = self._create_levelling(settings, load) if plan.descheduler else None
+        self._descheduler = self._create_descheduler(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
@@ -129,7 +129,7 @@ class Replay:
         generator = random.Random(plan.seed)
         last_arrival = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, start)
         # Without the descheduler, messages are needed until the last pod is scheduled only.
-        messages_until = end if self._levelling is not None else last_arrival + 2 * tick
+        messages_until = end if self._descheduler is not None else last_arrival + 2 * tick
         self._collector.start(start)
         self._receive_all(start)
         step = trace.seconds_per_step
@@ -141,8 +141,8 @@ class Replay:
             events.every(tick, sample, first=start + tick - length, until=messages_until)
         events.every(tick, self._receive_round, first=start + _LAG, until=messages_until)
         events.every(_HOUR, self._record_hour, first=2 * DAY, until=end + 1.0)
-        if self._levelling is not None:
-            evaluation = max(tick, self._levelling.interval)
+        if self._descheduler is not None:
+            evaluation = max(tick, self._descheduler.interval)
             events.every(evaluation, self._evaluate, first=start + tick + 2 * _LAG, until=end)
         events.run(end)
         return self._result(time.monotonic() - started)
@@ -165,8 +165,8 @@ class Replay:
             max_score=settings.extender.max_score,
         )
 
-    def _create_levelling(self, settings: Settings, load: LoadSettings) -> Levelling:
-        return Levelling(
+    def _create_descheduler(self, settings: Settings, load: LoadSettings) -> SimulatedDescheduler:
+        return SimulatedDescheduler(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
@@ -184,8 +184,8 @@ class Replay:
     def _on_placement(self, message: NodePlacement, now: float) -> None:
         if self._scoring is not None:
             self._scoring.on_placement(message, self._origin + now)
-        if self._levelling is not None:
-            self._levelling.on_placement(message)
+        if self._descheduler is not None:
+            self._descheduler.on_placement(message)
 
     def _receive_all(self, now: float) -> None:
         """Process the latest message of every subject, as at the start of a service."""
@@ -202,13 +202,13 @@ class Replay:
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
                     self._scoring.on_cycle(message)
-                if self._levelling is not None:
-                    self._levelling.on_cycle(message)
+                if self._descheduler is not None:
+                    self._descheduler.on_cycle(message)
                 continue
             if self._scoring is not None:
                 self._scoring.on_utilization(message, self._origin + now)
-            if self._levelling is not None:
-                self._levelling.on_utilization(message)
+            if self._descheduler is not None:
+                self._descheduler.on_utilization(message)
         self._kubernetes.retry(now)
 
     def _daily_profiles(self) -> dict[Workload, Array]:
@@ -243,8 +243,8 @@ class Replay:
         return True
 
     def _evaluate(self, now: float) -> None:
-        assert self._levelling is not None
-        self._levelling.evaluate(self._origin + now)
+        assert self._descheduler is not None
+        self._descheduler.evaluate(self._origin + now)
 
     def _record_hour(self, now: float) -> None:
         self._cluster.pass_time(now)
@@ -255,7 +255,7 @@ class Replay:
     def _result(self, seconds: float) -> Run:
         plan, cluster = self._plan, self._cluster
         load = hourly_load(np.array(self._hours), cluster.base)
-        tally = None if self._levelling is None else self._levelling.tally
+        tally = None if self._descheduler is None else self._descheduler.tally
         hours = (self._end - DAY) / _HOUR
         moved = 0 if tally is None else tally.evicted
         refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
@@ -277,7 +277,7 @@ class Replay:
             unplaced=self._kubernetes.unplaced,
             violations=self._scheduling.placements.anti_affinity.violations(),
             seconds=round(seconds, 2),
-            **levelness(load, cluster.base),
+            **load_figures(load, cluster.base),
         )
         after = cpu_loads(load)
         return Run(

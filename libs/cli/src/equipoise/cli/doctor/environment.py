@@ -17,7 +17,7 @@ from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
 State = Literal["ok", "warning", "error", "unknown"]
-"""unknown: the check could not run, or its result says nothing."""
+"""unknown: the check could not run, or has no clear result."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
 from equipoise.cli.service_settings import all_settings
 from equipoise.lab.compare import ComparisonRequest, plans, with_baseline
-from equipoise.lab.model.levelness import given_levels
+from equipoise.lab.model.load_figures import placement_figures
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Settings
 from equipoise.lab.report import write_report
@@ -82,7 +82,7 @@ def describe(trace: Trace) -> str:
         f"{trace.name}: {len(trace.nodes):,} nodes, {len(trace.workloads):,} workloads, {len(trace.pods):,} pods, "
         f"{trace.steps} steps of {trace.seconds_per_step / 60:g} min"
     )
-    if (levels := given_levels(trace)) is not None:
+    if (levels := placement_figures(trace)) is not None:
         text += (
             f"\nas placed in the trace: CPU spread {levels['peak_spread']:.0f} points at the peak hour, "
             f"{levels['median_spread']:.0f} in the median hour; memory {levels['memory_share']:.0f} % requested"

@@ -15,8 +15,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from equipoise.lab.report.comparison import Case, Comparison
 from equipoise.lab.results import Run, RunFigures
 
-_SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
-"""Inches; 1600 × 900 pixels."""
+_SIZE = (9.6, 5.4)
+"""Inches."""
+
+WIDTH = 1600
+"""Pixels; the height is nine sixteenths of it."""
 
 _MAX_END_LABELS = 5
 """Up to this number of lines, each has a label at its end; more would overlap."""
@@ -91,8 +94,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     dark: bytes
 
 
-def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
-    """All charts of a scenario. `runs`: at least those of its cases."""
+def charts(comparison: Comparison, runs: Sequence[Run], width: int = WIDTH) -> list[Chart]:
+    """All charts of a scenario. `runs`: at least those of its cases; `width`: in pixels."""
     shown = next(run for run in runs if run.figures is comparison.shown.median)
     hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
     drawn: dict[str, Callable[[Theme], tuple[Figure, str]]] = {
@@ -102,16 +105,16 @@ def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
     }
     found = []
     for name, draw in drawn.items():
-        (light, title), (dark, _) = _drawn(draw, _LIGHT), _drawn(draw, _DARK)
+        (light, title), (dark, _) = _drawn(draw, _LIGHT, width), _drawn(draw, _DARK, width)
         found.append(Chart(name=f"{name}-{comparison.scenario}", title=title, light=light, dark=dark))
     return found
 
 
-def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme) -> tuple[bytes, str]:
+def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme, width: int) -> tuple[bytes, str]:
     with matplotlib.rc_context(theme.settings()):
         figure, title = draw(theme)
         file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=_DPI)
+        figure.savefig(file, format="png", dpi=width / _SIZE[0])
     return file.getvalue(), title
 
 

@@ -36,7 +36,7 @@ def _finding(name: str, skew: SkewBounds | str, freshness: Freshness) -> Finding
 
 
 def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Finding:
-    """Judged by the smallest possible skew."""
+    """By the smallest possible skew."""
     at_least, at_most = skew
     certain = max(0.0, at_least, -at_most)
     direction = "ahead of" if at_least > 0 else "behind"

@@ -24,7 +24,7 @@ PERIOD = 900.0
 """Seconds of reviews that are read: a scorer publishes one every five minutes."""
 
 MIN_PLACED = 20
-"""Placed pods below which the share says nothing."""
+"""Placed pods below which the share is not significant."""
 
 MIN_RATIO = 1.2
 """Scores count as used if pods follow them so many times as often as by chance."""
@@ -86,7 +86,7 @@ def score_finding(advice: RecentAdvice) -> Finding:
     counted = [scores for scores in advice.scores if scores.placed and scores.followed is not None]
     placed_pods = sum(scores.placed for scores in counted)
     if placed_pods < MIN_PLACED:
-        message = f"it sends requests ({requests}); {placed_pods} placed pods are too few to say if scores are used"
+        message = f"it sends requests ({requests}); {placed_pods} placed pods are too few to know if scores are used"
         return Finding(state="ok", subject=SUBJECT, message=message)
     followed = sum((scores.followed or 0.0) * scores.placed for scores in counted) / placed_pods
     chance = sum((scores.by_chance or 0.0) * scores.placed for scores in counted) / placed_pods

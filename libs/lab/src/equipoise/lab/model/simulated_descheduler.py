@@ -48,7 +48,7 @@ class MoveCounts(msgspec.Struct, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Levelling:
+class SimulatedDescheduler:
     """Receives the messages of the collector and evaluates when it is called."""
 
     settings: DeschedulerSettings
