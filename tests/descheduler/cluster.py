@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
@@ -19,8 +19,10 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -222,20 +224,17 @@ class Cluster:
     def descheduler(self, identity: str = "descheduler-1", **settings: Any) -> Descheduler:
         """With one strategy, so that there is one decision per evaluation."""
         defaults: dict[str, Any] = {"warm_up": Duration(0), "strategies": (LowNodeLoad(),)}
-        return Descheduler(
-            settings=DeschedulerSettings(**(defaults | settings)),
-            load=LOAD,
-            thresholds=Thresholds(),
-            namespaces=Namespaces(),
-            protection=Protection(),
-            own_namespace="equipoise-system",
-            identity=identity,
-            kube=self.kube,
+        own = DeschedulerSettings(**(defaults | settings))
+        runtime = Runtime(
+            configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
             bus=self.bus,
             clock=self.clock,
             health=self.health,
             metrics=self.registry,
+            identity=identity,
+            api_server=self.kube,
         )
+        return Descheduler(runtime)
 
 
 def terminating(pod: objects.Pod, at: float) -> objects.Pod:

@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -19,7 +20,7 @@ from equipoise.descheduler.decisions.evaluation.messages import (
     proposals,
 )
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe
-from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
+from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
@@ -29,9 +30,8 @@ from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.pending_moves import reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
-from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
+from equipoise.runtime.bus import AlreadyQueued, BusError
+from equipoise.runtime.process.lifecycle import Runtime
 
 MAX_PODS_INLINE = 2_000
 """In a larger cluster decisions run in a thread: they take seconds, and the event loop has to send heartbeats."""
@@ -57,27 +57,26 @@ class Evaluator:
 
     def __init__(
         self,
-        *,
-        settings: DeschedulerSettings,
-        evaluation: EvaluationSettings,
+        runtime: Runtime[DeschedulerSettings],
         watch: ClusterWatch,
         messages: LatestMessages,
         tracker: Tracker,
-        bus: Bus,
-        clock: Clock,
-        health: Health,
         metrics: DeschedulerMetrics,
     ) -> None:
-        self._warm_up = settings.warm_up
-        self._settings = evaluation
+        shared = runtime.configuration.shared
+        rules = Rules(
+            protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
+        )
+        self._warm_up = runtime.own.warm_up
+        self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules)
         self._watch = watch
         self._messages = messages
         self._tracker = tracker
-        self._bus = bus
-        self._clock = clock
-        self._health = health
+        self._bus = runtime.bus
+        self._clock = runtime.clock
+        self._health = runtime.health
         self._metrics = metrics
-        self._plans = PlanServer(bus, health, self._preview)
+        self._plans = PlanServer(runtime.bus, runtime.health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
         """Until canceled. The counts restart: those of another leader are not known."""
