@@ -322,7 +322,7 @@ def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
         for _ in range(ROUNDS):
             took, fleet = timed(lambda: ClusterBuilder(snapshot, evaluation).cluster())
             pictures.append(took)
-            seen, (found, _) = timed(partial(classify, strategy, fleet))
+            seen, found = timed(partial(classify, strategy, fleet))
             hot = {each.node for each in found if each.abnormal}
             planned, plan = timed(partial(strategy.plan, fleet, hot))
             verdicts.append(seen)

@@ -1,4 +1,4 @@
-"""A small cluster in memory: nodes, a Deployment per app, and a collector that says what its pods use."""
+"""A small cluster in memory: nodes, a Deployment per app, and a collector that publishes the usage of its pods."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +13,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -182,30 +183,18 @@ class Cluster:
         )  # fmt: skip
 
     async def pass_time(self, seconds: float, *, step: float = 30.0) -> None:
-        """Time goes by, and the collector speaks all the while."""
+        """Time passes, and the collector publishes."""
         for _ in range(round(seconds / step)):
             await self.measure()
             self.kube.bookmark()
             await self.clock.advance(step)
 
     async def settle(self, intent: EvictionIntent, outcome: Outcome, detail: str = "") -> None:
-        """What a binder would say of an intent."""
+        """Publishes the outcome that a binder would."""
         now = self.clock.now()
-        fields = {
-            name: getattr(intent, name)
-            for name in (
-                "pod_uid",
-                "namespace",
-                "pod",
-                "node",
-                "workload",
-                "target",
-                "reason",
-                "expected_reduction",
-                "decided_at",
-            )
-        }
-        message = EvictionOutcome(intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now, **fields)
+        message = converted(
+            intent, EvictionOutcome, intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now
+        )
         await self.bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), message)
         await self.clock.advance(0.0)
 
