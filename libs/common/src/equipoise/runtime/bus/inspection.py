@@ -85,7 +85,7 @@ class Inspection:
         if expected.work_queue:
             request = self._link.streams.consumer_info(name, WORKERS)
             queue = await self._link.find(f"$JS.API.CONSUMER.INFO.{name}.{WORKERS}", request)
-        has, should = info.config, stream_config(expected, 1)
+        has, should = info.config, stream_config(expected)
         return StreamState(
             subjects=tuple(has.subjects or ()),
             max_age=has.max_age or 0.0,
