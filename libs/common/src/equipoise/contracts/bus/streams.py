@@ -74,7 +74,7 @@ WORKERS = "binder"
 """The durable consumer of the work queue that all binders share."""
 
 
-def with_max_ages(*, intent: float, utilization: float) -> tuple[Stream, ...]:
+def with_max_ages(*, intent: float, utilization: float = UTILIZATION_MAX_AGE) -> tuple[Stream, ...]:
     """The streams with the configured maximum ages (seconds) of intents and of utilization."""
     ages = {"EQUIPOISE_INTENT": intent, "EQUIPOISE_UTILIZATION": utilization}
     return tuple(msgspec.structs.replace(stream, max_age=ages.get(stream.name, stream.max_age)) for stream in STREAMS)
