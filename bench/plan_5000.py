@@ -48,9 +48,11 @@ from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Delivery, NoResponders
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
@@ -320,7 +322,7 @@ def decide(cluster: Cluster, strategies: Sequence[Strategy], case: str) -> None:
         for _ in range(ROUNDS):
             took, fleet = timed(lambda: ClusterBuilder(snapshot, evaluation).cluster())
             pictures.append(took)
-            seen, (found, _) = timed(partial(classify, strategy, fleet))
+            seen, found = timed(partial(classify, strategy, fleet))
             hot = {each.node for each in found if each.abnormal}
             planned, plan = timed(partial(strategy.plan, fleet, hot))
             verdicts.append(seen)
@@ -444,14 +446,15 @@ async def a_descheduler(
 ) -> AsyncIterator[CollectorRegistry]:
     """One that leads. A node is abnormal from its first evaluation on."""
     metrics = CollectorRegistry()
-    descheduler = Descheduler(
-        settings=DeschedulerSettings(
-            interval=Duration(QUIET), warm_up=Duration(QUIET), consecutive_abnormalities=1, strategies=strategies
-        ),
-        load=LOAD, thresholds=Thresholds(), namespaces=Namespaces(), protection=Protection(),
-        own_namespace="equipoise-system", identity="bench", kube=kube, bus=bus, clock=clock,
+    own = DeschedulerSettings(
+        interval=Duration(QUIET), warm_up=Duration(QUIET), consecutive_abnormalities=1, strategies=strategies
+    )
+    runtime = Runtime(
+        configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
+        bus=bus, clock=clock, identity="bench", api_server=kube,
         health=Health(configuration_hash="", metrics=CollectorRegistry()), metrics=metrics,
     )  # fmt: skip
+    descheduler = Descheduler(runtime)
     await descheduler.attach()
     running = asyncio.create_task(descheduler.run())
     try:

@@ -5,7 +5,7 @@ Only the API server is simulated: an eviction that the limits allow happens. Tim
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,6 +20,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Namespaces,
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.daily_profile import HourlyUsage
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
@@ -29,7 +30,6 @@ from equipoise.descheduler.decisions.evaluation.messages import proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.daily_usage import WorkloadDays
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.lazy import LazyMapping
 from equipoise.descheduler.state.tracker import Tracker
@@ -62,7 +62,7 @@ class SimulatedDescheduler:
     usage_of: Callable[[Workload], Resources]
     """Last measured usage of a pod of a workload."""
 
-    days: Callable[[], WorkloadDays]
+    days: Callable[[], Mapping[Workload, HourlyUsage]]
     """The profile of each workload."""
 
     excluded: Callable[[Workload], Collection[str]]
@@ -103,19 +103,18 @@ class SimulatedDescheduler:
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
         watched, tracker = self._objects.watched(), self._tracker
-        candidates = watched.replacement_candidates(tracker.awaited_workloads())
-        tracker.update(candidates, {}, self._objects.nodes, now)
+        tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self._objects.nodes, now)
         self._update_ledger(now)
         snapshot = self._snapshot(watched, now)
         evaluation = evaluate(snapshot, self._evaluation)
         tracker.load_reductions(evaluation.cluster.nodes, self.load.shortest, now)
         proposed = [proposals(result, snapshot, self._evaluation, _EPOCH) for result in evaluation.results]
         for result in evaluation.results:
-            tracker.count(result.strategy, result.observations, now)
-        for proposal in chain.from_iterable(proposed):
-            tracker.proposed(proposal.move)
-            self.publish(proposal.intent)
-            self._settle(proposal.intent, now)
+            tracker.count(result.strategy, result.classifications, now)
+        for intent, move in chain.from_iterable(proposed):
+            tracker.proposed(move)
+            self.publish(intent)
+            self._settle(intent, now)
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         days = self.days()
@@ -124,14 +123,14 @@ class SimulatedDescheduler:
             watched=watched,
             nodes=self._messages.nodes,
             workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
-            cycles=self._messages.cycles,
+            cycles=self._messages.cycles.values(),
             placements=self._messages.placements,
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,
             counts=self._tracker.counts,
         )
 
-    def _utilization(self, workload: Workload, days: WorkloadDays, now: float) -> WorkloadUtilization:
+    def _utilization(self, workload: Workload, days: Mapping[Workload, HourlyUsage], now: float) -> WorkloadUtilization:
         day = days.get(workload)
         profile = {} if day is None else dict(zip(RESOURCES, day.tolist(), strict=True))
         usage = WindowUsage(sampled_at=now, mean=self.usage_of(workload))
