@@ -17,13 +17,18 @@ from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.checks.clocks import skew_finding
 from equipoise.cli.doctor.checks.extender import RecentAdvice, config_map_findings, entry_finding, score_finding
 from equipoise.cli.doctor.checks.nodes import FIXES, UnknownNode, coverage_finding, node_finding, window_finding
-from equipoise.cli.doctor.checks.permissions import eviction_finding, is_required, service_finding
+from equipoise.cli.doctor.checks.permissions import (
+    EVICT,
+    REQUIRED,
+    ApiPermission,
+    eviction_finding,
+    is_required,
+    service_finding,
+)
 from equipoise.cli.doctor.checks.prometheus import ProfileMatch, match_profile, profile_finding
-from equipoise.cli.doctor.checks.required_permissions import EVICT, REQUIRED, ApiPermission
 from equipoise.cli.doctor.checks.streams import permission_differences, permission_findings, stream_finding
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
-from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.text import show
+from equipoise.cli.doctor.run import diagnose, show
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Reason, UnknownUsage

@@ -11,9 +11,8 @@ from cli.buses import Bus
 from descheduler.outcomes import an_outcome
 from rich.console import Console
 
+from equipoise.cli.explain.eviction import BEFORE, merged, show
 from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history
-from equipoise.cli.explain.eviction_reader import BEFORE, merged
-from equipoise.cli.explain.eviction_text import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,

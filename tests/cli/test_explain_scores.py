@@ -22,8 +22,7 @@ from rich.console import Console
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.explain.scores import pod_request
-from equipoise.cli.explain.scores_text import show
+from equipoise.cli.explain.scores import pod_request, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation

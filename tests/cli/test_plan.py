@@ -19,7 +19,7 @@ from rich.console import Console
 
 from equipoise.cli.bus import send_request
 from equipoise.cli.plan.changes import LastPlans, plan_changes
-from equipoise.cli.plan.text import show, show_changes
+from equipoise.cli.plan.run import show, show_changes
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch

@@ -1,15 +1,18 @@
 """Runs all checks concurrently and prints their findings."""
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
+from rich.text import Text
 
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
-from equipoise.cli.doctor.text import show
+from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging
@@ -87,3 +90,38 @@ async def _result(check: Check, environment: Environment) -> list[Finding]:
         message = f"failed: {type(error).__name__}: {error}"
         fix = "this is a fault of the program: please report it with this line"
         return [Finding(state="unknown", subject="this check", message=message, fix=fix)]
+
+
+STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "magenta"}
+
+MAX_ALIKE = 5
+"""Consecutive findings of one check with the same fix; more of them are only counted."""
+
+_INDENT = " " * 9
+
+
+def show(diagnosis: Diagnosis, to: Console) -> None:
+    """Every check, then the number of findings."""
+    for check, findings in groupby(diagnosis.findings, key=lambda finding: finding.check):
+        to.print(Text(check, style="bold"))
+        for line in _lines(list(findings)):
+            to.print(line)
+    to.print()
+    to.print(_summary(diagnosis))
+
+
+def _lines(findings: Sequence[Finding]) -> Iterator[Text]:
+    for (state, fix), group in groupby(findings, key=lambda finding: (finding.state, finding.fix)):
+        alike = list(group)
+        for finding in alike[:MAX_ALIKE]:
+            yield Text.assemble((f"{state:<9}", STYLES[state]), f"{finding.subject}: {finding.message}")
+        if len(alike) > MAX_ALIKE:
+            yield Text(f"{_INDENT}and {len(alike) - MAX_ALIKE} more (-o json has all)", style=STYLES[state])
+        if fix:
+            yield Text(f"{_INDENT}→ {fix}")
+
+
+def _summary(diagnosis: Diagnosis) -> Text:
+    counts = Counter(finding.state for finding in diagnosis.findings)
+    text = f"{counts['error']} errors, {counts['warning']} warnings, {counts['unknown']} unknown"
+    return Text(text, style="bold green" if diagnosis.healthy else "bold red")

@@ -96,7 +96,7 @@ def compare(
     **compared: Any,
 ) -> None:
     """Replay a trace with the stock scheduler and with each policy, and compare the spread of the load."""
-    from equipoise.cli.lab.compare import run_compare
+    from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
     request = ComparisonRequest(scenarios=scenarios or SCENARIOS, arrivals=tuple(range(1, arrivals + 1)), **compared)
@@ -143,7 +143,7 @@ def whatif(
     as_json: bool,
 ) -> None:
     """Compare all policies on a cluster that `lab record` recorded."""
-    from equipoise.cli.lab.compare import run_compare
+    from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
     request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
@@ -185,7 +185,7 @@ def sweep(
 
     Replays whose results are in the file are not repeated.
     """
-    from equipoise.cli.lab.sweep import replay_points, run_sweep
+    from equipoise.cli.lab.replays import replay_points, run_sweep
     from equipoise.cli.service_settings import read_file
 
     values = dict(map(_assignment, assignments))
@@ -229,7 +229,7 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
 
 
 def _settings(configuration: Path | None) -> "Settings":
-    from equipoise.cli.lab.compare import replay_settings
+    from equipoise.cli.lab.replays import replay_settings
     from equipoise.cli.service_settings import read_file
 
     return replay_settings(read_file(configuration))

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft
-from equipoise.lab.formats.slices import sampled_nodes, slice_note
+from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import (
     SUFFIX,
     Row,

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from equipoise.lab.record.aggregation import Aggregation, ValueCounts
-from equipoise.lab.record.checkpoint import Checkpoint, RecordingPart, RecordingPlan
+from equipoise.lab.record.checkpoint import Checkpoint, RecordingPart, RecordingPlan, write_trace
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary, utc
 from equipoise.lab.record.owners import WorkloadIndex
 from equipoise.lab.record.progress import RecordProgress, progress_on
 from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge, connect_prometheus
 from equipoise.lab.record.queries import METRICS, Resource
 from equipoise.lab.record.survey import Survey
-from equipoise.lab.record.writer import write_trace
 from equipoise.runtime.process.clock import Clock, SystemClock
 
 PAUSE_SHARE = 0.5
