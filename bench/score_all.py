@@ -12,12 +12,12 @@ from bench.output import progress, report
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scorer.decisions.extender_protocol import parse_request, write_priorities
-from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.demand import expected_demand
 
 NOW = 1_800_000_000.0
@@ -30,17 +30,17 @@ def make_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
     generator = random.Random(1)
     state = ScoringState(LoadSettings(), ScoringSettings(policy=policy))
     for workload in clusters.workloads(NOW, generator):
-        state.on_workload(workload)
+        state.nodes.on_workload(workload)
     placements = [clusters.placement(number, PODS, NOW, generator) for number in range(NODES)]
     utilizations = [clusters.utilization(placement, NOW, generator) for placement in placements]
     for placement, utilization in zip(placements, utilizations, strict=True):
         state.on_placement(placement, NOW)
-        state.on_utilization(utilization, NOW)
+        state.nodes.on_utilization(utilization, NOW)
     state.on_cycle(clusters.cycle(NODES, NOW))
     again = [clusters.utilization(placement, NOW, generator, sequence=2) for placement in placements]
     started = time.perf_counter()
     for utilization in again:
-        state.on_utilization(utilization, NOW)
+        state.nodes.on_utilization(utilization, NOW)
     return state, time.perf_counter() - started
 
 

@@ -13,9 +13,7 @@ from xdist.workermanage import WorkerController
 CLUSTER = "cluster "
 """How the name of a unit of the cluster lane begins."""
 
-SHARED = "shared"
-
-LONGEST_FIRST: Sequence[str] = ("tests/e2e/killed", "tests/e2e/deployed", "tests/faults", SHARED)
+LONGEST_FIRST: Sequence[str] = ("tests/e2e/killed", "tests/e2e/deployed", "tests/faults")
 """The units of the cluster lane that take longest begin first; all others follow."""
 
 FIRST_WORKER = "gw0"
@@ -27,8 +25,6 @@ def unit_of(item: pytest.Item) -> str:
     file, _, _ = item.nodeid.partition("::")
     if item.get_closest_marker("cluster") is None:
         return file
-    if "shared_cluster" in getattr(item, "fixturenames", ()):
-        return CLUSTER + SHARED
     folder = file.rpartition("/")[0]
     return CLUSTER + (folder if folder in LONGEST_FIRST else file)
 

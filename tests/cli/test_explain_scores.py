@@ -151,9 +151,9 @@ def test_the_inputs_of_a_window_are_one_row() -> None:
     """Measured + arrived − departed + reserved of the base, then the load, now and with the pod."""
     state = a_scoring_state({"low": 1.0, "over": 6.0})
     late = a_placed_pod("web-1", placed_at=NOW - 160, running_since=NOW - 150)
-    state.on_workload(a_workload_utilization(cpu=1.0))
+    state.nodes.on_workload(a_workload_utilization(cpu=1.0))
     state.on_placement(a_placement("low", [late], sequence=2), NOW)
-    state.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
+    state.nodes.on_utilization(a_node_utilization("low", 1.0, sequence=2), NOW)
     state.prioritize(a_pod("other", cpu=0.25), ["low"], NOW)
     text = shown(explain(state, ExplainRequest(pod=a_pod(cpu=0.5)), NOW + 1))
 

@@ -15,8 +15,6 @@ from equipoise.collector.decisions.sharding import (
     KEEP_SECONDS,
     REPLICA_TIMEOUT,
     OwnedShards,
-    acquire_delay,
-    fair_share,
     is_obsolete,
     lease_name,
     shard_name,
@@ -78,6 +76,16 @@ def test_shards_of_another_number_of_shards_are_obsolete(name: str, shards: int,
     assert is_obsolete(name, "all", shards) == expected
 
 
+def shards_held(held: int = 4, shards: int = 4, replicas: int = 1) -> OwnedShards:
+    """The first `held` shards are held by replica "one"; the others are named by numbers."""
+    owned = OwnedShards(family="all", shards=shards, identity="one")
+    for shard in range(held):
+        owned.acquire(shard, epoch=1, now=0.0)
+    for replica in range(1, replicas):
+        owned.on_heartbeat(str(replica), 0.0, ready=True)
+    return owned
+
+
 @pytest.mark.parametrize(
     ("held", "shards", "replicas", "seconds"),
     [(0, 2, 2, 0), (1, 2, 2, 5), (1, 4, 2, 0), (2, 4, 2, 5), (5, 6, 1, 0), (0, 2, 9, 0)],
@@ -86,7 +94,8 @@ def test_a_replica_with_its_share_waits_before_it_acquires_a_free_shard(
     held: int, shards: int, replicas: int, seconds: float
 ) -> None:
     """Only for some seconds."""
-    assert acquire_delay(held, shards, replicas) == seconds
+    owned = shards_held(held, shards, replicas)
+    assert owned.acquire_delay(held, 0.0) == seconds
 
 
 def test_the_acquire_delay_is_longer_than_a_retry_period_and_short_enough_to_take_over_in_time() -> None:
@@ -102,19 +111,14 @@ def test_the_acquire_delay_is_longer_than_a_retry_period_and_short_enough_to_tak
 @given(SHARDS, st.integers(1, 20))
 def test_fair_shares_cover_all_shards(shards: int, replicas: int) -> None:
     """With at most one too many each."""
-    assert replicas * fair_share(shards, replicas) >= shards > replicas * (fair_share(shards, replicas) - 1)
-
-
-def voices(shards: int = 4) -> OwnedShards:
-    made = OwnedShards(family="all", shards=shards, identity="one")
-    for shard in range(shards):
-        made.acquire(shard, epoch=1, now=0.0)
-    return made
+    owned = shards_held(shards, shards, replicas)
+    fair_share = sum(not owned.should_release(shard, 0.0) for shard in range(shards))
+    assert replicas * fair_share >= shards > replicas * (fair_share - 1)
 
 
 def test_a_replica_releases_its_surplus_when_others_join() -> None:
     """The highest shards, one after the other, down to its share."""
-    here = voices()
+    here = shards_held()
     assert not any(here.should_release(shard, 0.0) for shard in range(4))
     here.on_heartbeat("two", 0.0, ready=True)
     assert [here.should_release(shard, 1.0) for shard in range(4)] == [False, False, True, True]
@@ -125,7 +129,7 @@ def test_a_replica_releases_its_surplus_when_others_join() -> None:
 
 def test_a_shard_that_no_other_replica_acquired_is_kept_for_a_while() -> None:
     """The other one may not be able to. Releasing it again and again would leave nodes unpublished."""
-    here = voices(2)
+    here = shards_held(2, 2)
     here.on_heartbeat("two", 0.0, ready=True)
     assert here.should_release(1, 1.0)
     here.release(1)
@@ -140,7 +144,7 @@ def test_a_shard_that_no_other_replica_acquired_is_kept_for_a_while() -> None:
 
 def test_a_kept_shard_is_released_for_a_new_replica() -> None:
     """Or for one that was away."""
-    here = voices(2)
+    here = shards_held(2, 2)
     here.on_heartbeat("two", 0.0, ready=True)
     assert here.should_release(1, 1.0)
     here.release(1)
@@ -152,7 +156,7 @@ def test_a_kept_shard_is_released_for_a_new_replica() -> None:
 
 def test_a_shard_taken_from_a_dead_replica_is_kept() -> None:
     """Its last heartbeat is younger than the time until its Lease expires."""
-    here = voices(2)
+    here = shards_held(2, 2)
     here.on_heartbeat("two", 0.0, ready=True)
     here.release(1)
     here.on_heartbeat("two", 100.0, ready=True)
@@ -163,7 +167,7 @@ def test_a_shard_taken_from_a_dead_replica_is_kept() -> None:
 
 def test_a_replica_that_is_not_ready_is_not_counted() -> None:
     """It gets its share when it is ready."""
-    here = voices(2)
+    here = shards_held(2, 2)
     here.on_heartbeat("two", 0.0, ready=False)
     assert not here.should_release(1, 1.0)
     here.on_heartbeat("two", 10.0, ready=True)
@@ -174,7 +178,7 @@ def test_a_replica_that_is_not_ready_is_not_counted() -> None:
 
 def test_a_replica_without_heartbeats_is_not_counted() -> None:
     """Nothing is kept for it."""
-    here = voices()
+    here = shards_held()
     here.on_heartbeat("two", 0.0, ready=True)
     assert not here.should_release(3, REPLICA_TIMEOUT + 1)
     assert here.acquire_delay(3, REPLICA_TIMEOUT + 1) == 5.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 from deployment.kustomize import Document, read_kustomization
-from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program
+from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program, health_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "k8s" / "base"
@@ -56,7 +56,7 @@ def _program(pod: Document) -> Program:
         user=str(pod["securityContext"]["runAsUser"]),
         read_only=container["securityContext"]["readOnlyRootFilesystem"],
         grace_seconds=pod.get("terminationGracePeriodSeconds", 30),
-        health=_health(probe["httpGet"], ports) if probe else None,
+        health=_health(probe, ports) if probe else None,
     )
 
 
@@ -78,5 +78,7 @@ def _value_of(entry: Document) -> str:
 
 
 def _health(probe: dict[str, Any], ports: dict[str, int]) -> Health:
-    port = probe["port"]
-    return Health(port=ports[port] if isinstance(port, str) else port, path=probe["path"])
+    if "exec" in probe:
+        return health_of(probe["exec"]["command"][-1])
+    port = probe["httpGet"]["port"]
+    return Health(port=ports[port] if isinstance(port, str) else port, path=probe["httpGet"]["path"])

@@ -5,11 +5,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 from deployment.base import ROOT
-from deployment.programs import KUBECONFIG, VOLUME, Health, Program
+from deployment.programs import KUBECONFIG, VOLUME, Program, health_of
 
 from equipoise.runtime.bus.permissions import USERS
 
@@ -49,7 +48,7 @@ def _program(name: str, service: Mapping[str, Any], secrets: Mapping[str, Any], 
         user=service.get("user"),
         read_only=service.get("read_only", False),
         grace_seconds=_seconds(service.get("stop_grace_period", "10s")),
-        health=_health(check[-1]) if len(check) > 1 else None,
+        health=health_of(check[-1]) if len(check) > 1 else None,
         health_command=tuple(check[1:]),
         after={other: dependency["condition"] for other, dependency in service.get("depends_on", {}).items()},
     )
@@ -78,12 +77,6 @@ def _mounts(service: Mapping[str, Any], secrets: Mapping[str, Any], volumes: set
         file = secrets[entry["source"]]["file"]
         mounts[entry["target"]] = f"secret:{file.removeprefix('secrets/')}"
     return mounts
-
-
-def _health(url: str) -> Health:
-    address = urlsplit(url)
-    path = address.path + (f"?{address.query}" if address.query else "")
-    return Health(port=address.port or 80, path=path)
 
 
 def _seconds(text: str) -> int:

@@ -234,7 +234,7 @@ class Machine:
     def _translated(self, text: str, program: Program, *, ports: bool = False) -> str:
         for path in sorted(program.mounts, key=len, reverse=True):
             text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.])", str(self._local_path(program, path)), text)
-        pattern = r"(?<=port: )(\d+)|(?<=http: )(\d+)" if ports else r"(?<=127\.0\.0\.1:)(\d+)"
+        pattern = r"(?<=127\.0\.0\.1:)(\d+)" + (r"|(?<=port: )(\d+)" if ports else "")
         return re.sub(pattern, lambda match: str(self._ports.get(int(match[0]), match[0])), text)
 
 

@@ -1,6 +1,7 @@
 """What a container runs, read from k8s/base or docker-compose.yml, and the differences between both."""
 
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,6 +23,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     port: int
     path: str
+
+
+def health_of(url: str) -> Health:
+    address = urlsplit(url)
+    path = address.path + (f"?{address.query}" if address.query else "")
+    return Health(port=address.port or 80, path=path)
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):

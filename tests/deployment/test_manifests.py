@@ -64,6 +64,38 @@ def test_every_container_is_restricted(name: str, pod: Document) -> None:
         assert container["resources"]["limits"]["memory"]
 
 
+def test_each_service_is_spread_and_disrupted_one_pod_at_a_time() -> None:
+    """A drained node, a lost node or a lost zone takes one of two replicas, and preemption takes others first."""
+    documents = base_documents()
+    budgets = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "PodDisruptionBudget"}
+    deployments = [d for d in documents if d["kind"] == "Deployment"]
+    assert set(budgets) == {d["metadata"]["name"] for d in deployments} == {f"equipoise-{name}" for name in SERVICES}
+    for deployment in deployments:
+        spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
+        budget = budgets[deployment["metadata"]["name"]]
+        assert budget == {"maxUnavailable": 1, "selector": spec["selector"]}
+        assert spec["replicas"] > 1
+        assert pod["priorityClassName"] == named(documents, "PriorityClass", "equipoise")["metadata"]["name"]
+        spread = pod["topologySpreadConstraints"]
+        assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+        assert all(each["labelSelector"] == spec["selector"] for each in spread)
+
+
+def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
+    """The bus admits the services, the extender kube-scheduler, health and metrics a labeled namespace."""
+    policies = {d["metadata"]["name"]: d["spec"] for d in base_documents() if d["kind"] == "NetworkPolicy"}
+    assert policies.pop("equipoise-closed") == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    opened = {name: [rule["ports"] for rule in policy["ingress"]] for name, policy in policies.items()}
+    assert opened == {
+        "equipoise-nats": [[{"port": 4222}]],
+        "equipoise-scorer": [[{"port": 8888}]],
+        "equipoise-metrics": [[{"port": 8081, "endPort": 8085}]],
+    }
+    (rule,) = policies["equipoise-nats"]["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "equipoise"}}}]
+    assert 'http: "127.0.0.1:' in (BASE / "nats.conf").read_text()
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_each_account_is_used_by_one_program(folder: Path) -> None:
     """Every service has its own ServiceAccount, and no other program runs with it."""

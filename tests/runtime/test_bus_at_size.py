@@ -135,7 +135,7 @@ async def test_a_full_stream_is_seen_in_readyz_and_in_the_metrics(world: NatsWor
     """With the very next message that it does not take; and no more once it takes one."""
     metrics = CollectorRegistry()
     outcomes = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_OUTCOME")
-    full = stream_config(outcomes, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
+    full = stream_config(outcomes).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
     subject = subjects.eviction_outcome("shop", "web-1")
     async with (
         open_bus(world.settings, "binder", SystemClock(), metrics) as bus,

@@ -253,7 +253,7 @@ async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> N
     stream = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_OUTCOME")
     subject = subjects.eviction_outcome("shop", "web-1")
     async with await nats.connect(world.settings.url) as client:
-        full = stream_config(stream, replicas=1).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
+        full = stream_config(stream).evolve(max_bytes=100, discard=DiscardPolicy.NEW)
         await client.jetstream().update_stream(full)
         with pytest.raises(BusUnavailable, match="maximum bytes"):
             await world.bus.publish(subject, an_intent())

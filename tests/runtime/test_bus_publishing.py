@@ -11,7 +11,7 @@ from builders import a_node_utilization
 
 from equipoise.contracts.bus import subjects
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, NatsConnection
+from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.headers import Envelope
 from equipoise.runtime.bus.nats_bus import NatsBus
@@ -85,4 +85,4 @@ def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
                 await bus.publish_many(MANY)
         assert bus.errors.total("publish") == len(MANY) - acknowledged
 
-    assert run(say()) == ANSWER_TIMEOUT
+    assert run(say()) == RESPONSE_TIMEOUT

@@ -1,9 +1,6 @@
 """The setup of streams: right the first time, harmless the second, and by nobody who may not."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,8 +14,8 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.runtime.bus import AlreadyQueued, Bus, BusError, connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
-from equipoise.runtime.bus.setup import read_max_ages, setup_streams
-from equipoise.runtime.configuration import ConfigurationError, Nats
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
 
 
 @pytest.fixture
@@ -54,14 +51,13 @@ async def test_running_it_again_changes_what_changed_and_loses_nothing(world: Na
     async with connect(world.settings, "collector") as bus:
         await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
     await setup_streams(world.settings, intent_max_age=180)
-    await setup_streams(world.settings, intent_max_age=0.8, utilization_max_age=80)
+    await setup_streams(world.settings, intent_max_age=0.8)
     async with await nats.connect(world.settings.url) as client:
         intents = await client.jetstream().stream_info("EQUIPOISE_INTENT")
         utilization = await client.jetstream().stream_info("EQUIPOISE_UTILIZATION")
     assert intents.config.max_age == pytest.approx(0.8)
     assert intents.config.duplicate_window == pytest.approx(0.8)
     assert intents.state.consumer_count == 1
-    assert utilization.config.max_age == 80
     assert utilization.state.messages == 1
 
 
@@ -113,34 +109,6 @@ async def test_a_stream_that_cannot_become_ours_is_an_error(world: NatsWorld) ->
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusError, match=r"EQUIPOISE_UTILIZATION: .*overlap"):
             await setup_streams(world.settings, intent_max_age=60)
-
-
-async def test_the_program_reads_the_configuration_of_the_services(world: NatsWorld, tmp_path: Path) -> None:
-    """`python -m equipoise.runtime.bus.setup` takes NATS and the life of intents from EQUIPOISE_CONFIG."""
-    configuration = tmp_path / "equipoise.yaml"
-    configuration.write_text(
-        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-        f"nats: {{url: '{world.settings.url}'}}\ndescheduler: {{intentLifetime: 90s, dryRun: true}}\n"
-    )
-    program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "equipoise.runtime.bus.setup",
-        env=os.environ | {"EQUIPOISE_CONFIG": str(configuration)}, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    async with asyncio.timeout(PATIENCE):
-        assert await program.wait() == 0
-    async with await nats.connect(world.settings.url) as client:
-        assert (await client.jetstream().stream_info("EQUIPOISE_INTENT")).config.max_age == 90
-
-
-def test_the_life_of_an_intent_has_a_default_and_may_come_from_the_environment() -> None:
-    """No configuration means three minutes; the environment is stronger than the file; nonsense is refused."""
-    header = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
-    assert read_max_ages(None, {})[1] == 180
-    assert read_max_ages(header + "descheduler: {intentLifetime: 2m}", {})[1] == 120
-    overlay = {"EQUIPOISE_DESCHEDULER__INTENT_LIFETIME": "90s"}
-    assert read_max_ages(header + "descheduler: {intentLifetime: 2m}", overlay)[1] == 90
-    with pytest.raises(ConfigurationError, match=r"descheduler\.intentLifetime"):
-        read_max_ages(header + "descheduler: {intentLifetime: 90}", {})
 
 
 async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -> None:

@@ -210,7 +210,7 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
         servers.answering = behind
         ahead.expire()
         await clock.advance(0.1)
-        while "it was at 2" not in str(followed.reflector.problem):
+        while "already known at 2" not in str(followed.reflector.problem):
             await clock.advance(0.1)
         yield followed, servers
 

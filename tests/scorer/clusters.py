@@ -14,10 +14,10 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Array, CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
 
 WINDOWS = ("5m", "15m", "1h", "1d")
@@ -131,6 +131,6 @@ def a_scoring_state(
     state = ScoringState(load or LoadSettings(), scoring)
     for node, cpu in cores.items():
         state.on_placement(a_placement(node, (pods or {}).get(node)), NOW)
-        state.on_utilization(a_node_utilization(node, cpu), NOW)
+        state.nodes.on_utilization(a_node_utilization(node, cpu), NOW)
     state.on_cycle(a_cycle(len(cores)))
     return state

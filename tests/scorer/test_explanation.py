@@ -13,12 +13,12 @@ from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.scorer.decisions.explanation import explain
-from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 from equipoise.scorer.state.demand import demand_of_placed
 
@@ -58,7 +58,7 @@ def set_pods(
     measured = {pod.uid: Resources(cpu=1.0, memory=GIB) for pod in pods}
     state.on_placement(a_placement(node, pods, gone=gone or [], sequence=2), NOW)
     utilization = a_node_utilization(node, cpu, pods=measured, sequence=2)
-    state.on_utilization(msgspec.structs.replace(utilization, system=Resources(cpu=0.0, memory=0.0)), NOW)
+    state.nodes.on_utilization(msgspec.structs.replace(utilization, system=Resources(cpu=0.0, memory=0.0)), NOW)
 
 
 # content
@@ -85,7 +85,7 @@ def test_an_explanation_has_the_current_scores() -> None:
 def test_an_explanation_does_not_change_the_state() -> None:
     """It reserves nothing and assigns no replacement."""
     state = a_scoring_state(CORES)
-    state.on_outcome(an_outcome(node="over", target="low"), NOW)
+    state.hints.on_outcome(an_outcome(node="over", target="low"), NOW)
     request = ExplainRequest(pod=a_pod("web-2", a_workload()))
     first = explain(state, request, NOW)
 
@@ -117,7 +117,7 @@ def test_the_numbers_of_every_window_add_up(mode: Literal["proportional", "cliff
     state = a_scoring_state(CORES, load=LoadSettings(compensation=mode))
     starting = a_new_pod("api-2", placed_at=NOW, running_since=None, workload=None)
     set_pods(state, "low", 4.0, [a_new_pod("api-1", workload=None), starting], [a_gone_pod()])
-    state.on_outcome(an_outcome(node="over", target="low"), NOW)
+    state.hints.on_outcome(an_outcome(node="over", target="low"), NOW)
     pod = a_pod(cpu=0.5)
     low = of(explain(state, ExplainRequest(pod=pod), NOW), "low")
     ranking = state.prioritize(pod, ["low"], NOW).ranking
@@ -163,7 +163,7 @@ def test_an_unknown_window_or_node_has_a_reason() -> None:
     windows = dict(a_node_utilization("low", 1.0).windows)
     del windows["1d"]
     old = a_node_utilization("low", 1.0, sampled_at=NOW - 400).windows["5m"]
-    state.on_utilization(a_node_utilization("low", 1.0, windows={**windows, "5m": old}, sequence=2), NOW)
+    state.nodes.on_utilization(a_node_utilization("low", 1.0, windows={**windows, "5m": old}, sequence=2), NOW)
     state.on_placement(a_placement("unmeasured"), NOW)
     explanation = explain(state, ExplainRequest(pod=a_pod(), nodes=[*CORES, "unmeasured", "nowhere"]), NOW)
     low, unmeasured, nowhere = (of(explanation, node) for node in ("low", "unmeasured", "nowhere"))
@@ -241,7 +241,7 @@ def test_the_demand_of_a_placed_pod_is_estimated_as_if_it_were_pending() -> None
     """By the chain of the policy, not by its own measured usage; the source is named."""
     state = a_scoring_state(CORES)
     set_pods(state, "low", 4.0, [a_placed_pod("web-1")])
-    state.on_workload(a_workload_utilization(cpu=3.0))
+    state.nodes.on_workload(a_workload_utilization(cpu=3.0))
     explanation = explain(state, WEB_1, NOW)
 
     assert (explanation.demand.cpu, explanation.demand_sources["cpu"]) == (3.0, "measured")
@@ -358,7 +358,7 @@ def test_statistics_are_explained_without_the_pod_as_far_as_possible() -> None:
     )
     usage = {pod.uid: Resources(cpu=1.0, memory=GIB)}
     state.on_placement(a_placement("low", [pod]), NOW)
-    state.on_utilization(a_node_utilization("low", pods=usage, windows={"5m": value}), NOW)
+    state.nodes.on_utilization(a_node_utilization("low", pods=usage, windows={"5m": value}), NOW)
     state.on_cycle(a_cycle(1))
     explanation = explain(state, WEB_1, NOW)
     five = window(of(explanation, "low"), "5m")

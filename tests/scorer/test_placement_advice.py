@@ -10,8 +10,8 @@ from equipoise.contracts.configuration.settings import LoadSettings, ResourceThr
 from equipoise.contracts.messages.advice import PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod, Taint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.demand import demand_of_placed
 
 HIGH = ResourceThresholds(cpu=65, memory=80)
@@ -72,7 +72,7 @@ def test_the_measured_part_of_the_pod_is_subtracted_from_its_node() -> None:
     pod = placed(placed_at=NOW - 600, running_since=NOW - 600)
     state.on_placement(a_placement("hot", [pod], sequence=2), NOW)
     usage = {pod.uid: Resources(cpu=1.0, memory=GIB)}
-    state.on_utilization(a_node_utilization("hot", 8.0, pods=usage, sequence=2), NOW)
+    state.nodes.on_utilization(a_node_utilization("hot", 8.0, pods=usage, sequence=2), NOW)
     advice = advise(state, pod, "hot", HIGH, NOW)
 
     assert advice is not None
@@ -87,7 +87,7 @@ def test_advice_does_not_change_the_state() -> None:
     results = []
     for with_advice in (False, True):
         state = a_scoring_state(CORES)
-        state.on_intent(an_intent(node="hot", target="low"), NOW)
+        state.hints.on_intent(an_intent(node="hot", target="low"), NOW)
         state.on_placement(a_placement("level", [pod], sequence=2), NOW)
         if with_advice:
             assert advise(state, pod, "level", HIGH, NOW) is not None
@@ -102,7 +102,7 @@ def test_advice_does_not_change_the_state() -> None:
 def test_the_evicted_node_scores_0_for_a_replacement_that_returned_to_it() -> None:
     """As it would have if the pod were pending."""
     state = a_scoring_state({"source": 3.0, "target": 3.0, "other": 3.2})
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
     advice = advice_on(state, placed("web-2", workload=a_workload()), "source")
 
     assert advice.chosen is not None

@@ -23,9 +23,9 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
+from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
-from equipoise.scorer.decisions.score_integers import NEUTRAL
 from equipoise.scorer.settings import AdviceSettings, ScorerSettings
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand
 

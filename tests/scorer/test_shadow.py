@@ -6,9 +6,9 @@ import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
 
-from equipoise.scorer.decisions.extender_responses import Prioritized, ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_state import Prioritized, ScoringState
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 NAMES = ["low", "level", "hot"]
@@ -88,7 +88,7 @@ def a_state(policy: ScoringPolicy, shadow: ScoringPolicy | None) -> ScoringState
             name: type(value)(sampled_at=value.sampled_at, mean=value.mean, max=value.mean)
             for name, value in message.windows.items()
         }
-        state.on_utilization(a_node_utilization(node, cpu, windows=windows), NOW)
+        state.nodes.on_utilization(a_node_utilization(node, cpu, windows=windows), NOW)
     state.on_cycle(a_cycle(3))
     return state
 

@@ -180,6 +180,112 @@ async def test_the_annotator_cannot_change_the_lease_of_another_service(
     assert "equipoise-annotator-fence" in refusal
 
 
+async def test_the_annotators_fence_holds_in_any_namespace(world: World) -> None:
+    """An overlay may set `namespace:`; the policy finds the account there, too."""
+    cluster = world.cluster
+    await cluster.apply(
+        [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "equipoise-annotator", "namespace": "elsewhere"},
+            },
+            binding("elsewhere", "equipoise-annotator"),
+        ]
+    )
+    token = (await cluster.service_account_token("elsewhere", "equipoise-annotator")).read_text()
+    change = {"metadata": {"labels": {"pool": "other"}}}
+    async with cluster.api() as api:
+        refusal = ""
+        async with asyncio.timeout(60):  # the API server learns of a new binding a moment later
+            while "equipoise-annotator-fence" not in refusal:
+                with pytest.raises(ApiError) as refused:
+                    await api.request("PATCH", NODE, change, token=token, content_type=MERGE)
+                refusal = str(refused.value)
+
+
+def binding(namespace: str, account: str) -> Document:
+    """Binds the ClusterRole of this name to the account in another namespace."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{namespace}-{account}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+
+
+# The binder's fence
+
+
+@pytest.fixture(scope="module")
+async def victims(world: World) -> dict[str, str]:
+    """A pod that anyone may evict in each of these namespaces: its UID by its namespace."""
+    opted_out = {"name": "opted-out", "annotations": {"equipoise.dev/evict": "false"}}
+    await world.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": opted_out}])
+    uids = {}
+    for namespace in ("default", "kube-system", "opted-out", NAMESPACE):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "victim", "namespace": namespace},
+            "spec": {
+                "nodeName": "small-00",
+                "automountServiceAccountToken": False,
+                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "none",
+                        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    }
+                ],
+            },
+        }
+        created = await world.cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+        uids[namespace] = created["metadata"]["uid"]
+    return uids
+
+
+async def evict_as_binder(world: World, namespace: str, options: Document) -> Any:
+    """A dry run."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "victim", "namespace": namespace},
+        "deleteOptions": {"dryRun": ["All"], **options},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/victim/eviction"
+    return await world.cluster.request("POST", path, eviction, token=await world.token_of("binder"))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "options", "why"),
+    [
+        ("default", {"preconditions": {"uid": None}}, "only evict with the UID"),
+        ("default", {"preconditions": {"uid": ""}}, "only evict with the UID"),
+        ("default", {"gracePeriodSeconds": 0}, "grace period"),
+        ("kube-system", {}, "pods of the system or of Equipoise"),
+        (NAMESPACE, {}, "pods of the system or of Equipoise"),
+        ("opted-out", {}, "the namespace has opted out"),
+    ],
+)
+async def test_the_binders_fence_refuses(
+    world: World, victims: dict[str, str], namespace: str, options: Document, why: str
+) -> None:
+    """The role of the binder allows every eviction; the fence refuses these, whoever has its token."""
+    with pytest.raises(ApiError, match=f"equipoise-binder-fence.*{why}") as refused:
+        await evict_as_binder(world, namespace, {"preconditions": {"uid": victims[namespace]}, **options})
+    assert refused.value.status == 422
+
+
+async def test_the_binders_fence_allows_an_eviction_with_a_uid(world: World, victims: dict[str, str]) -> None:
+    """What the binder itself sends is allowed."""
+    result = await evict_as_binder(world, "default", {"preconditions": {"uid": victims["default"]}})
+    assert result["status"] == "Success"
+
+
 # The overlays
 
 

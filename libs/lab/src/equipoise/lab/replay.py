@@ -30,8 +30,8 @@ from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
-from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
 
 STOCK = "stock"
@@ -197,7 +197,7 @@ class Replay:
         for number in range(len(self._trace.workloads)):
             message = self._collector.workload(number, now)
             if self._scoring is not None and message is not None:
-                self._scoring.on_workload(message)
+                self._scoring.nodes.on_workload(message)
         for node in range(len(self._trace.nodes)):
             self._on_placement(self._collector.placement(node, now), now)
         self._receive_round(now)
@@ -211,7 +211,7 @@ class Replay:
                     self._levelling.on_cycle(message)
                 continue
             if self._scoring is not None:
-                self._scoring.on_utilization(message, self._origin + now)
+                self._scoring.nodes.on_utilization(message, self._origin + now)
             if self._levelling is not None:
                 self._levelling.on_utilization(message)
         self._kubernetes.retry(now)
@@ -236,9 +236,9 @@ class Replay:
         if self._scoring is None:
             return
         if isinstance(message, EvictionIntent):
-            self._scoring.on_intent(message, message.decided_at)
+            self._scoring.hints.on_intent(message, message.decided_at)
         else:
-            self._scoring.on_outcome(message, message.settled_at)
+            self._scoring.hints.on_outcome(message, message.settled_at)
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]

@@ -12,7 +12,7 @@ from equipoise.lab.model.stock.pod_template import PodTemplate
 from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.simulated_collector import SimulatedCollector
-from equipoise.scorer.decisions.extender_responses import ScoringState
+from equipoise.scorer.decisions.scoring_state import ScoringState
 
 
 class StockOnly:
@@ -87,7 +87,7 @@ class WithScorer(StockOnly):
             if pod.workload is not None:
                 message = self._collector.workload(self._numbers[pod.workload], now)
                 if message is not None:
-                    self._state.on_workload(message)
+                    self._state.nodes.on_workload(message)
             names = [self._names[row] for row in rows.tolist()]
             return self._state.prioritize(pod, names, self._origin + now).scores.scores
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -21,10 +22,10 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.decisions.cluster_review import HOUR, ClusterReviewer
 from equipoise.scorer.decisions.explanation import explain
-from equipoise.scorer.decisions.extender_responses import Prioritized, ScoringState
 from equipoise.scorer.decisions.filtering import FilteredNodes
+from equipoise.scorer.decisions.neutral_scores import ExtenderScores, neutral
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
-from equipoise.scorer.decisions.score_integers import ExtenderScores, neutral
+from equipoise.scorer.decisions.scoring_state import Prioritized, ScoringState
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shell.decision_sampler import DecisionSampler
 from equipoise.scorer.shell.extender_server import ExtenderServer
@@ -38,74 +39,66 @@ _MAX_QUEUED_DECISIONS = 100
 _NEUTRAL_BY_SETTING = "scores are set to neutral (scorer.neutral)"
 
 
+@dataclass(kw_only=True)
 class Scorer:
     """Scores pods. Fails open: without sufficient data, scores are neutral and kube-scheduler decides alone."""
 
-    def __init__(
-        self,
-        *,
-        settings: ScorerSettings,
-        load: LoadSettings,
-        thresholds: Thresholds,
-        bus: Bus,
-        clock: Clock,
-        health: Health,
-        metrics: CollectorRegistry,
-    ) -> None:
-        self._settings = settings
-        self._load = load
-        self._thresholds = thresholds
-        self._bus = bus
-        self._clock = clock
-        self._health = health
-        self._metrics = ScorerMetrics(metrics)
-        self._state = ScoringState(load, settings, max_score=settings.extender.max_score)
+    settings: ScorerSettings
+    load: LoadSettings
+    thresholds: Thresholds
+    bus: Bus
+    clock: Clock
+    health: Health
+    metrics: CollectorRegistry
+
+    def __post_init__(self) -> None:
+        self._metrics = ScorerMetrics(self.metrics)
+        self._state = ScoringState(self.load, self.settings, max_score=self.settings.extender.max_score)
         self._shadow_failed = False
-        self._reviewer = ClusterReviewer(thresholds.high)
-        self._placed: asyncio.Queue[tuple[str, PlacedPod]] = asyncio.Queue(
-            max(1, math.ceil(settings.advice.per_second))
-        )
+        self._reviewer = ClusterReviewer(self.thresholds.high)
+        advice_per_second = self.settings.advice.per_second
+        self._placed = asyncio.Queue[tuple[str, PlacedPod]](max(1, math.ceil(advice_per_second)))
         self._advising = False
-        self._sampler = DecisionSampler(settings.decisions_per_second)
-        self._decisions: asyncio.Queue[ScoreDecision] = asyncio.Queue(_MAX_QUEUED_DECISIONS)
+        self._sampler = DecisionSampler(self.settings.decisions_per_second)
+        self._decisions = asyncio.Queue[ScoreDecision](_MAX_QUEUED_DECISIONS)
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The port of the extender, once it is open."""
 
     async def attach(self) -> None:
         """Subscribe. Returns when the last values of all subjects are received."""
         self._report_missing_windows()
-        latest = self._bus.subscribe_latest
+        latest = self.bus.subscribe_latest
         await latest(f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization)
-        await self._bus.subscribe(f"{PREFIX}.eviction.intent.*.*", EvictionIntent, self.on_eviction_intent)
+        await self.bus.subscribe(f"{PREFIX}.eviction.intent.*.*", EvictionIntent, self.on_eviction_intent)
         await latest(f"{PREFIX}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
         await latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_node_placement)
         await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
         endpoint = Endpoint(subject=SCORE_EXPLAIN, request_type=ExplainRequest, handler=self.on_explain_request)
-        await self._bus.serve("scorer", [endpoint])
+        await self.bus.serve("scorer", [endpoint])
         self._prune()
-        self._health.warmed_up()
-        self._advising = self._settings.advice.per_second > 0
+        self.health.warmed_up()
+        self._advising = self.settings.advice.per_second > 0
 
     async def run(self) -> None:
         """Serve until cancelled. Raises ConfigurationError if the address is not available."""
-        server = ExtenderServer(self, self._settings.extender, self._clock, self._metrics)
-        async with server.serve(self._settings.listen) as port, asyncio.TaskGroup() as tasks:
+        server = ExtenderServer(self, self.settings.extender, self.clock, self._metrics)
+        async with server.serve(self.settings.listen) as port, asyncio.TaskGroup() as tasks:
             self.port.set_result(port)
-            log.info("serving", listen=self._settings.listen, port=port, neutral=self._settings.neutral)
+            log.info("serving", listen=self.settings.listen, port=port, neutral=self.settings.neutral)
             tasks.create_task(self._publish_decisions())
             tasks.create_task(self._prune_regularly())
             tasks.create_task(self._advise())
             tasks.create_task(self._review_cluster())
-            tasks.create_task(server.reload_certificates(self._health))
+            tasks.create_task(server.reload_certificates(self.health))
 
     # messages
 
     async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        self._count_outdated("workload_utilization", accepted=self._state.on_workload(delivery.message))
+        self._count_outdated("workload_utilization", accepted=self._state.nodes.on_workload(delivery.message))
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        accepted = self._state.on_utilization(delivery.message, self._clock.now())
+        accepted = self._state.nodes.on_utilization(delivery.message, self.clock.now())
         self._count_outdated("node_utilization", accepted=accepted)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
@@ -113,13 +106,13 @@ class Scorer:
         self._prune()
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> None:
-        self._state.on_intent(delivery.message, self._clock.now())
+        self._state.hints.on_intent(delivery.message, self.clock.now())
 
     async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        self._state.on_outcome(delivery.message, self._clock.now())
+        self._state.hints.on_outcome(delivery.message, self.clock.now())
 
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        placements = self._state.on_placement(delivery.message, self._clock.now())
+        placements = self._state.on_placement(delivery.message, self.clock.now())
         self._count_outdated("node_placement", accepted=placements is not None)
         for placement in placements or ():
             if placement.reservation is not None:
@@ -134,13 +127,13 @@ class Scorer:
 
     async def on_explain_request(self, request: ExplainRequest) -> Explanation:
         """`score.explain`: the scores of a pod's candidates as of now, and their reasons."""
-        neutral_by = _NEUTRAL_BY_SETTING if self._settings.neutral else ""
-        return explain(self._state, request, self._clock.now(), neutral_by=neutral_by)
+        neutral_by = _NEUTRAL_BY_SETTING if self.settings.neutral else ""
+        return explain(self._state, request, self.clock.now(), neutral_by=neutral_by)
 
     def prioritize(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> ExtenderScores:
         """One integer per node, 0..`scorer.extender.maxScore`. A late request gets neutral scores at once."""
-        now = self._clock.now()
-        if self._settings.neutral:
+        now = self.clock.now()
+        if self.settings.neutral:
             prioritized = Prioritized(scores=neutral(len(names), _NEUTRAL_BY_SETTING), reason="setting")
         elif late:
             scores = neutral(len(names), "the request was received too late to be scored")
@@ -150,7 +143,7 @@ class Scorer:
         if prioritized.reason:
             self._metrics.neutral.labels(prioritized.reason).inc()
         self._count_shadow(prioritized)
-        if self._sampler.take(self._clock.monotonic()):
+        if self._sampler.take(self.clock.monotonic()):
             try:
                 self._decisions.put_nowait(self._state.decision(prioritized, pod, len(names), now))
             except asyncio.QueueFull:
@@ -159,17 +152,17 @@ class Scorer:
 
     def filter(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> FilteredNodes:
         """The nodes that the pod may use; all of them without sufficient data."""
-        if late or self._settings.neutral:
+        if late or self.settings.neutral:
             return FilteredNodes(nodes=list(names))
-        return self._state.filter(pod, names, self._thresholds.high, self._clock.now())
+        return self._state.filter(pod, names, self.thresholds.high, self.clock.now())
 
     def on_request(self, *, whole_nodes: bool) -> None:
         """Count a request of kube-scheduler, and report if its configuration does not suit the filter."""
         self._metrics.extender_requests += 1
         text = None
-        if whole_nodes and self._settings.extender.filter:
+        if whole_nodes and self.settings.extender.filter:
             text = "kube-scheduler sends whole nodes: set nodeCacheCapable: true, else filtered nodes lose their pods"
-        self._health.set_problem("extender", text)
+        self.health.set_problem("extender", text)
 
     def _count_shadow(self, prioritized: Prioritized) -> None:
         shadow = self._state.shadow
@@ -179,7 +172,7 @@ class Scorer:
         elif shadow is not None and shadow.failure and not self._shadow_failed:
             self._shadow_failed = True
             self._metrics.shadow_failures.inc()
-            self._health.set_problem("shadow", f"the shadow policy failed and is off: {shadow.failure}")
+            self.health.set_problem("shadow", f"the shadow policy failed and is off: {shadow.failure}")
 
     # background tasks
 
@@ -188,15 +181,15 @@ class Scorer:
         while True:
             message = await self._decisions.get()
             try:
-                await self._bus.publish(decision("scorer", message.pod.namespace, message.pod.name), message)
+                await self.bus.publish(decision("scorer", message.pod.namespace, message.pod.name), message)
             except BusError as error:
                 self._metrics.decisions_dropped.inc()
                 log.debug("decision dropped", pod=message.pod.name, error=str(error))
 
     def _queue_advice(self, pod: PlacedPod, node: str) -> None:
         """Not for pods that were placed before this scorer started: the loads of that time are not known."""
-        max_age = self._load.freshness.score
-        if not self._advising or not deserves_advice(pod, node, max_age=max_age, now=self._clock.now()):
+        max_age = self.load.freshness.score
+        if not self._advising or not deserves_advice(pod, node, max_age=max_age, now=self.clock.now()):
             return
         try:
             self._placed.put_nowait((node, pod))
@@ -208,41 +201,41 @@ class Scorer:
         """At a constant rate, so that requests are served in between."""
         while True:
             node, pod = await self._placed.get()
-            advice = advise(self._state, pod, node, self._thresholds.high, self._clock.now())
+            advice = advise(self._state, pod, node, self.thresholds.high, self.clock.now())
             if advice is not None:
                 try:
-                    await self._bus.publish(placement_advice(pod.namespace, pod.name, pod.uid), advice)
+                    await self.bus.publish(placement_advice(pod.namespace, pod.name, pod.uid), advice)
                     self._metrics.advice.labels("published").inc()
                 except BusError as error:
                     self._metrics.advice.labels("dropped").inc()
                     log.debug("advice dropped", pod=pod.name, error=str(error))
-            await self._clock.sleep(1.0 / self._settings.advice.per_second)
+            await self.clock.sleep(1.0 / self.settings.advice.per_second)
 
     async def _review_cluster(self) -> None:
         while True:
-            await self._clock.sleep(_REVIEW_INTERVAL)
-            now = self._clock.now()
+            await self.clock.sleep(_REVIEW_INTERVAL)
+            now = self.clock.now()
             names, load = self._state.nodes.current_load(now)
             for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
                 message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
                 try:
-                    await self._bus.publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
+                    await self.bus.publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
                 except BusError as error:
                     log.debug("review dropped", error=str(error))  # the next one includes it, except an hour's last
 
     async def _prune_regularly(self) -> None:
         while True:
-            await self._clock.sleep(_PRUNE_INTERVAL)
+            await self.clock.sleep(_PRUNE_INTERVAL)
             self._prune()
 
     def _prune(self) -> None:
         """Remove expired state, and report what is known of the cluster."""
-        now, state = self._clock.now(), self._state
+        now, state = self.clock.now(), self._state
         state.prune(now)
-        self._health.set_problem("coverage", state.coverage_problem(now) or None)
+        self.health.set_problem("coverage", state.coverage_problem(now) or None)
         unmeasured = ", ".join(state.nodes.unmeasured_statistics())
         text = f"the policy uses {unmeasured}, which no node has: see collector.statistics and statisticsWindowLimit"
-        self._health.set_problem("statistics", text if unmeasured else None)
+        self.health.set_problem("statistics", text if unmeasured else None)
         known = state.nodes.fresh_count(now)
         self._metrics.nodes.labels("known").set(known)
         self._metrics.nodes.labels("unknown").set(len(state.nodes) - known)
@@ -250,8 +243,8 @@ class Scorer:
 
     def _report_missing_windows(self) -> None:
         """Windows of a policy that are not measured do not count; without any other, every score is neutral."""
-        configured = [window.name for window in self._load.windows]
-        for key, policy in (("policy", self._settings.policy), ("shadow", self._settings.shadow)):
+        configured = [window.name for window in self.load.windows]
+        for key, policy in (("policy", self.settings.policy), ("shadow", self.settings.shadow)):
             used = () if policy is None else policy.windows
             missing = [name for name in used if name not in configured]
             if missing:
@@ -259,4 +252,4 @@ class Scorer:
             text = None
             if missing and len(missing) == len(used):
                 text = f"the {key} uses the windows {', '.join(missing)}, load.windows has {', '.join(configured)}"
-            self._health.set_problem(key, text)
+            self.health.set_problem(key, text)

@@ -23,7 +23,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     max_age: float | None = None
     """Seconds."""
 
-    max_bytes: int | None = None
+    max_bytes: int
+    """Of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
 
 
 STREAMS: tuple[Stream, ...] = (
@@ -32,9 +33,18 @@ STREAMS: tuple[Stream, ...] = (
         subjects=(f"{PREFIX}.utilization.>",),
         last_per_subject=True,
         max_age=UTILIZATION_MAX_AGE,
+        max_bytes=512 * 2**20,
     ),
-    Stream(name="EQUIPOISE_PLACEMENT", subjects=(f"{PREFIX}.placement.>",), last_per_subject=True),
-    Stream(name="EQUIPOISE_INTENT", subjects=(f"{PREFIX}.eviction.intent.>",), work_queue=True, max_age=180),
+    Stream(
+        name="EQUIPOISE_PLACEMENT", subjects=(f"{PREFIX}.placement.>",), last_per_subject=True, max_bytes=512 * 2**20
+    ),
+    Stream(
+        name="EQUIPOISE_INTENT",
+        subjects=(f"{PREFIX}.eviction.intent.>",),
+        work_queue=True,
+        max_age=180,
+        max_bytes=32 * 2**20,
+    ),
     Stream(
         name="EQUIPOISE_OUTCOME",
         subjects=(f"{PREFIX}.eviction.outcome.>",),
@@ -64,7 +74,7 @@ WORKERS = "binder"
 """The durable consumer of the work queue that all binders share."""
 
 
-def with_max_ages(*, intent: float, utilization: float) -> tuple[Stream, ...]:
+def with_max_ages(*, intent: float, utilization: float = UTILIZATION_MAX_AGE) -> tuple[Stream, ...]:
     """The streams with the configured maximum ages (seconds) of intents and of utilization."""
     ages = {"EQUIPOISE_INTENT": intent, "EQUIPOISE_UTILIZATION": utilization}
     return tuple(msgspec.structs.replace(stream, max_age=ages.get(stream.name, stream.max_age)) for stream in STREAMS)

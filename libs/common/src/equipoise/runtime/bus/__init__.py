@@ -134,7 +134,7 @@ class Bus(Protocol):
         ...
 
     async def request(
-        self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
+        self, subject: str, request: msgspec.Struct, response: type[Response], *, timeout: float
     ) -> Response:
         """Send a request. Raises NoResponders, BusUnavailable (no response in time), BusError (the service failed)."""
         ...

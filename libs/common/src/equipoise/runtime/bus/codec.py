@@ -1,22 +1,22 @@
-"""From bytes to handlers and back: alike for every kind of bus, so that all of them fail alike."""
+"""Encodes and decodes messages and calls their handlers, with the same error handling for every kind of bus."""
 
 import asyncio
 from typing import Any, Generic
 
 import msgspec
 
-from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, Response, T, TooLarge, Worker
+from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.headers import Headers, continuing_trace
 
 ACK_WAIT = 60.0
-"""Seconds after which an intent goes to another worker, if the first has said nothing."""
+"""Seconds without an acknowledgement after which an intent is delivered to another worker."""
 
 WORK_LIMIT = 50.0
 """Seconds that a worker has for one intent: less than ACK_WAIT, so that no two work on the same one."""
 
 MAX_DELIVERIES = 10
-"""How often an intent is tried at most. A worker that dies takes one of them along, so there are some to spare."""
+"""Maximum number of attempts for one intent. A worker process that is killed uses up one of them."""
 
 RETRY_PAUSE = 1.0
 """Seconds until a failed intent is tried again."""
@@ -36,27 +36,24 @@ def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> b
 
 
 class MessageReader(Generic[T]):
-    """Reads messages of one kind; what cannot be read is logged with its subject, counted and passed over."""
+    """Decodes messages of one kind. One that cannot be decoded is logged with its subject, counted and skipped."""
 
     def __init__(self, kind: type[T], errors: BusErrors) -> None:
         self._decoder = msgspec.json.Decoder(kind)
         self._errors = errors
 
-    def read(
-        self, subject: str, payload: bytes, *, replayed: bool = False, last_attempt: bool = False
-    ) -> Delivery[T] | None:
+    def _read(self, subject: str, payload: bytes, **how: bool) -> Delivery[T] | None:
         try:
-            message = self._decoder.decode(payload)
+            return Delivery(subject=subject, message=self._decoder.decode(payload), **how)
         except (msgspec.MsgspecError, ValueError) as error:
             self._errors.count("unreadable", subject, error)
             return None
-        return Delivery(subject=subject, message=message, replayed=replayed, last_attempt=last_attempt)
 
-    async def hand_over(
+    async def handle(
         self, handler: Handler[T], subject: str, payload: bytes, *, headers: Headers | None, replayed: bool = False
     ) -> None:
-        """Let a handler hear one message; its failure is logged and counted, and is the end of it."""
-        delivery = self.read(subject, payload, replayed=replayed)
+        """Call a handler with one message. Its error is logged and counted, and goes no further."""
+        delivery = self._read(subject, payload, replayed=replayed)
         if delivery is None:
             return
         try:
@@ -68,11 +65,11 @@ class MessageReader(Generic[T]):
     async def attempt(
         self, worker: Worker[T], subject: str, payload: bytes, *, headers: Headers | None, deliveries: int = 1
     ) -> Redeliver | None:
-        """Let a worker try one message: None settles it (also one that cannot be read), Again asks for another try.
+        """Call a worker with one message. None: it is processed, or cannot be decoded.
 
-        `deliveries`: how often it was delivered by now.
+        `deliveries`: how often it was delivered, this time included.
         """
-        delivery = self.read(subject, payload, last_attempt=deliveries >= MAX_DELIVERIES)
+        delivery = self._read(subject, payload, last_attempt=deliveries >= MAX_DELIVERIES)
         if delivery is None:
             return None
         try:
@@ -85,19 +82,14 @@ class MessageReader(Generic[T]):
 
 
 class UnreadableRequest(ValueError):
-    """A question that is no message of its kind: who asked is at fault."""
+    """The request cannot be decoded: an error of the caller."""
 
 
-async def answer(endpoint: Endpoint[Any, Any], payload: bytes) -> msgspec.Struct:
-    """Let an endpoint answer one question. Raises Unreadable, and what the endpoint raises."""
+async def respond(endpoint: Endpoint[Any, Any], payload: bytes) -> msgspec.Struct:
+    """The response of an endpoint. Raises UnreadableRequest, and what the endpoint raises."""
     try:
-        question = msgspec.json.decode(payload, type=endpoint.request_type)
+        request = msgspec.json.decode(payload, type=endpoint.request_type)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise UnreadableRequest(f"the question cannot be read: {error}") from error
-    answered: msgspec.Struct = await endpoint.handler(question)
-    return answered
-
-
-def read_answer(subject: str, payload: bytes, kind: type[Response]) -> Response:
-    """An answer as its message. Raises msgspec.MsgspecError."""
-    return msgspec.json.decode(payload, type=kind)
+        raise UnreadableRequest(f"the request cannot be decoded: {error}") from error
+    response: msgspec.Struct = await endpoint.handler(request)
+    return response

@@ -1,47 +1,54 @@
-"""One connection to NATS: opens it, keeps it, and knows when it is away and what the server forbids."""
+"""A connection to NATS: it reconnects without limit, and knows what the server forbids."""
 
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import nats.errors
 import structlog
 from nats.aio.client import Client
-from nats.js import JetStreamContext
+from nats.js import JetStreamContext, api
 from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats, Tls
+from equipoise.runtime.process.clock import Clock
 
 log = structlog.get_logger()
 
 R = TypeVar("R")
 
 SETUP = "has `equipoise setup` (in the cluster the Job equipoise-setup) been run?"
-"""What to ask where a stream is missing."""
+"""Part of the error when a stream is missing."""
 
-ANSWER_TIMEOUT = 5.0
-"""Seconds that the server has to say that it took a message."""
+RESPONSE_TIMEOUT = 5.0
+"""Seconds that the server has to acknowledge a message or respond to a request."""
 
 RECONNECT_PAUSE = 2.0
 """Seconds between two attempts to connect to the same server."""
 
 _PING_PERIOD = 10
-"""Seconds between pings; two unanswered ones mean that the connection is dead."""
+"""Seconds between pings; two without a response mean that the connection is dead."""
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that handlers have to finish when the bus is closed."""
+
+_CONSUMER_LIFETIME = 30.0
+"""Seconds without a request after which the server deletes the consumer of a reader."""
+
+_NOT_FOUND = 404
 
 _FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 
 class NatsConnection:
-    """A connection that is never given up, and that never sends later what could not be sent now."""
+    """A message that cannot be sent is not buffered: after a reconnect it would be outdated."""
 
     def __init__(
         self, settings: Nats, service: str, errors: BusErrors, reconnect_pause: float = RECONNECT_PAUSE
@@ -49,7 +56,7 @@ class NatsConnection:
         self.service = service
         self.errors = errors
         self.client = Client()
-        self.streams = JetStreamContext(self.client, timeout=ANSWER_TIMEOUT)
+        self.streams = JetStreamContext(self.client, timeout=RESPONSE_TIMEOUT)
         self._settings = settings
         self._reconnect_pause = reconnect_pause
         self._context = _tls(settings)
@@ -63,11 +70,11 @@ class NatsConnection:
 
     @property
     def connected(self) -> bool:
-        """Whether the bus can be used. The client calls itself connected before it has said that it is back."""
+        """Whether the bus can be used. The client is connected before it calls `reconnected_cb`."""
         return bool(self.client.is_connected) and self._up.is_set()
 
     async def open(self) -> None:
-        """Connect, for as long as it takes; says every few seconds what it waits for."""
+        """Connect, for as long as it takes; logs every few seconds what it waits for."""
         options: dict[str, Any] = {}
         if self._settings.user is not None:
             options |= {"user": self._settings.user, "password": self._password}
@@ -79,11 +86,11 @@ class NatsConnection:
             name=f"equipoise-{self.service}",
             inbox_prefix=f"_INBOX.{self.service}",
             max_reconnect_attempts=-1,
-            reconnect_time_wait=self._reconnect_pause,  # type: ignore[arg-type]  # any number will do
+            reconnect_time_wait=self._reconnect_pause,  # type: ignore[arg-type]  # it accepts any number
             ping_interval=_PING_PERIOD,
             max_outstanding_pings=2,
             drain_timeout=int(_CLOSE_TIMEOUT),
-            pending_size=0,  # without a connection publishing fails at once: nothing stale is sent after it is back
+            pending_size=0,  # without a connection publishing fails at once: nothing is sent after a reconnect
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_connected,
@@ -94,7 +101,7 @@ class NatsConnection:
         await self._on_connected()
 
     async def close(self) -> None:
-        """Let handlers finish what they have, then close; takes no longer than a few seconds."""
+        """Wait for running handlers, at most a few seconds, then close."""
         self._closing = True
         with suppress(nats.errors.Error, OSError, TimeoutError):
             async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
@@ -108,69 +115,99 @@ class NatsConnection:
         Raises BusUnavailable: after a restart, the process reads the credentials again.
         """
         await self._ended.wait()
-        raise BusUnavailable(f"the bus closed the connection for good: {self.client.last_error}")
+        raise BusUnavailable(f"the bus closed the connection permanently: {self.client.last_error}")
 
     async def wait_connected(self) -> None:
         await self._up.wait()
 
     def when_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called whenever the connection is lost; returns what ends that."""
+        """Call `callback` whenever the connection is lost, until the returned function is called."""
         self._lost.add(callback)
         return lambda: self._lost.discard(callback)
 
-    async def answered(self, subject: str, asking: Coroutine[Any, Any, R]) -> R:
-        """Wait for the response on `subject`. Stops waiting when no response can arrive any more.
+    async def wait_for(self, subject: str, operation: Coroutine[Any, Any, R]) -> R:
+        """The result of `operation` on `subject`. Stops waiting when no response can arrive any more.
 
         Raises NotPermitted, BusUnavailable or TooLarge.
         """
         if not self.connected:
-            asking.close()
+            operation.close()
             raise BusUnavailable(f"{subject}: not connected to the bus")
         interruption: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.interruptible(subject, interruption)
-        task = asyncio.ensure_future(asking)
+        task = asyncio.ensure_future(operation)
         try:
             await asyncio.wait((task, interruption), return_when=asyncio.FIRST_COMPLETED)
             if interruption.done():
                 interruption.result()
             return task.result()
         except (nats.errors.Error, TimeoutError) as error:
-            raise self.meaning(subject, error) from error
+            raise self.as_bus_error(subject, error) from error
         finally:
             task.cancel()
             interruption.cancel()
 
-    def interruptible(self, subject: str, answer: asyncio.Future[Any]) -> None:
-        """Have a future fail when the server forbids `subject` or the connection is lost: no answer will come."""
+    async def find(self, subject: str, operation: Coroutine[Any, Any, R]) -> R | None:
+        """As `wait_for`, or None when JetStream responds that the stream or consumer does not exist."""
+        try:
+            return await self.wait_for(subject, operation)
+        except BusUnavailable as error:
+            if isinstance(error.__cause__, APIError) and error.__cause__.code == _NOT_FOUND:
+                return None
+            raise
+
+    async def create_reader(self, stream: str, pattern: str, **start: Any) -> tuple[str, int]:
+        """Create a temporary consumer; its name, and how many messages it has now. `start`: its deliver policy.
+
+        It has a name and a filter because permissions are given by both. Raises BusError if there is no such stream.
+        """
+        name = f"{self.service}-{uuid.uuid4().hex[:12]}"
+        config = api.ConsumerConfig(
+            name=name,
+            filter_subject=pattern,
+            ack_policy=api.AckPolicy.NONE,
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=_CONSUMER_LIFETIME,
+            **start,
+        )
+        create = self.streams.add_consumer(stream, config)
+        info = await self.find(f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{pattern}", create)
+        if info is None:
+            raise BusError(f"there is no stream {stream}: `equipoise setup` creates it")
+        return name, info.num_pending or 0
+
+    def interruptible(self, subject: str, response: asyncio.Future[Any]) -> None:
+        """Fail a future when the server forbids `subject` or the connection is lost: no response will arrive."""
         key = subject.lower()
         waiting = self._interruptible.setdefault(key, set())
-        waiting.add(answer)
+        waiting.add(response)
 
-        def forget(_: object) -> None:
-            waiting.discard(answer)
+        def remove(_: object) -> None:
+            waiting.discard(response)
             if not waiting and self._interruptible.get(key) is waiting:
                 del self._interruptible[key]
 
-        answer.add_done_callback(forget)
+        response.add_done_callback(remove)
 
     async def permitted(self, subject: str) -> None:
-        """Ask the server whether it took everything sent so far. Raises NotPermitted when it forbade `subject`."""
+        """Wait until the server has processed what was sent so far. Raises NotPermitted if it forbids `subject`."""
         with suppress(nats.errors.Error, TimeoutError):
             # The client's ping overtakes what it has not written yet, so only the second one comes after that.
-            await self.client.flush(timeout=int(ANSWER_TIMEOUT))
-            await self.client.flush(timeout=int(ANSWER_TIMEOUT))
+            await self.client.flush(timeout=int(RESPONSE_TIMEOUT))
+            await self.client.flush(timeout=int(RESPONSE_TIMEOUT))
         if subject.lower() in self._forbidden:
             self._forbidden.discard(subject.lower())
             raise NotPermitted(f"{self.service} is not permitted {subject}")
 
-    def meaning(self, subject: str, error: Exception) -> BusError:
-        """What an error of the client means to whoever used `subject`."""
+    def as_bus_error(self, subject: str, error: Exception) -> BusError:
+        """An error of the client for `subject`, as an error of the bus."""
         if isinstance(error, nats.errors.MaxPayloadError):
             return TooLarge(f"{subject}: the message is larger than the bus takes ({self.client.max_payload} bytes)")
         if isinstance(error, APIError):
             return BusUnavailable(f"{subject}: {error.description or f'nothing responds on this subject: {SETUP}'}")
         if isinstance(error, TimeoutError):
-            return BusUnavailable(f"{subject}: the bus did not respond within {ANSWER_TIMEOUT:g} s")
+            return BusUnavailable(f"{subject}: the bus did not respond within {RESPONSE_TIMEOUT:g} s")
         return BusUnavailable(f"{subject}: {error}")
 
     def _password(self) -> str:
@@ -199,9 +236,9 @@ class NatsConnection:
         self._interrupt(subject, NotPermitted(text))
 
     def _interrupt(self, subject: str, error: BusError) -> None:
-        for answer in list(self._interruptible.get(subject, ())):
-            if not answer.done():
-                answer.set_exception(error)
+        for response in list(self._interruptible.get(subject, ())):
+            if not response.done():
+                response.set_exception(error)
 
     async def _on_connected(self) -> None:
         self._forbidden.clear()
@@ -211,7 +248,7 @@ class NatsConnection:
 
     async def _on_disconnected(self) -> None:
         self._up.clear()
-        # The client would flush what it had not written yet after it is back: by then it is stale.
+        # The client would send what it has not written yet after the reconnect, when it is outdated.
         self.client._pending = []
         self.client._pending_data_size = 0
         if self._closing:
@@ -221,19 +258,35 @@ class NatsConnection:
         self.errors.count("connection", where, self.client.last_error or "connection lost")
         self.errors.set_problem("connection", f"not connected to the bus at {where}")
         for subject in list(self._interruptible):
-            self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus answered"))
+            self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus responded"))
         for callback in list(self._lost):
             callback()
         if self._context is not None and self._settings.tls is not None:
             try:
                 _load(self._context, self._settings.tls)
             except OSError as error:
-                # Half renewed. What this callback raises would end the client's attempts to reconnect, for good.
-                self.errors.count("connection", where, f"{error}; the certificates of before are used")
+                # Renewed in part. An exception of this callback would end the client's attempts to reconnect.
+                self.errors.count("connection", where, f"{error}; the previous certificates are used")
 
     async def _on_closed(self) -> None:
         if not self._closing:
             self._ended.set()
+
+
+@asynccontextmanager
+async def connected_within(seconds: float, settings: Nats, user: str, clock: Clock) -> AsyncIterator[NatsConnection]:
+    """A connection for a command. `user` names the inbox, as in `connect`. Raises BusUnavailable after so long."""
+    link = NatsConnection(settings, user, BusErrors(clock))
+    try:
+        try:
+            async with asyncio.timeout(seconds):
+                await link.open()
+        except TimeoutError:
+            why = f": {link.client.last_error}" if link.client.last_error else ""
+            raise BusUnavailable(f"the bus at {settings.url} was not reached within {seconds:g} s{why}") from None
+        yield link
+    finally:
+        await link.close()
 
 
 def _tls(settings: Nats) -> ssl.SSLContext | None:

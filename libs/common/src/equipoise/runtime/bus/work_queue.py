@@ -1,4 +1,4 @@
-"""The shared work queue: one durable consumer, whose messages are settled, asked again, or removed when hopeless."""
+"""The shared work queue: one durable consumer. Its messages are acknowledged, delivered again, or removed."""
 
 import asyncio
 from contextlib import suppress
@@ -38,7 +38,7 @@ class WorkQueue:
         self._clock = clock
 
     async def run(self, reader: MessageReader[T], worker: Worker[T], concurrency: int) -> None:
-        """Work until cancelled. What is in a worker's hands then goes to another one."""
+        """Work until cancelled. A message that a worker has then is delivered to another one."""
         advisory = await self._link.client.subscribe(
             f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{self._stream}.{self._consumer}",
             queue=self._consumer,
@@ -57,11 +57,11 @@ class WorkQueue:
         this = asyncio.current_task()
         assert this is not None
         try:
-            # A request may swallow a cancellation: wait_for of Python 3.11 does when its answer comes at that moment.
+            # `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the response.
             while not this.cancelling():
                 await self._link.wait_connected()
                 try:
-                    message = await self._link.answered(
+                    message = await self._link.wait_for(
                         f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", _fetch(pulls)
                     )
                 except BusError as error:
@@ -90,7 +90,7 @@ class WorkQueue:
             else:
                 await message.nak(delay=again.after)
         except (nats.errors.Error, TimeoutError) as error:
-            # The message comes again after ACK_WAIT; whoever works on it then must find out what was done already.
+            # The message is delivered again after ACK_WAIT; its worker must then find out what was done already.
             self._link.errors.count("acknowledgement", message.subject, error)
 
     async def _on_failed_request(self, error: BusError) -> None:
@@ -100,11 +100,11 @@ class WorkQueue:
         await self._clock.sleep(_ERROR_PAUSE)
 
     async def _on_delivered_too_often(self, message: Msg) -> None:
-        """Remove a message that no worker could settle: it would block its subject until it expires."""
+        """Remove a message that no worker could process: it would block its subject until it expires."""
         try:
             sequence = msgspec.json.decode(message.data, type=_TooOften).stream_seq
             self._link.errors.count("delivered_too_often", self._stream, f"message {sequence} removed from the queue")
-            await self._link.answered(
+            await self._link.wait_for(
                 f"$JS.API.STREAM.MSG.DELETE.{self._stream}",
                 self._link.streams.delete_msg(self._stream, sequence),
             )
@@ -114,7 +114,7 @@ class WorkQueue:
 
 
 async def _fetch(pulls: JetStreamContext.PullSubscription) -> Msg | None:
-    """The next message, None when there is none for now."""
+    """The next message, or None if there is none."""
     try:
         return (await pulls.fetch(1, timeout=_FETCH_TIMEOUT))[0]
     except nats.errors.TimeoutError:

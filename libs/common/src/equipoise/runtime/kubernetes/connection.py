@@ -6,34 +6,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
 
-class ConnectionSettings(Protocol):
-    """The section `kubernetes` of the configuration, as far as it says where the API server is."""
-
-    @property
-    def kubeconfig(self) -> str | None:
-        """A file; None: the pod's own account inside a cluster, else what kubectl would use."""
-        ...
-
-    @property
-    def context(self) -> str | None:
-        """A context of the kubeconfig; None: its current one."""
-        ...
-
-    @property
-    def service_account(self) -> str:
-        """The directory where a pod finds its token and the authority of the API server."""
-        ...
-
-
 @asynccontextmanager
 async def connect_kube(
-    settings: ConnectionSettings,
+    settings: Kubernetes,
     service: str,
     clock: Clock,
     *,
@@ -69,7 +51,7 @@ async def connect_kube(
 
 
 class _Credentials:
-    """A token that kubernetes-asyncio reads anew every minute."""
+    """A token that kubernetes-asyncio reads again every minute."""
 
     def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
         self._configuration = configuration
@@ -90,7 +72,7 @@ class _Credentials:
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    """Whom to trust, and who we are where a certificate says so."""
+    """The trusted CA, and the client certificate if there is one."""
     try:
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
         if configuration.cert_file:
@@ -104,14 +86,12 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 
 def _no_credentials(error: Exception) -> KubeError:
-    """Loaders raise whatever a broken file makes Python raise: the name of the error is part of what it says."""
+    """Loaders raise any exception for an invalid file: the message contains its type."""
     return KubeError(0, "NoCredentials", f"{type(error).__name__}: {error} (settings: kubernetes.kubeconfig, context)")
 
 
-def _loader(
-    settings: ConnectionSettings, configuration: Any, environment: Mapping[str, str]
-) -> Callable[[], Awaitable[None]]:
-    """What puts the server's address and our token into `configuration`."""
+def _loader(settings: Kubernetes, configuration: Any, environment: Mapping[str, str]) -> Callable[[], Awaitable[None]]:
+    """Stores the server's address and the token in `configuration`."""
     from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
     from kubernetes_asyncio.config.kube_config import load_kube_config
 

@@ -1,4 +1,4 @@
-"""The real API server, spoken to in raw requests: models of whole objects would stop the event loop for seconds."""
+"""The client of the API server, with plain HTTP: decoding whole objects would block the event loop for seconds."""
 
 import random
 import ssl
@@ -12,52 +12,54 @@ import aiohttp
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes import responses as api_answers
+from equipoise.runtime.kubernetes import responses
 from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionResult, KubeError, Resource
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=objects.Object)
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 CONNECT_SECONDS = 5.0
 REQUEST_SECONDS = 20.0
-WATCH_SILENCE_SECONDS = 120.0
-"""A live watch carries a bookmark about once a minute."""
+WATCH_INACTIVITY_SECONDS = 120.0
+"""A working watch has a bookmark about once a minute."""
 
 WATCH_SECONDS = (240, 300)
-"""The server ends a watch after a while, so that connections spread anew over its replicas; not all at once."""
+"""The server ends a watch after a random time in this range: connections spread over its replicas again."""
 
 PAGE_SIZE = 500
 
 CONNECTIONS = 100
-"""Requests under way at once."""
+"""Maximum number of concurrent requests."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""For answers that nobody reads: a Node's status lists every image it holds."""
+"""For responses that are not read: a Node's status lists all of its images."""
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""For objects of which nothing else is read."""
+"""For objects whose other fields are not read."""
 
 READ_BYTES = 2**17
-"""Bytes of an answer that wait to be read, about: those of a list are taken in while nothing else runs."""
+"""Approximate bytes of a response that are buffered: a list is decoded while no other task runs."""
 
 _REQUEST = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
-_WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=WATCH_SILENCE_SECONDS)
+_WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=WATCH_INACTIVITY_SECONDS)
 
 
 class Transport:
-    """HTTP to one API server. Of the environment only its proxy counts: a .netrc would replace our token."""
+    """HTTP to one API server. Of the environment it uses only the proxy: a .netrc would replace the token."""
 
     def __init__(self, *, url: str, tls: ssl.SSLContext, server_name: str | None, proxy: str | None) -> None:
-        """`server_name` is whom the certificate names, where that is not the host of `url`.
+        """`server_name` is the name in the certificate, if it is not the host of `url`.
 
-        Without a `proxy` that of the environment is taken, if it has one for this host. It is looked for once: for
-        every request that would take two threads, and half of the request's time.
+        Without a `proxy` that of the environment is used, if it has one for this host. It is read once: for every
+        request that would take two threads, and half of the request's time.
         """
         self._url = url.rstrip("/")
         self._server_name = server_name
-        self._proxy = proxy or _environment_proxy(self._url)
+        if not proxy and not proxy_bypass((address := urlsplit(self._url)).hostname or ""):
+            proxy = getproxies().get(address.scheme)
+        self._proxy = proxy or None
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -89,30 +91,23 @@ class Transport:
         await self._session.close()
 
 
-def _environment_proxy(url: str) -> str | None:
-    asked = urlsplit(url)
-    return None if proxy_bypass(asked.hostname or "") else getproxies().get(asked.scheme)
-
-
 class Credentials(Protocol):
-    """Who asks."""
-
     async def authorization(self) -> str:
-        """The value of the header; empty when a client certificate speaks for us."""
+        """The value of the header; empty with a client certificate."""
         ...
 
     async def reload(self) -> None:
-        """Read the token anew: the server did not take the one we have."""
+        """Read the token again: the server rejected it."""
         ...
 
 
 class ApiServer:
-    """`Kube` over HTTP. Made by `runtime.kube.connect_kube`."""
+    """`Kube` over HTTP, created by `connect_kube`."""
 
     def __init__(
         self, *, transport: Transport, credentials: Credentials, agent: str, version: str, clock: Clock
     ) -> None:
-        """`agent` names us: in managedFields, and with `version` in the server's logs."""
+        """`agent` is the name of this client: in managedFields, and with `version` in the server's logs."""
         self._transport = transport
         self._credentials = credentials
         self._agent = agent
@@ -123,8 +118,8 @@ class ApiServer:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
-        read = api_answers.object_decoder(resource.model).decode
-        return await self._ask(what, "GET", resource.path(namespace, name), read)
+        read = responses.object_decoder(resource.model).decode
+        return await self._request(what, "GET", resource.path(namespace, name), read)
 
     async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
         selection = {"labelSelector": label_selector} if label_selector else {}
@@ -147,7 +142,7 @@ class ApiServer:
                         yield change
                 return
             except KubeError as error:
-                if error.status not in (400, 422):  # what servers say that cannot stream a list
+                if error.status not in (400, 422):  # the server does not support streaming lists
                     raise
                 self._streams_lists = False
         if not since:
@@ -163,11 +158,11 @@ class ApiServer:
     async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
         version = "v1"
         if group:
-            served = await self._ask(f"get group {group}", "GET", f"/apis/{group}", api_answers.read_group)
+            served = await self._request(f"get group {group}", "GET", f"/apis/{group}", responses.read_group)
             version = served.preferred_version.version
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        kinds = await self._ask(f"get resources of {group}/{version}", "GET", root, api_answers.read_kinds)
-        return api_answers.scalable(kinds, group=group, version=version, kind=kind)
+        kinds = await self._request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
+        return responses.scalable(kinds, group=group, version=version, kind=kind)
 
     async def create(self, resource: Resource[T], value: T) -> T:
         what = _what("create", resource, value.metadata.namespace, value.metadata.name)
@@ -178,7 +173,7 @@ class ApiServer:
         metadata = value.metadata
         what = _what("replace", resource, metadata.namespace, metadata.name)
         if not metadata.resource_version:
-            raise KubeError(400, "BadRequest", f"{what}: without a resourceVersion it would overwrite unseen changes")
+            raise KubeError(400, "BadRequest", f"{what}: without a resourceVersion it would overwrite other changes")
         return await self._write(what, "PUT", resource.path(metadata.namespace, metadata.name), resource, value)
 
     async def annotate(
@@ -192,9 +187,9 @@ class ApiServer:
         version: str = "",
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        content_type, body = api_answers.annotation_patch(annotations, uid=uid, version=version, expected=expected)
+        content_type, body = responses.annotation_patch(annotations, uid=uid, version=version, expected=expected)
         try:
-            await self._ask(
+            await self._request(
                 _what("annotate", resource, namespace, name),
                 "PATCH",
                 resource.path(namespace, name),
@@ -205,7 +200,7 @@ class ApiServer:
                 accept=METADATA_ONLY,
             )
         except KubeError as error:
-            if expected and error.status == 422:  # a test that failed, for one: the server says no more
+            if expected and error.status == 422:  # a failed test, for example: the response does not contain the cause
                 raise Conflict(409, "Conflict", error.message) from error
             raise
 
@@ -223,13 +218,13 @@ class ApiServer:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": options,
         }
-        # Twice: the query is what an audit log shows, the body is what no proxy drops.
+        # In the query for the audit log, and in the body, which no proxy removes.
         query = {"dryRun": "All"} if dry_run else {}
         what = _what("evict", PODS, namespace, name)
         try:
             path = PODS.path(namespace, name, "eviction")
             async with self._send(what, "POST", path, query=query, body=body) as response:
-                return api_answers.read_eviction(response.status, response.headers, await response.read())
+                return responses.read_eviction(response.status, response.headers, await response.read())
         except KubeError as error:
             return EvictionResult(status=error.status, reason=error.reason, message=error.message)
 
@@ -239,18 +234,16 @@ class ApiServer:
     def server_time_bounds(self, now: float) -> tuple[float, float]:
         return self._server_time.bounds(now)
 
-    # How
-
     async def _pages(
         self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
-    ) -> AsyncIterator[api_answers.Page[T]]:
+    ) -> AsyncIterator[responses.Page[T]]:
         """Without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
         what = _what("list", resource, namespace, "")
-        read = api_answers.page_decoder(resource.model).decode
+        read = responses.page_decoder(resource.model).decode
         query = {**selection, "limit": str(PAGE_SIZE)}
         accept = METADATA_LIST if resource.model is objects.Object else "application/json"
         while True:
-            page = await self._ask(what, "GET", resource.path(namespace), read, query=query, accept=accept)
+            page = await self._request(what, "GET", resource.path(namespace), read, query=query, accept=accept)
             yield page
             if not page.metadata.next:
                 return
@@ -267,35 +260,35 @@ class ApiServer:
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         async with self._send(what, "GET", resource.path(namespace), query=query, timeout=_WATCH) as response:
-            await _refused(response, what)
+            await _raise_for_status(response, what)
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    yield api_answers.read_change(line, resource)
+                    yield responses.read_change(line, resource)
             if rest:
                 raise KubeError(0, "Broken", f"{what}: ended within an event")
 
     async def _write(self, what: str, method: str, path: str, resource: Resource[T], value: T) -> T:
-        read = api_answers.object_decoder(resource.model).decode
-        body = api_answers.as_body(resource, value)
-        return await self._ask(what, method, path, read, query={"fieldManager": self._agent}, body=body)
+        read = responses.object_decoder(resource.model).decode
+        body = responses.as_body(resource, value)
+        return await self._request(what, method, path, read, query={"fieldManager": self._agent}, body=body)
 
-    async def _ask(
+    async def _request(
         self,
         what: str,
         method: str,
         path: str,
-        read: Callable[[bytes], Answer],
+        read: Callable[[bytes], Response],
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-    ) -> Answer:
+    ) -> Response:
         sending = self._send(what, method, path, query=query, body=body, content_type=content_type, accept=accept)
         async with sending as response:
-            await _refused(response, what)
+            await _raise_for_status(response, what)
             return read(await response.read())
 
     @asynccontextmanager
@@ -311,9 +304,9 @@ class ApiServer:
         accept: str = "application/json",
         timeout: aiohttp.ClientTimeout = _REQUEST,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer, whatever its status; asked a second time with a new token if the first was not taken.
+        """The response, whatever its status is. After a 401 the request is repeated with a new token.
 
-        Everything that may go wrong, here and while the answer is read, leaves as a KubeError.
+        Every error, also while the response is read, is raised as a KubeError.
         """
         response: aiohttp.ClientResponse | None = None
         content = None if body is None else msgspec.json.encode(body)
@@ -323,11 +316,11 @@ class ApiServer:
             if authorization := await self._credentials.authorization():
                 headers["Authorization"] = authorization
             sent = self._clock.now()
-            answer = await self._transport.request(
+            received = await self._transport.request(
                 method, path, query=query or {}, headers=headers, body=content, timeout=timeout
             )
-            self._server_time.observe(answer.headers.get("Date", ""), sent=sent, received=self._clock.now())
-            return answer
+            self._server_time.observe(received.headers.get("Date", ""), sent=sent, received=self._clock.now())
+            return received
 
         try:
             response = await send()
@@ -352,6 +345,6 @@ def _what(verb: str, resource: Resource[Any], namespace: str, name: str) -> str:
     return " ".join(part for part in (verb, resource.plural, "/".join(filter(None, (namespace, name)))) if part)
 
 
-async def _refused(response: aiohttp.ClientResponse, what: str) -> None:
+async def _raise_for_status(response: aiohttp.ClientResponse, what: str) -> None:
     if response.status >= 400:
-        raise api_answers.read_refusal(response.status, response.headers, await response.read(), what)
+        raise responses.read_error(response.status, response.headers, await response.read(), what)

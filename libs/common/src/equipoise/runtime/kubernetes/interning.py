@@ -1,4 +1,4 @@
-"""Equal parts of many objects kept once: the pods of a workload differ in little but their names."""
+"""Stores equal parts of many objects once: the pods of a workload differ in little but their names."""
 
 from sys import intern
 from typing import Any, TypeVar
@@ -10,10 +10,10 @@ from equipoise.contracts.kubernetes import objects
 T = TypeVar("T", bound=objects.Object)
 
 OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
-"""Of one object alone: nothing is won by keeping them once."""
+"""Of one object only: there is nothing to share."""
 
 PARTS_LIMIT = 100_000
-"""Parts that are remembered; then the memory starts anew, so that parts of objects long gone do not pile up."""
+"""Maximum number of known parts; then all are forgotten, so that parts of deleted objects do not accumulate."""
 
 _NO_ITEMS: list[Any] = []
 _NO_ENTRIES: dict[str, Any] = {}
@@ -22,7 +22,7 @@ _NO_ENTRIES: dict[str, Any] = {}
 class Interner:
     """Makes equal labels, containers, tolerations... of objects of one kind the same values in memory.
 
-    Objects are frozen, and what is inside them is never changed in place: sharing shows nowhere else.
+    Objects are frozen and their parts are never changed, so sharing has no other effect.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Interner:
         self._encode = msgspec.msgpack.Encoder().encode
 
     def intern(self, value: T) -> T:
-        """An equal object whose metadata and spec are made of shared parts. What its status holds is its own."""
+        """An equal object whose metadata and spec consist of shared parts. Its status is not shared."""
         fields: dict[str, Any] = {"metadata": self._section(value.metadata)}
         spec = getattr(value, "spec", None)
         if isinstance(spec, msgspec.Struct):

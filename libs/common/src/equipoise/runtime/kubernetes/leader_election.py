@@ -1,12 +1,13 @@
-"""Leadership by a Lease: one replica works at a time, and its work ends with its lease.
+"""Leader election by a Lease: one replica works at a time, and its work ends with its lease.
 
-No clock is compared with another machine's: a follower waits a whole lease duration, of its own time, after it
-last saw the record change.
+Clocks of different machines are not compared: a follower waits a whole lease duration, on its own clock, after the last
+change of the Lease that it observed.
 """
 
 import math
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
 
@@ -64,11 +65,11 @@ async def lead(
     retry_period: float = 2.0,
     acquire_delay: Callable[[], float] = lambda: 0.0,
 ) -> None:
-    """Runs for ever: waits for the Lease, runs `worker(epoch)` while it is held, and tries again when it is lost.
+    """Waits for the Lease, runs `worker(epoch)` while it is held, and tries again when it is lost. Never returns.
 
-    The worker is cancelled when the Lease could not be renewed for `renew_deadline` seconds; it must have ended within
-    the rest of `lease_duration`, for then another one may begin. Every run of a worker has an epoch of its own. When
-    the worker ends, in whatever way, the Lease is given back first; then what it raised is raised here.
+    The worker is cancelled when the Lease could not be renewed for `renew_deadline` seconds; it must end before
+    `lease_duration` is over, when another one may start. Every run of a worker has its own epoch. When the worker ends,
+    the Lease is released first; then its exception is raised here.
 
     `acquire_delay`: for how many seconds a free Lease is left to other candidates, called before each attempt.
     """
@@ -89,105 +90,96 @@ async def lead(
         await elector.pause()
 
 
+@dataclass
 class _Elector:
     """One candidate for one Lease."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        clock: Clock,
-        namespace: str,
-        name: str,
-        identity: str,
-        timing: LeaseTiming,
-        acquire_delay: Callable[[], float],
-    ) -> None:
-        self._kube = kube
-        self._clock = clock
-        self._namespace = namespace
-        self._name = name
-        self._identity = identity
-        self._timing = timing
-        self._acquire_delay = acquire_delay
-        self._missing_since: float | None = None
-        """When it was first found not to be there (monotonic)."""
+    kube: Kube
+    clock: Clock
+    namespace: str
+    name: str
+    identity: str
+    timing: LeaseTiming
+    acquire_delay: Callable[[], float]
+    _missing_since: float | None = None
+    """When the Lease was first found to be missing (monotonic)."""
 
-        self._seen = objects.Lease()
-        """The record as last read or written."""
+    _seen: objects.Lease = field(default_factory=objects.Lease)
+    """The Lease as last read or written."""
 
-        self._seen_at = 0.0
-        """When the record last changed (monotonic)."""
+    _seen_at: float = 0.0
+    """When the Lease last changed (monotonic)."""
 
-        self._renewed_at = 0.0
-        """When the last renewal that succeeded was sent (monotonic): no follower began to wait earlier."""
+    _renewed_at: float = 0.0
+    """When the last successful renewal was sent (monotonic): no follower began to wait earlier."""
 
     async def acquire(self) -> LeaseEpoch:
-        """Waits until the Lease is ours."""
+        """Waits until this replica holds the Lease."""
         while True:
             try:
-                ours = await run_with_guard(self._try(), timeout_after(self._clock, self._timing.renew_deadline))
+                ours = await run_with_guard(self._try(), timeout_after(self.clock, self.timing.renew_deadline))
             except Conflict:
-                ours = False  # somebody else was faster
+                ours = False  # another candidate was faster
             except (KubeError, TimeoutError) as error:
-                log.warning("lease out of reach", lease=self._name, error=str(error))
+                log.warning("lease not acquired", lease=self.name, error=str(error))
                 ours = False
             if ours:
                 return LeaseEpoch(
                     lease_uid=self._seen.metadata.uid,
                     transitions=self._seen.spec.lease_transitions,
-                    holder=self._identity,
+                    holder=self.identity,
                 )
             await self.pause()
 
     async def pause(self) -> None:
         """Jitter, so that candidates that started together spread out."""
-        await self._clock.sleep(self._timing.retry_period * (1.0 + JITTER * random.random()))
+        await self.clock.sleep(self.timing.retry_period * (1.0 + JITTER * random.random()))
 
     async def keep(self) -> NoReturn:
         """Renews the Lease until it is lost; raises LeaseLost."""
         failure = "this process was suspended"
         while True:
-            await self._clock.sleep(max(0.0, min(self._timing.retry_period, self._left())))
+            await self.clock.sleep(max(0.0, min(self.timing.retry_period, self._left())))
             if self._left() <= 0:
-                raise LeaseLost(f"not renewed for {self._clock.monotonic() - self._renewed_at:.1f} s: {failure}")
+                raise LeaseLost(f"not renewed for {self.clock.monotonic() - self._renewed_at:.1f} s: {failure}")
             try:
-                await run_with_guard(self._renew(), timeout_after(self._clock, self._left()))
+                await run_with_guard(self._renew(), timeout_after(self.clock, self._left()))
             except (KubeError, TimeoutError) as error:
                 failure = str(error)
-                log.warning("lease not renewed", lease=self._name, error=failure)
+                log.warning("lease not renewed", lease=self.name, error=failure)
 
     async def release(self) -> None:
-        """Gives the Lease back if it is ours, so that nobody has to wait for its end. Never raises for the server."""
+        """Releases the Lease if this replica holds it, so that no other has to wait. Raises no KubeError."""
         try:
-            await run_with_guard(self._give_back(), timeout_after(self._clock, RELEASE_SECONDS))
+            await run_with_guard(self._release(), timeout_after(self.clock, RELEASE_SECONDS))
         except (KubeError, TimeoutError) as error:
-            log.warning("lease not given back", lease=self._name, error=str(error))
+            log.warning("lease not released", lease=self.name, error=str(error))
 
     async def _try(self) -> bool:
         try:
-            lease = await self._kube.get(LEASES, self._name, self._namespace)
+            lease = await self.kube.get(LEASES, self.name, self.namespace)
         except NotFound:
             if self._missing_since is None:
-                self._missing_since = self._clock.monotonic()
-            if self._clock.monotonic() < self._missing_since + self._acquire_delay():
+                self._missing_since = self.clock.monotonic()
+            if self.clock.monotonic() < self._missing_since + self.acquire_delay():
                 return False
             await self._create()
             return True
         self._see(lease)
         self._missing_since = None
-        held = lease.spec.holder_identity not in ("", self._identity)
-        duration = (lease.spec.lease_duration_seconds or self._timing.lease_duration) if held else 0.0
-        if self._clock.monotonic() < self._seen_at + duration + self._acquire_delay():
+        held = lease.spec.holder_identity not in ("", self.identity)
+        duration = (lease.spec.lease_duration_seconds or self.timing.lease_duration) if held else 0.0
+        if self.clock.monotonic() < self._seen_at + duration + self.acquire_delay():
             return False
-        # Also after a term of our own: an epoch belongs to one run of one worker.
+        # Also after a term of this replica: an epoch belongs to one run of one worker.
         await self._write(**self._mine(), lease_transitions=lease.spec.lease_transitions + 1)
         return True
 
     async def _create(self) -> None:
-        sent = self._clock.monotonic()
-        metadata = objects.ObjectMeta(name=self._name, namespace=self._namespace)
+        sent = self.clock.monotonic()
+        metadata = objects.ObjectMeta(name=self.name, namespace=self.namespace)
         lease = objects.Lease(metadata=metadata, spec=objects.LeaseSpec(**self._mine()))
-        self._see(await self._kube.create(LEASES, lease))
+        self._see(await self.kube.create(LEASES, lease))
         self._renewed_at = sent
 
     async def _renew(self) -> None:
@@ -201,16 +193,16 @@ class _Elector:
             raise LeaseLost("it was deleted") from None
 
     async def _read_again(self) -> None:
-        """The Lease was written since: by us, in a request whose response was lost, or by a user who added a label."""
-        lease = await self._kube.get(LEASES, self._name, self._namespace)
+        """The Lease has changed: by a request whose response was lost, or by a user who added a label."""
+        lease = await self.kube.get(LEASES, self.name, self.namespace)
         if self._term(lease) != self._term(self._seen):
-            raise LeaseLost(f"{lease.spec.holder_identity or 'nobody'} holds it now")
+            raise LeaseLost(f"{lease.spec.holder_identity or 'no replica'} holds it now")
         self._see(lease)
 
-    async def _give_back(self) -> None:
+    async def _release(self) -> None:
         term = self._term(self._seen)
         while True:
-            lease = await self._kube.get(LEASES, self._name, self._namespace)
+            lease = await self.kube.get(LEASES, self.name, self.namespace)
             if self._term(lease) != term:
                 return
             self._see(lease)
@@ -222,31 +214,31 @@ class _Elector:
             return
 
     async def _write(self, **fields: Any) -> None:
-        sent = self._clock.monotonic()
+        sent = self.clock.monotonic()
         spec = msgspec.structs.replace(self._seen.spec, **fields)
-        self._see(await self._kube.replace(LEASES, msgspec.structs.replace(self._seen, spec=spec)))
+        self._see(await self.kube.replace(LEASES, msgspec.structs.replace(self._seen, spec=spec)))
         self._renewed_at = sent
 
     def _see(self, lease: objects.Lease) -> None:
         if (lease.metadata.uid, lease.spec) != (self._seen.metadata.uid, self._seen.spec):
-            self._seen_at = self._clock.monotonic()
+            self._seen_at = self.clock.monotonic()
         self._seen = lease
 
     def _left(self) -> float:
-        return self._renewed_at + self._timing.renew_deadline - self._clock.monotonic()
+        return self._renewed_at + self.timing.renew_deadline - self.clock.monotonic()
 
     def _mine(self) -> dict[str, Any]:
         now = self._wall_time()
         return {
-            "holder_identity": self._identity,
-            "lease_duration_seconds": math.ceil(self._timing.lease_duration),
+            "holder_identity": self.identity,
+            "lease_duration_seconds": math.ceil(self.timing.lease_duration),
             "acquire_time": now,
             "renew_time": now,
         }
 
     def _wall_time(self) -> datetime:
         """For people only."""
-        return datetime.fromtimestamp(self._clock.now(), UTC)
+        return datetime.fromtimestamp(self.clock.now(), UTC)
 
     @staticmethod
     def _term(lease: objects.Lease) -> tuple[str, int, str]:

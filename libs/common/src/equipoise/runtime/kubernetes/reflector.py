@@ -1,4 +1,4 @@
-"""A collection of the API server, held here and kept true: one streaming list, then its changes."""
+"""A copy of a collection of the API server, always up to date: one streaming list, then its changes."""
 
 import asyncio
 import math
@@ -21,19 +21,19 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 INACTIVITY_SECONDS = 90.0
-"""A live watch carries a bookmark about once a minute; below 75 s quiet ones would be taken for dead."""
+"""A working watch has a bookmark about once a minute; below 75 s one without changes would count as failed."""
 
 FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
 SHORT_LIFE_SECONDS = 5.0
 """A watch that ends sooner counts as failed, even if it ends normally: an unhealthy server closes watches at once."""
 
 BATCH = 500
 """Objects of a list that are reported before other tasks run."""
 
-SILENT = "Silent"
-REWOUND = "Rewound"
-LIST_ANEW = (SILENT, REWOUND, "Unreadable")
+INACTIVE = "Inactive"
+OLDER_LIST = "OlderList"
+LIST_AGAIN = (INACTIVE, OLDER_LIST, "Unreadable")
 """Reasons after which a watch from the last version would be wrong, or fail permanently."""
 
 log = structlog.get_logger()
@@ -71,17 +71,17 @@ class Reflector(Generic[T]):
         self._sharing = Interner()
         self._objects: dict[Key, T] = {}
         self._since = ""
-        """The last version heard of; empty before the first list."""
+        """The last received version; empty before the first list."""
 
-        self._anew = True
-        """The next watch shall begin with a list."""
+        self._list_again = True
+        """Whether the next watch begins with a list."""
 
         self._behind = False
-        """The last list was older than what we have."""
+        """The last list was older than this copy."""
 
-        self._told = asyncio.Event()
-        self._heard_at = -math.inf
-        self._true_at = -math.inf
+        self._synced = asyncio.Event()
+        self._received_at = -math.inf
+        self._current_at = -math.inf
         self.problem: str | None = "not yet listed"
         """Why the collection may be out of date; None while it is followed."""
 
@@ -92,46 +92,46 @@ class Reflector(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the server last showed that this is how things are; infinite before the first list.
+        """Seconds since the server last confirmed this state; infinite before the first list.
 
-        Up to about a minute on a collection where nothing happens.
+        Up to about a minute for a collection without changes.
         """
-        return self._clock.monotonic() - self._true_at
+        return self._clock.monotonic() - self._current_at
 
     async def wait_synced(self, timeout: float) -> None:
-        """Returns once everything was listed and told; TimeoutError, with the reason, after so many seconds."""
+        """Returns once everything was listed and reported; TimeoutError, with the reason, after `timeout` seconds."""
         try:
-            await run_with_guard(self._told.wait(), timeout_after(self._clock, timeout))
+            await run_with_guard(self._synced.wait(), timeout_after(self._clock, timeout))
         except TimeoutError:
             raise TimeoutError(f"{self._resource.plural} not listed within {timeout:g} s: {self.problem}") from None
 
     async def run(self) -> None:
-        """Follows the collection for ever."""
+        """Never returns."""
         failures = 0
         while True:
-            started = self._heard_at = self._clock.monotonic()
+            started = self._received_at = self._clock.monotonic()
             try:
-                await run_with_guard(self._follow(), self._silence())
+                await run_with_guard(self._follow(), self._check_activity())
             except KubeError as error:
                 self.problem = str(error)
-                self._anew = self._anew or isinstance(error, Expired) or error.reason in LIST_ANEW
-                log.warning("watch failed", resource=self._resource.plural, error=self.problem, list_anew=self._anew)
+                self._list_again = self._list_again or isinstance(error, Expired) or error.reason in LIST_AGAIN
+                log.warning("watch failed", resource=self._resource.plural, error=self.problem, list=self._list_again)
             failures = 0 if self._clock.monotonic() - started >= SHORT_LIFE_SECONDS else failures + 1
             if failures:
-                longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10))
+                longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10))
                 await self._clock.sleep(longest * random.uniform(0.5, 1.0))
 
     async def _follow(self) -> None:
-        """One watch, from where the last one ended; from the beginning if that is not known."""
-        since = "" if self._anew else self._since
+        """One watch from the last version, or from a new list."""
+        since = "" if self._list_again else self._since
         changes = self._kube.watch(
             self._resource, since=since, namespace=self._namespace, field_selector=self._field_selector
         )
         async with aclosing(changes):
-            if self._anew:
+            if self._list_again:
                 await self._list(changes)
             async for change in changes:
-                self._heard_at = self._true_at = self._clock.monotonic()
+                self._received_at = self._current_at = self._clock.monotonic()
                 self._since = change.resource_version
                 self.problem = None
                 if change.object is not None:
@@ -141,20 +141,20 @@ class Reflector(Generic[T]):
         """Receives the whole initial list: changes are reported only after its end, if its version is accepted."""
         listed: dict[Key, T] = {}
         async for change in changes:
-            self._heard_at = self._clock.monotonic()
+            self._received_at = self._clock.monotonic()
             if change.object is not None:
                 listed[_key(change.object)] = self._held(change.object)
             if change.synced:
-                self._believe(change.resource_version)
-                await self._take(listed)
-                self._since, self._anew = change.resource_version, False
-                self._true_at = self._clock.monotonic()
+                self._check_version(change.resource_version)
+                await self._replace(listed)
+                self._since, self._list_again = change.resource_version, False
+                self._current_at = self._clock.monotonic()
                 self.problem = None
-                self._told.set()
+                self._synced.set()
                 return
         raise KubeError(0, "Broken", f"the list of {self._resource.plural} ended early")
 
-    def _believe(self, version: str) -> None:
+    def _check_version(self, version: str) -> None:
         """Raises for a list older than the last known version, unless the previous list was older, too.
 
         A single old list comes from a replica that lags behind. Two in a row mean that etcd was restored from a
@@ -163,12 +163,14 @@ class Reflector(Generic[T]):
         known, new = self._since, version
         was_behind, self._behind = self._behind, known.isdecimal() and new.isdecimal() and int(new) < int(known)
         if self._behind and not was_behind:
-            raise KubeError(0, REWOUND, f"{self._resource.plural}: the server is at version {new}, it was at {known}")
+            raise KubeError(
+                0, OLDER_LIST, f"{self._resource.plural}: listed at version {new}, already known at {known}"
+            )
         if self._behind:
-            log.warning("server went back in time", resource=self._resource.plural, version=new, known=known)
+            log.warning("the server has an older state", resource=self._resource.plural, version=new, known=known)
             self._behind = False
 
-    async def _take(self, listed: dict[Key, T]) -> None:
+    async def _replace(self, listed: dict[Key, T]) -> None:
         for key in [key for key in self._objects if key not in listed]:
             self._set(key, None)
         async for part in in_batches(listed.items(), BATCH):
@@ -191,7 +193,7 @@ class Reflector(Generic[T]):
         self._on_change(before, after)
 
     def _held(self, value: T) -> T:
-        """The object that is kept already, if this is the same version of it."""
+        """The stored object, if this is the same version of it."""
         held = self._objects.get(_key(value))
         if held is not None and held.metadata.resource_version == value.metadata.resource_version:
             return held
@@ -200,10 +202,10 @@ class Reflector(Generic[T]):
     def _slim(self, value: T) -> T:
         return self._sharing.intern(self._trim(value) if self._trim is not None else value)
 
-    async def _silence(self) -> NoReturn:
-        while (quiet := self._clock.monotonic() - self._heard_at) < self._inactivity:
+    async def _check_activity(self) -> NoReturn:
+        while (quiet := self._clock.monotonic() - self._received_at) < self._inactivity:
             await self._clock.sleep(self._inactivity - quiet)
-        raise KubeError(0, SILENT, f"the watch of {self._resource.plural} said nothing for {quiet:.0f} s")
+        raise KubeError(0, INACTIVE, f"the watch of {self._resource.plural} had no events for {quiet:.0f} s")
 
 
 def _key(value: objects.Object) -> Key:

@@ -16,7 +16,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 500
 """Characters of a response that is not a Status: proxies send whole pages."""
 
-LONGEST_REST = 60.0
+MAX_RETRY_AFTER = 60.0
 """Maximum Retry-After in seconds: an error page of a proxy may request an hour."""
 
 _BUDGET = re.compile(r"The disruption budget (\S+) (?:needs|is still being processed)")
@@ -35,7 +35,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server's own word for yes and no."""
+    """The body of an error response."""
 
     reason: str = ""
     message: str = ""
@@ -92,7 +92,7 @@ def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[o
 
 
 class _Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a watch. The object of a bookmark is none of its resource (a Pod without containers)."""
+    """One line of a watch. The object of a bookmark is not a valid one (a Pod without containers)."""
 
     type: str
     object: msgspec.Raw
@@ -123,7 +123,7 @@ def _strict(model: type[objects.Object]) -> bool:
 
 
 def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
-    """One line of a watch. Raises KubeError for an ERROR frame (Expired for 410), msgspec.DecodeError for nonsense."""
+    """One line of a watch. Raises KubeError for an ERROR frame (Expired for 410), msgspec.DecodeError if invalid."""
     frame = _frame.decode(line)
     match frame.type:
         case "ADDED" | "MODIFIED" | "DELETED":
@@ -145,43 +145,43 @@ def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
             raise msgspec.DecodeError(f"unknown type of watch event: {frame.type[:TEXT_LIMIT]}")
 
 
-def read_refusal(status: int, headers: Mapping[str, str], body: bytes, what: str) -> KubeError:
+def read_error(status: int, headers: Mapping[str, str], body: bytes, what: str) -> KubeError:
     """The error of a response. `what` names the verb and the object. Flow control and proxies respond in plain text."""
-    said = _said(body)
-    if status == 422 and any(cause.field == "metadata.uid" for cause in said.details.causes):
+    reply = _status_of(body)
+    if status == 422 and any(cause.field == "metadata.uid" for cause in reply.details.causes):
         # The response to a patch if the object of this name has another UID: "field is immutable".
-        return error_for_status(409, "Conflict", f"{what}: another object of this name: {said.message}")
-    return error_for_status(status, said.reason, f"{what}: {said.message}", _retry_after(headers, said))
+        return error_for_status(409, "Conflict", f"{what}: another object of this name: {reply.message}")
+    return error_for_status(status, reply.reason, f"{what}: {reply.message}", _retry_after(headers, reply))
 
 
 def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> EvictionResult:
-    said = _said(body)
-    causes = [cause for cause in said.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
+    reply = _status_of(body)
+    causes = [cause for cause in reply.details.causes if cause.reason == "DisruptionBudget"] if status == 429 else []
     named = _BUDGET.match(causes[0].message) if causes else None
     return EvictionResult(
         status=status,
-        reason=said.reason,
-        message=" ".join(filter(None, (said.message, causes[0].message if causes else ""))),
+        reason=reply.reason,
+        message=" ".join(filter(None, (reply.message, causes[0].message if causes else ""))),
         disruption_budget=bool(causes),
         budget=named[1] if named else "",
-        retry_after=_retry_after(headers, said),
+        retry_after=_retry_after(headers, reply),
     )
 
 
 def as_body(resource: Resource[T], value: T) -> dict[str, Any]:
-    """An object as the API server takes it.
+    """An object as the body of a request.
 
-    Every time has six digits after the point: MicroTime (leases, events) is refused without them, Time takes them.
+    Every time has six digits after the point: MicroTime (leases, events) requires them, Time allows them.
     """
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
-    body = _with_texts(msgspec.to_builtins(value, builtin_types=(datetime,)))
+    body = _with_text_times(msgspec.to_builtins(value, builtin_types=(datetime,)))
     return {**body, "apiVersion": version, "kind": resource.kind}
 
 
 def annotation_patch(
     annotations: Mapping[str, str | None], *, uid: str, version: str, expected: Mapping[str, str] | None
 ) -> tuple[str, Any]:
-    """The content type and the body of a patch. What an annotation says now only a JSON patch can ask for."""
+    """The content type and the body of a patch. Only a JSON patch can require the value of an annotation."""
     only = {name: text for name, text in (("uid", uid), ("resourceVersion", version)) if text}
     if not expected:
         return "application/merge-patch+json", {"metadata": {"annotations": dict(annotations), **only}}
@@ -200,25 +200,25 @@ def annotation_patch(
 
 
 def _annotation_path(key: str) -> str:
-    return "/metadata/annotations/" + key.replace("/", "~1")  # a key has no ~ of its own
+    return "/metadata/annotations/" + key.replace("/", "~1")  # a key contains no ~
 
 
-def _with_texts(value: Any) -> Any:
+def _with_text_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _with_texts(item) for key, item in value.items()}
+        return {key: _with_text_times(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_texts(item) for item in value]
+        return [_with_text_times(item) for item in value]
     return value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value
 
 
-def _said(body: bytes) -> Status:
+def _status_of(body: bytes) -> Status:
     try:
         return _status.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Status(message=body[:TEXT_LIMIT].decode(errors="replace").strip())
 
 
-def _retry_after(headers: Mapping[str, str], said: Status) -> float | None:
+def _retry_after(headers: Mapping[str, str], reply: Status) -> float | None:
     header = headers.get("Retry-After", "")
-    asked = float(header) if header.isdecimal() else float(said.details.retry_after_seconds) or None
-    return asked and min(asked, LONGEST_REST)
+    seconds = float(header) if header.isdecimal() else float(reply.details.retry_after_seconds) or None
+    return seconds and min(seconds, MAX_RETRY_AFTER)

@@ -19,7 +19,7 @@ class ServerClock:
     def __init__(self) -> None:
         self._lowest = -math.inf
         self._highest = math.inf
-        self._heard_at = 0.0
+        self._observed_at = 0.0
 
     def observe(self, date: str, *, sent: float, received: float) -> None:
         """Add a response. A date that cannot be parsed is ignored."""
@@ -33,7 +33,7 @@ class ServerClock:
         if max(lowest, known_lowest) <= min(highest, known_highest):
             lowest, highest = max(lowest, known_lowest), min(highest, known_highest)
         # Otherwise one of the clocks was set, or another server responded: earlier bounds no longer apply.
-        self._lowest, self._highest, self._heard_at = lowest, highest, received
+        self._lowest, self._highest, self._observed_at = lowest, highest, received
 
     def at(self, now: float) -> float:
         """The estimated Unix seconds of the server at local time `now`."""
@@ -48,5 +48,5 @@ class ServerClock:
         return now + lowest, now + highest
 
     def _offsets(self, now: float) -> tuple[float, float]:
-        drifted = DRIFT * abs(now - self._heard_at)
+        drifted = DRIFT * abs(now - self._observed_at)
         return self._lowest - drifted, self._highest + drifted

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from equipoise.collector.decisions.profiles.kubelet import POD_CPU, POD_MEMORY
-from equipoise.collector.decisions.profiles.promql import milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import milliseconds, selector
 
 Resource = Literal["cpu", "memory"]
 

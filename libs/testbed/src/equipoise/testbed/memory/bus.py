@@ -1,4 +1,4 @@
-"""A bus inside one process, with the streams of the real one. Messages travel as bytes: they really are JSON."""
+"""A bus inside one process, with the streams of the real one. Messages are encoded, so each is tested as JSON."""
 
 import asyncio
 import random
@@ -22,41 +22,41 @@ from equipoise.runtime.bus import (
     T,
     Worker,
 )
-from equipoise.runtime.bus.codec import MessageReader, UnreadableRequest, answer, encode, read_answer
+from equipoise.runtime.bus.codec import MessageReader, UnreadableRequest, encode, respond
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.headers import Envelope, Headers, continuing_trace
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.clock import settle
-from equipoise.testbed.memory.streams import Kept, MemoryStream
+from equipoise.testbed.memory.streams import MemoryStream, StoredMessage
 
 _HISTORY = 10_000
-"""Messages that `said` remembers."""
+"""Messages that `published` returns at most."""
 
 
 class _Subscription:
-    """Hands messages to one handler, one after the other; has a task only while there are any."""
+    """Calls one handler with one message after the other; has a task only while there are any."""
 
     def __init__(
         self,
         pattern: str,
-        hand_over: Callable[[str, bytes, Headers, bool], Coroutine[Any, Any, None]],
+        handle: Callable[[str, bytes, Headers, bool], Coroutine[Any, Any, None]],
         follows: MemoryStream | None,
     ) -> None:
         self.pattern = pattern
         self.follows = follows
-        self._hand_over = hand_over
+        self._handle = handle
         self._waiting: deque[tuple[str, bytes, Headers, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def put(self, subject: str, payload: bytes, headers: Headers, *, replayed: bool = False) -> None:
         self._waiting.append((subject, payload, headers, replayed))
         if self._task is None:
-            self._task = asyncio.create_task(self._drain(), name=f"hear {self.pattern}")
+            self._task = asyncio.create_task(self._drain(), name=f"subscription {self.pattern}")
 
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                await self._hand_over(*self._waiting.popleft())
+                await self._handle(*self._waiting.popleft())
         finally:
             self._task = None
 
@@ -75,7 +75,7 @@ class _Subscription:
 class MemoryBus:
     """A `Bus` that all services of a test (or of the lab) share.
 
-    Beyond the protocol: `said` returns published messages, `headers` their headers, `inject` publishes raw bytes,
+    Beyond the protocol: `published` returns messages, `headers` their headers, `inject` publishes raw bytes,
     `disconnect` and `reconnect` simulate a lost connection, `settled` waits until all handlers are idle. `streams`
     replaces the default streams (see `with_max_ages`). `chance` generates the ids of messages and traces; by default
     they are the same in every run.
@@ -118,17 +118,17 @@ class MemoryBus:
         return self._store(subject, payload, self._envelope.around(message, message_id))
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
-        kept = 0
+        stored = 0
         failure: BusError | None = None
         for subject, message in messages:
             try:
                 await self.publish(subject, message)
-                kept += 1
+                stored += 1
             except BusError as error:
                 failure = error
-        if failure is not None and kept == 0:
+        if failure is not None and stored == 0:
             raise failure
-        return kept
+        return stored
 
     async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         self._subscribe(pattern, kind, handler, None)
@@ -146,21 +146,21 @@ class MemoryBus:
                 tasks.create_task(self._work(queue, reader, worker))
 
     async def request(
-        self, subject: str, question: msgspec.Struct, answer: type[Response], *, timeout: float
+        self, subject: str, request: msgspec.Struct, response: type[Response], *, timeout: float
     ) -> Response:
-        payload = encode(subject, question)
+        payload = encode(subject, request)
         self._check_connected(subject)
         if (endpoint := self._endpoints.get(subject)) is None:
             raise NoResponders(f"no service responds on {subject}")
-        asked = asyncio.create_task(self._ask(endpoint, payload, self._envelope.around(question)))
+        responding = asyncio.create_task(self._respond(endpoint, payload, self._envelope.around(request)))
         expired = asyncio.create_task(self._clock.sleep(timeout))
         try:
-            await asyncio.wait([asked, expired], return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                raise BusUnavailable(f"{subject} was not answered within {timeout:g} s")
-            return read_answer(subject, asked.result(), answer)
+            await asyncio.wait([responding, expired], return_when=asyncio.FIRST_COMPLETED)
+            if not responding.done():
+                raise BusUnavailable(f"{subject}: no response within {timeout:g} s")
+            return msgspec.json.decode(responding.result(), type=response)
         finally:
-            asked.cancel()
+            responding.cancel()
             expired.cancel()
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
@@ -168,14 +168,14 @@ class MemoryBus:
         self._endpoints.update(served)
 
         async def stop() -> None:
-            # Another replica may serve the same by now.
+            # Another replica may serve the same subjects by now.
             self._endpoints = {name: each for name, each in self._endpoints.items() if served.get(name) is not each}
             served.clear()
 
         return stop
 
     def published(self, kind: type[T], pattern: str = ">") -> list[T]:
-        """What was said on the matching subjects, oldest first (of the last 10,000 messages)."""
+        """Messages of the matching subjects, oldest first (of the last 10,000 messages)."""
         return [
             msgspec.json.decode(payload, type=kind)
             for subject, payload, _ in self._history
@@ -183,20 +183,20 @@ class MemoryBus:
         ]
 
     def headers(self, pattern: str = ">") -> list[Headers]:
-        """What travelled beside the messages of the matching subjects, oldest first (of the last 10,000)."""
+        """Headers of the messages of the matching subjects, oldest first (of the last 10,000)."""
         return [headers for subject, _, headers in self._history if matches(pattern, subject)]
 
     def inject(self, subject: str, payload: bytes) -> None:
-        """Put bytes on the bus that need not be a message."""
+        """Publish bytes that need not be a valid message."""
         self._store(subject, payload, {})
 
     def disconnect(self) -> None:
-        """Lose the connection: nothing can be said and nothing is heard until `reconnect`."""
+        """Lose the connection: nothing can be published or received until `reconnect`."""
         self._connected = False
         self.errors.set_problem("connection", "not connected to the bus")
 
     async def reconnect(self) -> None:
-        """Be connected again; followers hear the last values anew."""
+        """Restore the connection; `subscribe_latest` delivers the last values again."""
         self._connected = True
         self.errors.set_problem("connection", None)
         self._work_arrived.set()
@@ -205,7 +205,7 @@ class MemoryBus:
         await self.settled()
 
     async def settled(self) -> None:
-        """Wait until handlers and workers have come to rest."""
+        """Wait until all handlers and workers are idle."""
         await settle()
 
     def _store(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
@@ -214,7 +214,7 @@ class MemoryBus:
         for subscription in self._subscriptions:
             if subscription.follows is None and matches(subscription.pattern, subject):
                 subscription.put(subject, payload, headers)
-        stream = next((stream for stream in self._streams if _keeps(stream, subject)), None)
+        stream = next((stream for stream in self._streams if _stores(stream, subject)), None)
         if stream is None:
             return Receipt()
         receipt = stream.store(subject, payload, headers, self._clock.now())
@@ -230,9 +230,9 @@ class MemoryBus:
             raise BusUnavailable(f"{subject}: not connected to the bus")
 
     def _stream(self, pattern: str) -> MemoryStream:
-        stream = next((stream for stream in self._streams if _keeps(stream, pattern)), None)
+        stream = next((stream for stream in self._streams if _stores(stream, pattern)), None)
         if stream is None or stream.stream.work_queue:
-            raise ValueError(f"no stream keeps last values of {pattern}: subscribe to it")
+            raise ValueError(f"no stream keeps the last values of {pattern}: use subscribe")
         return stream
 
     def _subscribe(
@@ -240,41 +240,41 @@ class MemoryBus:
     ) -> _Subscription:
         reader = MessageReader(kind, self.errors)
 
-        async def hand_over(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
-            await reader.hand_over(handler, subject, payload, headers=headers, replayed=replayed)
+        async def handle(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
+            await reader.handle(handler, subject, payload, headers=headers, replayed=replayed)
 
-        subscription = _Subscription(pattern, hand_over, follows)
+        subscription = _Subscription(pattern, handle, follows)
         self._subscriptions.append(subscription)
         return subscription
 
     def _replay(self, subscription: _Subscription) -> None:
         if subscription.follows is not None:
-            for kept in subscription.follows.last(subscription.pattern, self._clock.now()):
-                subscription.put(kept.subject, kept.payload, kept.headers, replayed=True)
+            for last in subscription.follows.last(subscription.pattern, self._clock.now()):
+                subscription.put(last.subject, last.payload, last.headers, replayed=True)
 
     async def _work(self, queue: MemoryStream, reader: MessageReader[T], worker: Worker[T]) -> None:
         while True:
-            kept = queue.take(self._clock.now()) if self._connected else None
-            if kept is None:
+            taken = queue.take(self._clock.now()) if self._connected else None
+            if taken is None:
                 self._work_arrived.clear()
                 await self._work_arrived.wait()
                 continue
             try:
                 again = await reader.attempt(
-                    worker, kept.subject, kept.payload, headers=kept.headers, deliveries=kept.deliveries
+                    worker, taken.subject, taken.payload, headers=taken.headers, deliveries=taken.deliveries
                 )
             except asyncio.CancelledError:
-                self._offer_again(queue, kept, 0.0)
+                self._redeliver(queue, taken, 0.0)
                 raise
             if again is None:
-                queue.settle(kept)
+                queue.acknowledge(taken)
             else:
-                self._offer_again(queue, kept, again.after)
+                self._redeliver(queue, taken, again.after)
 
-    async def _ask(self, endpoint: Endpoint[Any, Any], payload: bytes, headers: Headers) -> bytes:
+    async def _respond(self, endpoint: Endpoint[Any, Any], payload: bytes, headers: Headers) -> bytes:
         try:
             with continuing_trace(headers):
-                return encode(endpoint.subject, await answer(endpoint, payload))
+                return encode(endpoint.subject, await respond(endpoint, payload))
         except UnreadableRequest as error:
             self.errors.count("unreadable", endpoint.subject, error)
             raise BusError(f"{endpoint.subject}: {error}") from error
@@ -282,9 +282,9 @@ class MemoryBus:
             self.errors.count("endpoint", endpoint.subject, error)
             raise BusError(f"{endpoint.subject}: {type(error).__name__}: {error}") from error
 
-    def _offer_again(self, queue: MemoryStream, kept: Kept, after: float) -> None:
-        if not queue.again(kept, self._clock.now() + after):
-            self.errors.count("delivered_too_often", kept.subject, "removed from the queue")
+    def _redeliver(self, queue: MemoryStream, message: StoredMessage, after: float) -> None:
+        if not queue.redeliver(message, self._clock.now() + after):
+            self.errors.count("delivered_too_often", message.subject, "removed from the queue")
             return
         waker = asyncio.create_task(self._wake_after(after))
         self._wakers.add(waker)
@@ -295,5 +295,5 @@ class MemoryBus:
         self._work_arrived.set()
 
 
-def _keeps(stream: MemoryStream, subject: str) -> bool:
+def _stores(stream: MemoryStream, subject: str) -> bool:
     return any(subject.startswith(pattern.removesuffix(">")) for pattern in stream.stream.subjects)

@@ -48,16 +48,6 @@ def is_obsolete(name: str, family: str, shards: int) -> bool:
     return ours and name not in {shard_name(family, shard, shards) for shard in range(shards)}
 
 
-def acquire_delay(held: int, shards: int, replicas: int) -> float:
-    """Seconds that a replica with `held` shards waits before it acquires a free one."""
-    return 0.0 if held == 0 or held < shards // replicas else ACQUIRE_DELAY
-
-
-def fair_share(shards: int, replicas: int) -> int:
-    """How many shards one replica holds at most while others have room."""
-    return -(-shards // replicas)
-
-
 class OwnedShard(msgspec.Struct, kw_only=True):
     """A shard while this replica holds it. Subscribers drop messages of a lower (epoch, sequence)."""
 
@@ -135,12 +125,15 @@ class OwnedShards:
 
     def acquire_delay(self, shard: int, now: float) -> float:
         """Seconds to wait before we acquire this free shard."""
-        seconds = acquire_delay(len(self._held), self._shards, self.replicas(now))
-        self._offered.add(shard) if seconds > 0 else self._offered.discard(shard)
-        return seconds
+        if not self._held or len(self._held) < self._shards // self.replicas(now):
+            self._offered.discard(shard)
+            return 0.0
+        self._offered.add(shard)
+        return ACQUIRE_DELAY
 
     def should_release(self, shard: int, now: float) -> bool:
         """True when others hold fewer shards than we do. The highest shards are released first."""
         kept = {held for held, since in self._kept_since.items() if now - since < KEEP_SECONDS}
-        surplus = len(self._held) - fair_share(self._shards, self.replicas(now)) - len(kept)
+        fair_share = math.ceil(self._shards / self.replicas(now))
+        surplus = len(self._held) - fair_share - len(kept)
         return surplus > 0 and shard in sorted(self._held.keys() - kept)[-surplus:]

@@ -17,7 +17,7 @@ import msgspec
 from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, series_name
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.sources.polling import Poller, SampleHistory
+from equipoise.collector.sources.polling import PollingSource
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
@@ -40,8 +40,6 @@ class WatcherMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatcherNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of a node."""
-
     metrics: list[WatcherMetric] | None = None
 
 
@@ -65,7 +63,7 @@ class WatcherResponse(msgspec.Struct, frozen=True, kw_only=True):
     data: WatcherData = WatcherData()
 
 
-class LoadWatcherSource:
+class LoadWatcherSource(PollingSource):
     """A MetricSource. Raises ConfigurationError for a kind of memory other than load-watcher's."""
 
     def __init__(
@@ -73,27 +71,18 @@ class LoadWatcherSource:
     ) -> None:
         if memory != "workingSet":
             raise ConfigurationError(f"load.memory: {memory} is not allowed with collector.source: load-watcher")
+        # The history shows when a response contained a node; its current usage when load-watcher's own source has no
+        # windows.
+        super().__init__(clock, interval=settings.interval, retention=RETENTION)
         self._settings = settings
-        self._clock = clock
         self._skew = 0.0
-        self._history = SampleHistory(RETENTION)
-        """When a response contained a node; its current usage when load-watcher's own source has no windows."""
-
         self._means: dict[float, dict[str, dict[tuple[ResourceName, str], float]]] = {}
         """The newest response, by length of its window and node."""
 
         self._current_only = False
-        self._poller = Poller(self._poll, settings.interval, clock)
 
-    async def run(self) -> None:
-        await self._poller.run()
-
-    async def poll_once(self) -> None:
-        await self._poller.poll_once()
-
-    async def time(self) -> float:
+    def _now(self) -> float:
         """By the Date headers of its responses, to the second."""
-        await self._poller.ready()
         return self._clock.now() + self._skew
 
     def unsupported(self, query: MetricQuery) -> str:
@@ -118,9 +107,6 @@ class LoadWatcherSource:
             if key in values
         ]
 
-    def close(self) -> None:
-        """Every poll closes its own connection."""
-
     async def _poll(self) -> None:
         response = await self._fetch()
         end, length = float(response.window.end), float(response.window.end - response.window.start)
@@ -139,7 +125,6 @@ class LoadWatcherSource:
         self._current_only = current_only
         # A response about another window replaces the previous one: only the newest window is known.
         self._means = {length: means}
-        self._history.prune(self._clock.now() + self._skew)
 
     async def _fetch(self) -> WatcherResponse:
         url = f"{self._settings.url.rstrip('/')}/watcher"

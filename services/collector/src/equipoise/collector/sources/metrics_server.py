@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
+from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.settings import CollectorSettings, MetricsServerSettings
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.sources.polling import Poller, SampleHistory
+from equipoise.collector.sources.polling import PollingSource
 from equipoise.collector.state.placement import amounts
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import ApiValue, Object
@@ -51,7 +51,7 @@ NODE_METRICS = Resource(
 POD_METRICS = Resource(group="metrics.k8s.io", version="v1beta1", plural="pods", kind="PodMetrics", model=PodMetrics)
 
 
-class MetricsServerSource:
+class MetricsServerSource(PollingSource):
     """A MetricSource. Raises ConfigurationError for a kind of memory other than metrics-server's."""
 
     def __init__(
@@ -59,19 +59,9 @@ class MetricsServerSource:
     ) -> None:
         if memory != "workingSet":
             raise ConfigurationError(f"load.memory: {memory} is not allowed with collector.source: metrics-server")
+        super().__init__(clock, interval=settings.interval, retention=settings.retention * RETENTION_FACTOR)
         self._settings = settings
         self._kube = kube
-        self._clock = clock
-        self._history = SampleHistory(settings.retention * RETENTION_FACTOR)
-        self._poller = Poller(self._poll, settings.interval, clock)
-
-    async def run(self) -> None:
-        await self._poller.run()
-
-    async def time(self) -> float:
-        """The API server's: it is the closest to the clocks of the kubelets."""
-        await self._poller.ready()
-        return self._now()
 
     def unsupported(self, query: MetricQuery) -> str:
         retention = self._settings.retention
@@ -81,13 +71,8 @@ class MetricsServerSource:
             return f"it is longer ago than collector.metricsServer.retention ({retention})"
         return ""
 
-    async def query(self, query: MetricQuery) -> list[Sample]:
-        return self._history.query(query)
-
-    def close(self) -> None:
-        """The connection belongs to the process."""
-
     def _now(self) -> float:
+        """The API server's clock is the closest to those of the kubelets."""
         return self._kube.server_time(self._clock.now())
 
     async def _poll(self) -> None:
@@ -114,17 +99,13 @@ class MetricsServerSource:
                 key = ("", pod.metadata.namespace, pod.metadata.name)
                 usages = [container.usage for container in pod.containers]
                 self._history.add(key, pod.timestamp.timestamp(), *_sums(usages))
-        self._history.prune(self._now())
 
 
 def _sums(usages: Iterable[dict[str, str]]) -> tuple[float, float]:
     """Cores and bytes in total; NaN when one of them is missing."""
     found = [amounts(usage) for usage in usages]
-    return sum(_or_nan(usage.cpu) for usage in found), sum(_or_nan(usage.memory) for usage in found)
-
-
-def _or_nan(amount: float | None) -> float:
-    return math.nan if amount is None else amount
+    cpu = sum(math.nan if usage.cpu is None else usage.cpu for usage in found)
+    return cpu, sum(math.nan if usage.memory is None else usage.memory for usage in found)
 
 
 def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, kube: Kube) -> MetricSource:

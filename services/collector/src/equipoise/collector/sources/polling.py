@@ -7,10 +7,9 @@ import asyncio
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, median, pstdev
-from typing import NoReturn
 
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
@@ -24,18 +23,26 @@ LOOKBACK = 300.0
 _COLUMN = {"cpu": 0, "memory": 1}
 
 
-class Poller:
-    """Polls on standbys too: a replica that acquires a shard has the history at once."""
+class PollingSource:
+    """A MetricSource that polls on standbys too: a replica that acquires a shard has the history at once."""
 
-    def __init__(self, poll: Callable[[], Awaitable[None]], interval: float, clock: Clock) -> None:
-        """`poll` requests the current values once and keeps them. It raises SourceError, and nothing else."""
-        self._poll = poll
-        self._interval = interval
+    def __init__(self, clock: Clock, *, interval: float, retention: float) -> None:
+        """Seconds: values are requested every `interval`, and kept for `retention`."""
         self._clock = clock
+        self._interval = interval
+        self._history = SampleHistory(retention)
         self._problem = ""
         self._polled = asyncio.Event()
 
-    async def run(self) -> NoReturn:
+    async def _poll(self) -> None:
+        """Request the current values once and add them to the history. Raises SourceError, and nothing else."""
+        raise NotImplementedError
+
+    def _now(self) -> float:
+        """Unix seconds on the source's clock."""
+        return self._clock.now()
+
+    async def run(self) -> None:
         while True:
             await self.poll_once()
             await self._clock.sleep(self._interval)
@@ -43,16 +50,24 @@ class Poller:
     async def poll_once(self) -> None:
         try:
             await self._poll()
+            self._history.prune(self._now())
             self._problem = ""
         except SourceError as error:
             self._problem = str(error)
         self._polled.set()
 
-    async def ready(self) -> None:
-        """Returns when the last poll succeeded; raises its SourceError when it failed."""
+    async def time(self) -> float:
+        """Returns after the first poll; raises the SourceError of the last one if that failed."""
         await self._polled.wait()
         if self._problem:
             raise SourceError(self._problem)
+        return self._now()
+
+    async def query(self, query: MetricQuery) -> list[Sample]:
+        return self._history.query(query)
+
+    def close(self) -> None:
+        """No connection is kept."""
 
 
 class _Series:
@@ -64,19 +79,15 @@ class _Series:
         if self.times and at <= self.times[-1]:
             if at > self.times[-1] - LOOKBACK:
                 return
-            self._clear()  # its clock was ahead and was corrected: samples would be ignored until that time
+            # Its clock was ahead and was corrected: samples would be ignored until that time.
+            for column in (self.times, *self.columns):
+                del column[:]
         self.times.append(at)
         for column, value in zip(self.columns, values, strict=True):
             column.append(value)
-        old = bisect_right(self.times, at - retention)
-        if old:
-            del self.times[:old]
-            for column in self.columns:
+        if old := bisect_right(self.times, at - retention):
+            for column in (self.times, *self.columns):
                 del column[:old]
-
-    def _clear(self) -> None:
-        for column in (self.times, *self.columns):
-            del column[:]
 
 
 class SampleHistory:
@@ -140,6 +151,5 @@ def _quantile(quantile: float, values: Sequence[float]) -> float:
     """As PromQL's quantile_over_time: linear interpolation between the two nearest ranks."""
     ordered = sorted(values)
     rank = quantile * (len(ordered) - 1)
-    below = math.floor(rank)
-    above = min(below + 1, len(ordered) - 1)
+    below, above = math.floor(rank), math.ceil(rank)
     return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)

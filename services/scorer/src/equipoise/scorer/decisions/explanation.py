@@ -14,7 +14,6 @@ from equipoise.contracts.load.correction import (
     age_of,
     amounts,
     correction_factor,
-    known,
     partial_lifetimes,
     share_measured,
 )
@@ -30,9 +29,9 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.scorer.decisions.counterfactual import rank_change
-from equipoise.scorer.decisions.extender_responses import ScoringState
+from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, rank
-from equipoise.scorer.decisions.score_integers import neutral
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Array, expected_load, resources
 from equipoise.scorer.state.demand import demand_of_placed
 from equipoise.scorer.state.load_correction import base_of
@@ -43,18 +42,6 @@ _MAX_LISTED = 10
 _NO_REQUESTS = PodDemand(namespace="", name="", uid="")
 
 
-class _Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What is explained."""
-
-    pod: PodDemand | None
-    placed: PlacedPod | None = None
-    """The pod on its current node."""
-
-    current_node: str = ""
-    node: str = ""
-    """The node that the request names."""
-
-
 def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral_by: str = "") -> Explanation:
     """The scores as of now; reserves nothing. A placed pod is scored without itself on its current node.
 
@@ -63,22 +50,23 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
     subject = _subject_of(state, request)
     if isinstance(subject, str):
         return Explanation(problem=subject, explained_at=now)
-    pod, placed = subject.pod or _NO_REQUESTS, subject.placed
-    names = request.nodes or state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), subject.current_node)[0]
-    names = list(dict.fromkeys([*names, *(node for node in (subject.current_node, subject.node) if node)]))
+    requested, placed, current_node = subject
+    pod = requested or _NO_REQUESTS
+    names = request.nodes or state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), current_node)[0]
+    names = list(dict.fromkeys([*names, *filter(None, (current_node, request.node))]))
     if not names:
         return Explanation(problem="no known node has enough free requests for the pod", explained_at=now)
-    without = None if placed is None else state.nodes.without(subject.current_node, placed, now)
+    without = None if placed is None else state.nodes.without(current_node, placed, now)
     demand, nodes, rows = state.inputs(pod, names, now, without=without)
     hint = state.hints.hint(pod.uid, pod.workload, names, now)
     ranking = rank(state.policy, nodes, demand, hint, state.settings, state.max_score)
     data_problem = state.coverage_problem(now)
     if why := neutral_by or data_problem:
         ranking = msgspec.structs.replace(ranking, scores=neutral(len(names), why))
-    policy, view = state.policy, _View(state, ranking, subject, pod, now)
+    policy = state.policy
     return Explanation(
-        pod=subject.pod,
-        current_node=subject.current_node,
+        pod=requested,
+        current_node=current_node,
         policy=policy.policy_name(),
         demand=resources(demand.usage[0]),
         demand_sources={resource: str(link) for resource, link in demand.sources.items()},
@@ -90,20 +78,23 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
         neutral=ranking.scores.neutral,
         why=ranking.scores.why,
         data_problem=data_problem,
-        nodes=view.nodes(),
+        nodes=_View(state, ranking, placed, current_node, pod.uid, now).nodes(also=request.node),
         rank_change=rank_change(policy, ranking, rows) if len(names) > 1 else None,
-        notes=_notes(state, subject, all_nodes=not request.nodes),
+        notes=_notes(state, current_node, all_nodes=not request.nodes),
         explained_at=now,
     )
 
 
-def _subject_of(state: ScoringState, request: ExplainRequest) -> _Subject | str:
-    """What is explained; as text, why nothing can be explained and what to do."""
+def _subject_of(state: ScoringState, request: ExplainRequest) -> tuple[PodDemand | None, PlacedPod | None, str] | str:
+    """What is explained: the pod, and if it is placed, the pod on its node, and that node.
+
+    As text, why nothing can be explained and what to do.
+    """
     node = request.node
     if node and state.nodes.latest_messages(node) == (None, None):
         return f"the scorer has received nothing about node {node}: see `equipoise tap '*.node.{token(node)}'`"
     if request.pod is not None:
-        return _Subject(pod=request.pod, node=node)
+        return request.pod, None, ""
     if request.name:
         found = state.nodes.find_pod(request.namespace, request.name)
         if found is None:
@@ -112,13 +103,11 @@ def _subject_of(state: ScoringState, request: ExplainRequest) -> _Subject | str:
                 f"only placed pods: see `kubectl -n {request.namespace} get pod {request.name} -o wide`"
             )
         current_node, placed = found
-        return _Subject(pod=demand_of_placed(placed), placed=placed, current_node=current_node, node=node)
-    if node:
-        return _Subject(pod=None, node=node)
-    return "name a pod (namespace and name, or the whole pod) or a node"
+        return demand_of_placed(placed), placed, current_node
+    return (None, None, "") if node else "name a pod (namespace and name, or the whole pod) or a node"
 
 
-def _notes(state: ScoringState, subject: _Subject, *, all_nodes: bool) -> list[str]:
+def _notes(state: ScoringState, current_node: str, *, all_nodes: bool) -> list[str]:
     policy, load, notes = state.policy, state.load, []
     if all_nodes:
         notes.append(
@@ -135,31 +124,32 @@ def _notes(state: ScoringState, subject: _Subject, *, all_nodes: bool) -> list[s
         )
     if "deviation" in policy.statistics:
         notes.append("standard deviations are as measured: the effect of a pod on them is not known")
-    if subject.current_node and {"p95", "max"} & set(policy.statistics):
-        notes.append(f"the part of the pod itself in p95 and max of {subject.current_node} is an estimate")
+    if current_node and {"p95", "max"} & set(policy.statistics):
+        notes.append(f"the part of the pod itself in p95 and max of {current_node} is an estimate")
     return notes
 
 
 class _View:
     """Explains the nodes of one ranking."""
 
-    def __init__(self, state: ScoringState, ranking: Ranking, subject: _Subject, pod: PodDemand, now: float) -> None:
-        self._state, self._ranking, self._subject, self._uid, self._now = state, ranking, subject, pod.uid, now
+    def __init__(
+        self, state: ScoringState, ranking: Ranking, placed: PlacedPod | None, current_node: str, uid: str, now: float
+    ) -> None:
+        """`placed` is the pod with this UID on its current node."""
+        self._state, self._ranking, self._now = state, ranking, now
+        self._placed, self._current_node, self._uid = placed, current_node, uid
         self._expected = expected_load(ranking.nodes, ranking.demand)
         self._by_part = state.policy.scores_by_part(ranking.nodes, ranking.demand)
         self._usage_of = state.nodes.pod_usage(now)
-        self._reserved = state.reserved(now, without=pod.uid)
-        self._targets = [
-            node for node, _ in state.hints.reserved(now, without=pod.uid, reservations=state.reservations)
-        ]
+        self._reserved = state.reserved(now, without=uid)
+        self._targets = [node for node, _ in state.hints.reserved(now, without=uid, reservations=state.reservations)]
 
-    def nodes(self) -> list[NodeExplanation]:
-        """The best nodes, the current node of the pod, and the node that the request names."""
-        always = (self._subject.current_node, self._subject.node)
+    def nodes(self, also: str) -> list[NodeExplanation]:
+        """The best nodes, the current node of the pod, and the node `also`."""
         return [
             self._node(index, position)
             for position, index in enumerate(map(int, self._ranking.order), 1)
-            if position <= _MAX_LISTED or self._ranking.names[index] in always
+            if position <= _MAX_LISTED or self._ranking.names[index] in (self._current_node, also)
         ]
 
     def _node(self, index: int, rank: int) -> NodeExplanation:
@@ -248,11 +238,10 @@ class _View:
 
         def change(pod: PlacedPod | GonePod, factor: float, usage: Resources) -> None:
             if factor:
-                used = Resources(cpu=known(usage.cpu), memory=known(usage.memory))
-                changes.append((f"{pod.namespace}/{pod.name}", factor * np.nan_to_num(amounts(used))))
+                changes.append((f"{pod.namespace}/{pod.name}", factor * np.nan_to_num(amounts(usage))))
 
         _, placement = self._state.nodes.latest_messages(node)
-        explained = self._subject.placed if node == self._subject.current_node else None
+        explained = self._placed if node == self._current_node else None
         if explained is not None:
             usage = usage_of(explained, utilization.pods.get(explained.uid, Resources()))
             lifetime = PodLifetime(placed_at=explained.placed_at, running_since=explained.running_since, usage=usage)

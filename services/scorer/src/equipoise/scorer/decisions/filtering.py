@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, expected_load
+from equipoise.scorer.decisions.policies.policy import above
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, expected_load, shortest_known
 
 
 class FilteredNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,15 +29,12 @@ def above_thresholds(nodes: CandidateNodes, demand: Demand, high: ResourceThresh
 
     A node of unknown load is not refused: a pod must be able to run without measurements.
     """
-    expected = 100.0 * expected_load(nodes, demand)
-    refused: dict[str, str] = {}
-    for index, name in enumerate(nodes.names):
-        known = expected[index][~np.isnan(expected[index]).all(axis=1)]
-        if not len(known):
-            continue
-        for position, resource in enumerate(RESOURCES):
-            threshold = getattr(high, resource)
-            if threshold is not None and known[0][position] > threshold:
-                refused[name] = f"{resource} load would be {known[0][position]:.1f}%, above {threshold:g}%"
-                break
-    return refused
+    percent = 100.0 * shortest_known(expected_load(nodes, demand))
+    return above(
+        nodes.names,
+        [
+            (f"{resource} load would be", percent[:, position], threshold)
+            for position, resource in enumerate(RESOURCES)
+            if (threshold := getattr(high, resource)) is not None
+        ],
+    )

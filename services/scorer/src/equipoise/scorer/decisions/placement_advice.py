@@ -1,5 +1,6 @@
 """Advice on a placed pod: the rank of its node among all nodes with headroom, and the regret."""
 
+import msgspec
 import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
@@ -7,8 +8,8 @@ from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.extender_responses import ScoringState
 from equipoise.scorer.decisions.ranking import Ranking, rank
+from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import resources
 from equipoise.scorer.state.demand import demand_of_placed
 
@@ -33,49 +34,15 @@ def advise(
     _, placement = state.nodes.latest_messages(node)
     if placement is None or all(each.uid != pod.uid for each in placement.pods):
         return None
-    why = state.coverage_problem(now) or state.nodes.why_unknown(node, now)
-    if why:
-        return _advice(pod, node, None, state=state, high=high, why=why, now=now)
-    names, rows = state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), node)
-    without = state.nodes.without(node, pod, now)
-    demand, nodes, _ = state.inputs(demand_of_placed(pod), names, now, rows=rows, without=without)
-    # Without a UID and candidates, no target is preferred: the pod has its node already.
-    hint = state.hints.hint("", pod.workload, (), now)
-    ranking = rank(state.policy, nodes, demand, hint, state.settings)
-    return _advice(pod, node, ranking, state=state, high=high, why=ranking.scores.why, now=now)
-
-
-def _advice(
-    pod: PlacedPod,
-    node: str,
-    ranking: Ranking | None,
-    *,
-    state: ScoringState,
-    high: ResourceThresholds,
-    why: str,
-    now: float,
-) -> PlacementAdvice:
-    rank_, regret, chosen, best = None, None, None, None
-    if ranking is not None:
-        index, top = ranking.names.index(node), int(ranking.points.argmax())
-        regret = round(float(ranking.points[top] - ranking.points[index]), 2)
-        rank_ = 1 + int(np.count_nonzero(ranking.points > ranking.points[index]))
-        chosen = _advised_node(ranking, index)
-        best = chosen if rank_ == 1 else _advised_node(ranking, top)
-    return PlacementAdvice(
+    advice = PlacementAdvice(
         pod_uid=pod.uid,
         namespace=pod.namespace,
         pod=pod.name,
         workload=pod.workload,
         node=node,
         policy=state.policy.policy_name(),
-        considered=0 if ranking is None else len(ranking.names),
-        chosen=chosen,
-        best=best,
-        rank=rank_,
-        regret=regret,
-        neutral=ranking is not None and ranking.scores.neutral,
-        why=why,
+        considered=0,
+        why=state.coverage_problem(now) or state.nodes.why_unknown(node, now),
         high=Resources(
             cpu=None if high.cpu is None else high.cpu / 100.0,
             memory=None if high.memory is None else high.memory / 100.0,
@@ -83,16 +50,35 @@ def _advice(
         placed_at=pod.placed_at,
         advised_at=now,
     )
+    if advice.why:
+        return advice
+    names, rows = state.nodes.with_headroom(np.nan_to_num(amounts(pod.requests)), node)
+    without = state.nodes.without(node, pod, now)
+    demand, nodes, _ = state.inputs(demand_of_placed(pod), names, now, rows=rows, without=without)
+    # Without a UID and candidates, no target is preferred: the pod has its node already.
+    hint = state.hints.hint("", pod.workload, (), now)
+    ranking = rank(state.policy, nodes, demand, hint, state.settings)
+    index, top = names.index(node), int(ranking.points.argmax())
+    position = 1 + int(np.count_nonzero(ranking.points > ranking.points[index]))
+    chosen = _advised_node(ranking, index)
+    return msgspec.structs.replace(
+        advice,
+        considered=len(names),
+        chosen=chosen,
+        best=chosen if position == 1 else _advised_node(ranking, top),
+        rank=position,
+        regret=round(float(ranking.points[top] - ranking.points[index]), 2),
+        neutral=ranking.scores.neutral,
+        why=ranking.scores.why,
+    )
 
 
 def _advised_node(ranking: Ranking, index: int) -> AdvisedNode:
     """Both loads are those of one window, so that their difference is the pod."""
-    load = ranking.nodes.load[index]
-    window = next((at for at in range(len(load)) if not np.isnan(load[at]).all()), 0)
-    with_pod = load[window] + ranking.demand.usage[window] / ranking.nodes.base[index]
+    _, load, with_pod = ranking.shortest_window(index)
     return AdvisedNode(
         node=ranking.names[index],
         score=round(float(ranking.points[index]), 2),
-        load=resources(load[window]),
+        load=resources(load),
         with_pod=resources(with_pod),
     )

@@ -1,15 +1,17 @@
-"""Scores the candidate nodes for one pod, and describes the result."""
+"""Scores the candidate nodes for one pod: points of a policy (0..100), then the integers of kube-scheduler."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
+from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import NodeScore
+from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
-from equipoise.scorer.decisions.score_integers import MAX_SCORE, ExtenderScores, to_integers
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Flags, Rows, expected_load, resources
+from equipoise.scorer.state.arrays import MAX_SHARE, Array, CandidateNodes, Demand, Flags, Rows, expected_load
 from equipoise.scorer.state.replacement_hints import ReplacementHint
 
 _PUBLISHED = 10
@@ -40,6 +42,12 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
         order: Rows = np.lexsort((-self.points, -self.scores.scores))
         return order
 
+    def shortest_window(self, index: int) -> tuple[int, Array, Array]:
+        """The shortest window that is known for a node, and the node's load in it, without and with the pod."""
+        load, base = self.nodes.load[index], self.nodes.base[index]
+        window = int((~np.isnan(load).all(axis=1)).argmax())
+        return window, load[window], load[window] + np.minimum(self.demand.usage[window] / base, MAX_SHARE)
+
 
 def rank(
     policy: ScoringPolicy,
@@ -53,10 +61,9 @@ def rank(
     names = nodes.names
     points, overfull = points_of(policy, nodes, demand)
     avoided = np.zeros(len(names), np.bool_)
-    preferred: int | None = None
-    if hint.avoided or hint.preferred:
+    if hint.avoided:
         avoided = np.array([name in hint.avoided for name in names], np.bool_)
-        preferred = names.index(hint.preferred) if hint.preferred in names else None
+    preferred = names.index(hint.preferred) if hint.preferred and hint.preferred in names else None
     scores = to_integers(
         points,
         overfull=overfull,
@@ -72,6 +79,45 @@ def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> t
     """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull."""
     overfull = np.any(expected_load(nodes, demand) > 1.0, axis=(1, 2))
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
+
+
+def to_integers(
+    points: Array,
+    *,
+    overfull: Flags,
+    avoided: Flags,
+    preferred: int | None = None,
+    min_spread: float,
+    max_score: int = MAX_SCORE,
+) -> ExtenderScores:
+    """Scale points (0..100; 0: unusable) to the integers from a tenth of `max_score` up to `max_score`.
+
+    Overfull and avoided nodes and those with 0 points get 0. If best and worst of the others differ by less than
+    `min_spread`, all of those get `max_score`. The preferred node, if usable, alone gets `max_score`; the others then
+    share the lower half.
+    """
+    usable = (points > 0.0) & ~overfull & ~avoided
+    if not usable.any():
+        return neutral(len(points), "no node is known to have headroom")
+    worst, best = points[usable].min(), points[usable].max()
+    spread = best - worst
+    lowest = max_score // 10
+    integers = np.zeros(len(points), np.intp)
+    why = ""
+    if spread >= min_spread and spread > 0.0:
+        scaled = lowest + np.rint((max_score - lowest) * (points - worst) / spread)
+        integers[usable] = scaled[usable].astype(np.intp)
+    else:
+        integers[usable] = max_score
+        why = f"best and worst are {spread:.1f} points apart, less than {min_spread:g}"
+    if preferred is not None and usable[preferred]:
+        # Half of the range: the difference must exceed that of kube-scheduler's own scores (spreading, least
+        # allocated), which is more than one step between two nodes.
+        integers[usable] = (integers[usable] + 1) // 2
+        integers[preferred] = max_score
+        why = ""
+    equal = bool((integers == integers[0]).all())
+    return ExtenderScores(scores=integers, best=np.flatnonzero(integers == integers.max()), neutral=equal, why=why)
 
 
 def best_nodes(ranking: Ranking, why_unknown: Callable[[str], str]) -> list[NodeScore]:
@@ -92,15 +138,10 @@ def _why(ranking: Ranking, index: int, why_unknown: Callable[[str], str]) -> str
     name = ranking.names[index]
     if name in ranking.hint.avoided:
         return AVOIDED
-    load, with_pod = ranking.nodes.load[index], expected_load(ranking.nodes, ranking.demand)[index]
-    row = next((row for row in range(len(load)) if not np.isnan(load[row]).all()), None)
-    if row is None:
+    window, load, with_pod = ranking.shortest_window(index)
+    if np.isnan(load).all():
         return why_unknown(name) or "its load is unknown"
-    before, after = resources(load[row]), resources(with_pod[row])
-    parts = [
-        f"{resource} {getattr(before, resource):.1%} → {getattr(after, resource):.1%}"
-        for resource in ("cpu", "memory")
-        if getattr(before, resource) is not None
-    ]
-    text = f"{ranking.nodes.windows[row]}: {', '.join(parts)}"
+    changes = zip(RESOURCES, load.tolist(), with_pod.tolist(), strict=True)
+    parts = [f"{resource} {before:.1%} → {after:.1%}" for resource, before, after in changes if math.isfinite(before)]
+    text = f"{ranking.nodes.windows[window]}: {', '.join(parts)}"
     return f"{text}; {PREFERRED}" if name == ranking.hint.preferred else text

@@ -29,7 +29,7 @@ from equipoise.scorer.decisions.extender_protocol import (
     write_priorities,
 )
 from equipoise.scorer.decisions.filtering import FilteredNodes
-from equipoise.scorer.decisions.score_integers import ExtenderScores
+from equipoise.scorer.decisions.neutral_scores import ExtenderScores
 from equipoise.scorer.settings import ExtenderSettings
 from equipoise.scorer.shell.metrics import ScorerMetrics
 from equipoise.scorer.shell.tls import Certificates
@@ -81,8 +81,11 @@ class ExtenderServer:
         if self._settings.tls is not None:
             self._certificates = Certificates(self._settings.tls)
         tls = None if self._certificates is None else self._certificates.context
+        application = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[self._guard])
+        application.router.add_post("/prioritize", self.on_prioritize)
+        application.router.add_post("/filter", self.on_filter)
         runner = web.AppRunner(
-            self._application(),
+            application,
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=self._settings.keep_alive_timeout,
@@ -122,12 +125,6 @@ class ExtenderServer:
                 valid = True
                 health.set_problem("certificates", None)
                 log.info("certificates reloaded")
-
-    def _application(self) -> web.Application:
-        application = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[self._guard])
-        application.router.add_post("/prioritize", self.on_prioritize)
-        application.router.add_post("/filter", self.on_filter)
-        return application
 
     async def on_prioritize(self, request: web.Request) -> web.Response:
         def response(args: ExtenderRequest, *, late: bool) -> bytes:

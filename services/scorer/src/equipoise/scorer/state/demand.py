@@ -35,17 +35,7 @@ def pod_demand(pod: Pod) -> PodDemand:
 
 def demand_of_placed(pod: PlacedPod) -> PodDemand:
     """The same of a pod that already has a node, as if it were pending."""
-    return PodDemand(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        workload=pod.workload,
-        qos=pod.qos,
-        priority=pod.priority,
-        priority_class=pod.priority_class,
-        requests=pod.requests,
-        limits=pod.limits,
-    )
+    return PodDemand(**{name: getattr(pod, name) for name in PodDemand.__struct_fields__})
 
 
 def expected_demand(

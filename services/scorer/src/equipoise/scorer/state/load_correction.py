@@ -107,7 +107,7 @@ def measured_part(
     Estimated for p95 and maximum; 0 for statistics that are no measurement of the node as a whole.
     """
     usage = usage_of(pod, utilization.pods.get(pod.uid, Resources()))
-    amount = np.nan_to_num(amounts(Resources(cpu=known(usage.cpu), memory=known(usage.memory))))
+    amount = np.nan_to_num(amounts(usage))
     lifetime = PodLifetime(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
     rows = np.zeros((1 + len(statistics), len(load.windows), len(RESOURCES)))
     for index, window in enumerate(load.windows):

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.collector.decisions.profiles.promql import milliseconds
-from equipoise.collector.decisions.profiles.query_profile import QueryProfile, UsageQueries
+from equipoise.collector.decisions.profiles.query_profile import QueryProfile, UsageQueries, milliseconds
 from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
 from equipoise.collector.decisions.query import MetricQuery, Subject
 from equipoise.contracts.configuration.settings import Section
@@ -67,16 +66,13 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 def custom_profile(queries: CustomQueries) -> QueryProfile:
     """The profile that `collector.prometheus.custom` describes."""
-    cpu = _usage(node=queries.node_cpu, pod=queries.pod_cpu)
-    memory = _usage(node=queries.node_memory, pod=queries.pod_memory)
+    cpu = _usage({"node": queries.node_cpu, "pod": queries.pod_cpu})
+    memory = _usage({"node": queries.node_memory, "pod": queries.pod_memory})
     # Only the user knows what kind of memory it is.
     return QueryProfile(cpu=cpu, memory={"workingSet": memory, "anonymous": memory}, names_only=True)
 
 
-def _usage(*, node: CustomQuery | None, pod: CustomQuery | None) -> Mapping[Subject, UsageQueries]:
-    found: dict[Subject, UsageQueries] = {}
-    if node is not None:
-        found["node"] = CustomUsage(custom=node, subject="node")
-    if pod is not None:
-        found["pod"] = CustomUsage(custom=pod, subject="pod")
-    return found
+def _usage(queries: Mapping[Subject, CustomQuery | None]) -> Mapping[Subject, UsageQueries]:
+    return {
+        subject: CustomUsage(custom=query, subject=subject) for subject, query in queries.items() if query is not None
+    }

@@ -10,13 +10,8 @@ the sandbox in cAdvisor have an image or a name. `/metrics/resource` of the kube
 same metric name without both; they have a label `container`.
 """
 
-from collections.abc import Mapping
-
-from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile, UsageQueries
+from equipoise.collector.decisions.profiles.query_profile import QueryProfile
 from equipoise.collector.decisions.profiles.raw import CpuCounter, MemoryGauge
-from equipoise.collector.decisions.query import Subject
-
-NODE_INFO = "kube_node_info"
 
 BUSY_MODES = 'mode=~"user|nice|system|irq|softirq"'
 """Not iowait, which uses no CPU; not steal, which others used; not guest, which `user` already includes."""
@@ -35,23 +30,16 @@ NODE_WORKING_SET = MemoryGauge(
     metric="node_memory_MemTotal_bytes", minus=("node_memory_MemFree_bytes", "node_memory_Inactive_file_bytes")
 )
 POD_CPU = CpuCounter(metric="container_cpu_usage_seconds_total", conditions=WHOLE_POD, spacing_conditions=_SPACING)
-POD_MEMORY: Mapping[MemoryKind, UsageQueries] = {
-    "workingSet": MemoryGauge(metric="container_memory_working_set_bytes", conditions=WHOLE_POD),
-    "anonymous": MemoryGauge(metric="container_memory_rss", conditions=WHOLE_POD),
-}
-
-_NODE_MEMORY: Mapping[MemoryKind, UsageQueries] = {
-    "workingSet": NODE_WORKING_SET,
-    "anonymous": MemoryGauge(metric="node_memory_AnonPages_bytes"),
-}
-
-
-def _memory(kind: MemoryKind) -> Mapping[Subject, UsageQueries]:
-    return {"node": _NODE_MEMORY[kind], "pod": POD_MEMORY[kind]}
-
+POD_WORKING_SET = MemoryGauge(metric="container_memory_working_set_bytes", conditions=WHOLE_POD)
 
 KUBE_PROMETHEUS = QueryProfile(
     cpu={"node": NODE_CPU, "pod": POD_CPU},
-    memory={"workingSet": _memory("workingSet"), "anonymous": _memory("anonymous")},
-    node_info=NODE_INFO,
+    memory={
+        "workingSet": {"node": NODE_WORKING_SET, "pod": POD_WORKING_SET},
+        "anonymous": {
+            "node": MemoryGauge(metric="node_memory_AnonPages_bytes"),
+            "pod": MemoryGauge(metric="container_memory_rss", conditions=WHOLE_POD),
+        },
+    },
+    node_info="kube_node_info",
 )

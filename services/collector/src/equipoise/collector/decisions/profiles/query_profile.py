@@ -1,4 +1,4 @@
-"""A query profile: for each resource of nodes and pods, the PromQL for its usage."""
+"""A query profile: for each resource of nodes and pods, the PromQL for its usage; and parts of such queries."""
 
 from collections.abc import Mapping
 from typing import Literal, Protocol
@@ -33,3 +33,18 @@ class QueryProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     names_only: bool = False
     """True: series are identified by node, namespace and pod alone, because other labels differ between queries."""
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration that every PromQL dialect can parse, however short: 1.333 s is `1333ms`."""
+    return f"{max(1, round(seconds * 1000))}ms"
+
+
+def selector(metric: str, matchers: Mapping[str, str], *conditions: str) -> str:
+    """`metric{name="value"}` with quoted values; the conditions are inserted unchanged."""
+    pairs = [*conditions, *(f'{name}="{_quoted(value)}"' for name, value in sorted(matchers.items()))]
+    return f"{metric}{{{','.join(pairs)}}}" if pairs else metric
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

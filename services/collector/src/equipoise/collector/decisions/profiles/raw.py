@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.collector.decisions.profiles.promql import milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import milliseconds, selector
 from equipoise.collector.decisions.query import MetricQuery
 
 AHEAD = "2m"

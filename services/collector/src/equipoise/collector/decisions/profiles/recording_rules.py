@@ -16,14 +16,13 @@ from typing import Any
 import msgspec
 
 from equipoise.collector.decisions.profiles.kube_prometheus import (
+    KUBE_PROMETHEUS,
     NODE_CPU,
-    NODE_INFO,
     NODE_WORKING_SET,
     POD_CPU,
-    POD_MEMORY,
+    POD_WORKING_SET,
 )
-from equipoise.collector.decisions.profiles.promql import milliseconds, selector
-from equipoise.collector.decisions.profiles.query_profile import QueryProfile, UsageQueries
+from equipoise.collector.decisions.profiles.query_profile import QueryProfile, UsageQueries, milliseconds, selector
 from equipoise.collector.decisions.profiles.raw import statistic_query
 from equipoise.collector.decisions.query import Aggregate, MetricQuery
 from equipoise.contracts.configuration.duration import Duration
@@ -150,8 +149,8 @@ MEMORY = RecordedUsage(
 
 RECORDING_RULES = QueryProfile(
     cpu={"node": CPU, "pod": POD_CPU},
-    memory={"workingSet": {"node": MEMORY, "pod": POD_MEMORY["workingSet"]}},
-    node_info=NODE_INFO,
+    memory={"workingSet": {"node": MEMORY, "pod": POD_WORKING_SET}},
+    node_info=KUBE_PROMETHEUS.node_info,
 )
 
 

@@ -12,8 +12,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.exceptions import HTTPError
 
 from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.profiles.promql import milliseconds, selector
-from equipoise.collector.decisions.profiles.query_profile import MemoryKind
+from equipoise.collector.decisions.profiles.query_profile import MemoryKind, milliseconds, selector
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import MetricSource

@@ -20,7 +20,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 _PENALTY = 10.0
@@ -134,15 +134,5 @@ class Dynamic(ScoringPolicy, frozen=True, kw_only=True, tag="dynamic"):
 
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str]:
         """Nodes above a limit without the pod, with the reason by the first predicate; none for a DaemonSet's pod."""
-        refused: dict[str, str] = {}
-        if demand.daemon:
-            return refused
-        for predicate in self.predicates:
-            if predicate.limit == 0.0:
-                continue
-            values = predicate.of(nodes)
-            for index in map(int, np.flatnonzero(values > predicate.limit / 100.0)):
-                if nodes.names[index] not in refused:
-                    why = f"{predicate} is {100.0 * values[index]:.1f}%, above {predicate.limit:g}%"
-                    refused[nodes.names[index]] = why
-        return refused
+        predicates = [predicate for predicate in self.predicates if predicate.limit and not demand.daemon]
+        return above(nodes.names, [(f"{each} is", 100.0 * each.of(nodes), each.limit) for each in predicates])

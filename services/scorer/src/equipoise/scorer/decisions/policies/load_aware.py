@@ -9,7 +9,6 @@ Recently placed pods are part of the load already: their usage is added for the 
 node of unknown load passes the filter and scores 0.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -18,7 +17,7 @@ import numpy as np
 from equipoise.contracts.configuration.settings import ResourceThresholds, Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import Estimate, EstimateSource
-from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
+from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic, pod_share
 
 Aggregation = Literal["mean", "p95", "max"]
@@ -137,7 +136,13 @@ class LoadAware(ScoringPolicy, frozen=True, kw_only=True, tag="load_aware"):
             return None
         else:
             load, thresholds, used = "load", self.usage_thresholds, self._mean(nodes, demand)
-        return _above(nodes.names, np.floor(100.0 * used + 0.5), thresholds, load)
+        percent = np.floor(100.0 * used + 0.5)
+        checks = [
+            (f"{resource} {load} would be", percent[:, position], threshold)
+            for position, resource in enumerate(RESOURCES)
+            if (threshold := getattr(thresholds, resource))
+        ]
+        return above(nodes.names, checks, digits=0)
 
     @property
     def _weights(self) -> tuple[float, float, float]:
@@ -192,14 +197,3 @@ def _with_pod(nodes: CandidateNodes, demand: Demand, values: Array, window: str)
 
 def _any(thresholds: ResourceThresholds) -> bool:
     return thresholds.cpu is not None or thresholds.memory is not None
-
-
-def _above(names: Sequence[str], percent: Array, thresholds: ResourceThresholds, load: str) -> dict[str, str]:
-    refused: dict[str, str] = {}
-    for position, resource in enumerate(RESOURCES):
-        if threshold := getattr(thresholds, resource):
-            for index in map(int, np.flatnonzero(percent[:, position] > threshold)):
-                if names[index] not in refused:
-                    why = f"{resource} {load} would be {percent[index, position]:.0f}%, above {threshold:g}%"
-                    refused[names[index]] = why
-    return refused

@@ -1,5 +1,6 @@
 """The base classes of scoring policies: sections of the configuration that score nodes."""
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -11,6 +12,8 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
 
 Weight = Annotated[float, Meta(ge=0)]
+
+_ROUNDING = 1e-9
 
 
 class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
@@ -61,6 +64,18 @@ class ScoringPolicy(Section, frozen=True, kw_only=True, tag_field="name"):
     def refuse(self, nodes: CandidateNodes, demand: Demand) -> dict[str, str] | None:
         """Nodes above the policy's own thresholds, with the reason; None: use the shared `thresholds.high`."""
         return None
+
+
+def above(names: Sequence[str], checks: Iterable[tuple[str, Array, float]], digits: int = 1) -> dict[str, str]:
+    """Nodes above a threshold, and why: `checks` are texts, percent per node and thresholds; the first one counts.
+
+    An unknown value (NaN) is not above, and neither is one by a rounding error.
+    """
+    refused: dict[str, str] = {}
+    for text, percent, threshold in checks:
+        for index in map(int, np.flatnonzero(percent > threshold + _ROUNDING)):
+            refused.setdefault(names[index], f"{text} {percent[index]:.{digits}f}%, above {threshold:g}%")
+    return refused
 
 
 class SingleWindowPolicy(ScoringPolicy, frozen=True, kw_only=True):

@@ -1,4 +1,7 @@
-"""The responses to prioritize and filter requests, from the state of the cluster. No I/O; times are arguments."""
+"""The responses to prioritize and filter requests, from the state of the cluster.
+
+Without sufficient data they are neutral (`neutral_scores`). No I/O; times are arguments.
+"""
 
 from collections.abc import Sequence
 
@@ -9,15 +12,14 @@ from equipoise.contracts.configuration.settings import LoadSettings, ResourceThr
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.load.latest import supersedes_measurement
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision, ShadowResult
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.scorer.decisions.filtering import FilteredNodes, above_thresholds, without_refused
+from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, NeutralReason, neutral
 from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
-from equipoise.scorer.decisions.score_integers import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.shadow import Shadow
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Rows, resources
@@ -31,9 +33,7 @@ class Prioritized(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a prioritize request; `ranking` is None if the nodes were not scored."""
 
     scores: ExtenderScores
-    reason: str = ""
-    """Why the scores are neutral, as a metric label; empty when they are not."""
-
+    reason: NeutralReason = ""
     ranking: Ranking | None = None
     shadow: ShadowResult | None = None
 
@@ -52,7 +52,10 @@ class NewPlacement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoringState:
-    """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them."""
+    """The nodes of the cluster, their reservations, the recent evictions, and the responses computed from them.
+
+    `nodes` and `hints` receive messages themselves.
+    """
 
     def __init__(self, load: LoadSettings, settings: ScoringSettings, *, max_score: int = MAX_SCORE) -> None:
         self.load = load
@@ -72,15 +75,8 @@ class ScoringState:
         self.hints = ReplacementHints(settings.replacement_hint_duration)
         self._cycles: dict[str, UtilizationCycle] = {}
 
-    # messages; False for an outdated one
-
-    def on_utilization(self, message: NodeUtilization, now: float) -> bool:
-        return self.nodes.on_utilization(message, now)
-
-    def on_workload(self, message: WorkloadUtilization) -> bool:
-        return self.nodes.on_workload(message)
-
     def on_cycle(self, message: UtilizationCycle) -> bool:
+        """False for an outdated message."""
         if not supersedes_measurement(message, self._cycles.get(message.shard)):
             return False
         self._cycles[message.shard] = message
@@ -96,19 +92,11 @@ class ScoringState:
             NewPlacement(node=message.node, pod=pod, reservation=self.reservations.release(pod.uid)) for pod in pods
         ]
 
-    def on_intent(self, message: EvictionIntent, now: float) -> None:
-        self.hints.on_intent(message, now)
-
-    def on_outcome(self, message: EvictionOutcome, now: float) -> None:
-        self.hints.on_outcome(message, now)
-
     def prune(self, now: float) -> None:
         """Remove what is no longer used, so that memory does not grow over the years."""
         self.nodes.prune(now)
         self.hints.prune(now)
         self.reservations.prune(now)
-
-    # requests
 
     def coverage_problem(self, now: float) -> str:
         """Why every score is neutral now; empty when coverage is sufficient."""

@@ -20,8 +20,8 @@ from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.extender_responses import ScoringState
-from equipoise.scorer.decisions.score_integers import NEUTRAL
+from equipoise.scorer.decisions.neutral_scores import NEUTRAL
+from equipoise.scorer.decisions.scoring_state import ScoringState
 
 HIGH = ResourceThresholds(cpu=65, memory=80)
 
@@ -83,7 +83,7 @@ def test_small_pods_go_just_below_the_level_and_large_ones_far_below() -> None:
 def test_the_measured_usage_of_a_workload_counts_more_than_requests() -> None:
     """A pod with a small request whose workload uses much goes to an empty node."""
     state = a_scoring_state({"low": 1.0, "under": 3.9, "over": 6.0, "hot": 8.0})
-    state.on_workload(a_workload_utilization(cpu=3.0, memory=GIB))
+    state.nodes.on_workload(a_workload_utilization(cpu=3.0, memory=GIB))
 
     found = scores(state, a_pod(workload=a_workload(), cpu=0.1), ["low", "under", "over", "hot"])
 
@@ -168,7 +168,7 @@ def test_scores_are_neutral_below_the_coverage_threshold() -> None:
 def test_a_replacement_goes_to_the_target_and_not_to_the_evicted_node() -> None:
     """The evicted node, whose load is lowest, scores 0; only the target scores 10."""
     state = a_scoring_state({"source": 1.0, "target": 3.0, "other": 3.5})
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
 
     found = scores(state, a_pod("web-2", a_workload(), cpu=1.0), ["source", "target", "other"])
 
@@ -183,7 +183,7 @@ def test_the_moved_load_counts_on_the_target_until_the_replacement_is_placed() -
     cores = {"source": 5.0, "target": 2.0, "other": 3.0}
     before = a_scoring_state(cores).prioritize(a_pod("x", cpu=0.5), names, NOW).ranking
     state = a_scoring_state(cores)
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
     after = state.prioritize(a_pod("x", cpu=0.5), names, NOW).ranking
 
     assert before is not None
@@ -197,7 +197,7 @@ def test_repeated_requests_do_not_accumulate_the_moved_load() -> None:
     names = ["source", "target", "other"]
     state = a_scoring_state({"source": 5.0, "target": 2.0, "other": 3.0})
     state.prioritize(a_pod("first", cpu=0.5), names, NOW)
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
     without_uid = msgspec.structs.replace(a_pod("x", cpu=0.5), uid="")
     first, second = (state.prioritize(without_uid, names, NOW).ranking for _ in range(2))
 
@@ -210,7 +210,7 @@ def test_the_moved_load_does_not_count_for_the_replacement_or_after_its_placemen
     """On whichever node it is placed."""
     names = ["source", "target", "other"]
     state = a_scoring_state({"source": 5.0, "target": 2.0, "other": 3.0})
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
     replacement = a_pod("web-2", a_workload(), cpu=1.0)
     first = state.prioritize(replacement, names, NOW).ranking
     state.on_placement(a_placement("other", [placed(replacement, NOW)], sequence=2), NOW)
@@ -226,9 +226,9 @@ def test_the_moved_load_counts_once_if_the_replacement_has_a_reservation() -> No
     """The reservation is the moved load."""
     names = ["source", "target", "other"]
     state = a_scoring_state({"source": 5.0, "target": 2.0, "other": 3.0})
-    state.on_intent(an_intent(node="source", target="target"), NOW)
+    state.hints.on_intent(an_intent(node="source", target="target"), NOW)
     state.prioritize(a_pod("web-2", a_workload(), cpu=1.0), names, NOW)
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
     ranking = state.prioritize(a_pod("x", cpu=0.5), names, NOW).ranking
 
     assert ranking is not None
@@ -238,7 +238,7 @@ def test_the_moved_load_counts_once_if_the_replacement_has_a_reservation() -> No
 def test_the_moved_load_does_not_refuse_the_replacement() -> None:
     """The target has headroom for the pod once, not twice: a filter request ignores it as a prioritize request does."""
     state = a_scoring_state({"source": 5.0, "target": 5.0, "other": 3.0})
-    state.on_outcome(an_outcome(node="source", target="target"), NOW)
+    state.hints.on_outcome(an_outcome(node="source", target="target"), NOW)
     names = ["source", "target", "other"]
 
     assert "target" in state.filter(a_pod("web-2", a_workload(), cpu=1.0), names, HIGH, NOW).nodes
@@ -254,11 +254,11 @@ def test_the_state_does_not_depend_on_the_order_of_messages() -> None:
     found = []
     for first in (utilizations, placements):
         state = a_scoring_state({})
-        state.on_workload(a_workload_utilization())
+        state.nodes.on_workload(a_workload_utilization())
         state.on_cycle(a_cycle(3))
         for message in [*first, *utilizations, *placements]:
             if message in utilizations:
-                state.on_utilization(message, NOW)  # type: ignore[arg-type]
+                state.nodes.on_utilization(message, NOW)  # type: ignore[arg-type]
             else:
                 state.on_placement(message, NOW)  # type: ignore[arg-type]
         found.append(scores(state, a_pod("new", cpu=1.5), names))

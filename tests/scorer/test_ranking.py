@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.scorer.decisions.score_integers import NEUTRAL, ExtenderScores, to_integers
+from equipoise.scorer.decisions.neutral_scores import NEUTRAL, ExtenderScores
+from equipoise.scorer.decisions.ranking import to_integers
 
 many_points = st.lists(st.one_of(st.just(0.0), st.floats(0, 100)), min_size=1, max_size=20)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.collector.decisions.profiles.promql import milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import milliseconds, selector
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(1.3333, "1333ms"), (86_400, "86400000ms"), (0.0001, "1ms")])
