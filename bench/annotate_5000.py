@@ -22,16 +22,16 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
-from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.client import NODES as NODE_OBJECTS
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
@@ -84,10 +84,12 @@ async def running_annotator(
 ) -> AsyncIterator[tuple[MemoryBus, CountingKube]]:
     counting = CountingKube(kube)
     bus, metrics = MemoryBus(clock), CollectorRegistry()
-    annotator = Annotator(
-        settings=settings, load=LoadSettings(), namespace="default", identity="bench", bus=bus, kube=counting,  # type: ignore[arg-type]
-        clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+    shared = Shared(kubernetes=Kubernetes(namespace="default"))
+    runtime = Runtime(
+        configuration=Configuration(shared=shared, own=settings, hash=""), bus=bus, clock=clock, identity="bench",
+        health=Health(configuration_hash="", metrics=metrics), metrics=metrics, api_server=counting,  # type: ignore[arg-type]
     )  # fmt: skip
+    annotator = Annotator(runtime)
     async with bus:
         await annotator.attach()
         task = asyncio.create_task(annotator.run())

@@ -29,11 +29,12 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.configuration import Shared
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, PODS, STATEFUL_SETS
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -104,10 +105,12 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
     put_pods(kube, intents)
     await create_ledger(kube, OWN, clock)
     await publish_load(bus, nodes, clock.now())
-    binder = Binder(
-        settings=BinderSettings(evict=True, limits=UNLIMITED), shared=Shared(), bus=bus, kube=kube, clock=clock,
+    own = BinderSettings(evict=True, limits=UNLIMITED)
+    runtime = Runtime(
+        configuration=Configuration(shared=Shared(), own=own, hash=""), bus=bus, api_server=kube, clock=clock,
         health=Health(configuration_hash="", metrics=metrics), metrics=metrics, identity="binder",
     )  # fmt: skip
+    binder = Binder(runtime)
     outcomes: list[EvictionOutcome] = []
     done = asyncio.Event()
 

@@ -50,7 +50,9 @@ from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Delivery, NoResponders
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
@@ -97,7 +99,7 @@ def measure_strategies(cluster: Cluster, strategies: Sequence[Strategy], case: s
         for _ in range(ROUNDS):
             build, view = timed(lambda: ClusterBuilder(snapshot, evaluation).cluster())
             builds.append(build)
-            classification, (nodes, _) = timed(partial(classify, strategy, view))
+            classification, nodes = timed(partial(classify, strategy, view))
             hot = {node.node for node in nodes if node.abnormal}
             planning, plan = timed(partial(strategy.plan, view, hot))
             classifications.append(classification)
@@ -145,15 +147,16 @@ async def leading_descheduler(
     kube: MemoryKube, bus: MemoryBus, clock: BenchmarkClock, strategies: tuple[AnyStrategy, ...]
 ) -> AsyncIterator[None]:
     """The real service. Nodes are abnormal from their first evaluation on."""
-    descheduler = Descheduler(
-        settings=DeschedulerSettings(
-            interval=Duration(EVALUATION_INTERVAL), warm_up=Duration(EVALUATION_INTERVAL),
-            consecutive_abnormalities=1, strategies=strategies,
-        ),
-        load=LOAD, thresholds=Thresholds(), namespaces=Namespaces(), protection=Protection(),
-        own_namespace="equipoise-system", identity="bench", kube=kube, bus=bus, clock=clock,
+    own = DeschedulerSettings(
+        interval=Duration(EVALUATION_INTERVAL), warm_up=Duration(EVALUATION_INTERVAL),
+        consecutive_abnormalities=1, strategies=strategies,
+    )  # fmt: skip
+    runtime = Runtime(
+        configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
+        bus=bus, clock=clock, identity="bench", api_server=kube,
         health=Health(configuration_hash="", metrics=CollectorRegistry()), metrics=CollectorRegistry(),
     )  # fmt: skip
+    descheduler = Descheduler(runtime)
     await descheduler.attach()
     running = asyncio.create_task(descheduler.run())
     try:

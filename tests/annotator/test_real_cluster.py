@@ -19,13 +19,13 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization, workload_utilization
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.crane import KEYS
-from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
@@ -253,11 +253,12 @@ async def bus(cluster: Cluster, annotator: Account) -> AsyncIterator[MemoryBus]:
         connect_kube(connection, "annotator", clock, environment=environment) as kube,
         MemoryBus(clock) as opened,
     ):
-        service = Annotator(
-            settings=AnnotatorSettings(nodes=SOON, workloads=SOON), load=LoadSettings(), namespace=NAMESPACE,
-            identity="one", bus=opened, kube=kube, clock=clock,
-            health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+        own, shared = AnnotatorSettings(nodes=SOON, workloads=SOON), Shared(kubernetes=Kubernetes(namespace=NAMESPACE))
+        runtime = Runtime(
+            configuration=Configuration(shared=shared, own=own, hash=""), identity="one", bus=opened, api_server=kube,
+            clock=clock, health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
         )  # fmt: skip
+        service = Annotator(runtime)
         await service.attach()
         task = asyncio.create_task(service.run())
         yield opened

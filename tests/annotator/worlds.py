@@ -9,12 +9,13 @@ from prometheus_client import CollectorRegistry
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization, utilization_cycle
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import read_node_load
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import NODES
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -38,17 +39,16 @@ class World:
     async def begin(self, identity: str = "annotator-1", settings: AnnotatorSettings = SETTINGS) -> None:
         metrics = self.metrics[identity] = CollectorRegistry()
         self.health[identity] = Health(configuration_hash="", metrics=metrics)
-        annotator = Annotator(
-            settings=settings,
-            load=LoadSettings(),
-            namespace="equipoise-system",
-            identity=identity,
+        runtime = Runtime(
+            configuration=Configuration(shared=Shared(), own=settings, hash=""),
             bus=self.bus,
-            kube=self.kube,
             clock=self.clock,
             health=self.health[identity],
             metrics=metrics,
+            identity=identity,
+            api_server=self.kube,
         )
+        annotator = Annotator(runtime)
         await annotator.attach()
         self.running[identity] = asyncio.create_task(annotator.run())
         await self.clock.advance(0)

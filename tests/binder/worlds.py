@@ -30,7 +30,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, Delivery
-from equipoise.runtime.configuration import Shared
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CONFIG_MAPS,
@@ -42,6 +42,7 @@ from equipoise.runtime.kubernetes.client import (
     Kube,
 )
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube, RecordedEviction
@@ -130,17 +131,17 @@ class World:
     ) -> Binder:
         metrics = CollectorRegistry()
         self.health = Health(configuration_hash="", metrics=metrics)
-        return Binder(
-            settings=BinderSettings(evict=evict, limits=limits, **more),
-            shared=Shared(protection=protection),
+        own = BinderSettings(evict=evict, limits=limits, **more)
+        runtime = Runtime(
+            configuration=Configuration(shared=Shared(protection=protection), own=own, hash=""),
             bus=bus or self.bus,
-            kube=kube or self.kube,
             clock=self.clock,
             health=self.health,
             metrics=metrics,
             identity="binder-1",
-            random=lambda: 0.0,
+            api_server=kube or self.kube,
         )
+        return Binder(runtime, random=lambda: 0.0)
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:
         """Runs a binder through its first second, in which it learns the time."""

@@ -1,4 +1,4 @@
-"""A small cluster in memory: nodes, a Deployment per app, and a collector that says what its pods use."""
+"""A small cluster in memory: nodes, a Deployment per app, and a collector that publishes the usage of its pods."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,18 +9,21 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -180,30 +183,18 @@ class Cluster:
         )  # fmt: skip
 
     async def pass_time(self, seconds: float, *, step: float = 30.0) -> None:
-        """Time goes by, and the collector speaks all the while."""
+        """Time passes, and the collector publishes."""
         for _ in range(round(seconds / step)):
             await self.measure()
             self.kube.bookmark()
             await self.clock.advance(step)
 
     async def settle(self, intent: EvictionIntent, outcome: Outcome, detail: str = "") -> None:
-        """What a binder would say of an intent."""
+        """Publishes the outcome that a binder would."""
         now = self.clock.now()
-        fields = {
-            name: getattr(intent, name)
-            for name in (
-                "pod_uid",
-                "namespace",
-                "pod",
-                "node",
-                "workload",
-                "target",
-                "reason",
-                "expected_reduction",
-                "decided_at",
-            )
-        }
-        message = EvictionOutcome(intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now, **fields)
+        message = converted(
+            intent, EvictionOutcome, intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now
+        )
         await self.bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), message)
         await self.clock.advance(0.0)
 
@@ -222,20 +213,17 @@ class Cluster:
     def descheduler(self, identity: str = "descheduler-1", **settings: Any) -> Descheduler:
         """With one strategy, so that there is one decision per evaluation."""
         defaults: dict[str, Any] = {"warm_up": Duration(0), "strategies": (LowNodeLoad(),)}
-        return Descheduler(
-            settings=DeschedulerSettings(**(defaults | settings)),
-            load=LOAD,
-            thresholds=Thresholds(),
-            namespaces=Namespaces(),
-            protection=Protection(),
-            own_namespace="equipoise-system",
-            identity=identity,
-            kube=self.kube,
+        own = DeschedulerSettings(**(defaults | settings))
+        runtime = Runtime(
+            configuration=Configuration(shared=Shared(load=LOAD), own=own, hash=""),
             bus=self.bus,
             clock=self.clock,
             health=self.health,
             metrics=self.registry,
+            identity=identity,
+            api_server=self.kube,
         )
+        return Descheduler(runtime)
 
 
 def terminating(pod: objects.Pod, at: float) -> objects.Pod:

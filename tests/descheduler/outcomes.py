@@ -6,24 +6,24 @@ from builders import NOW, an_intent
 
 from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
-from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, after_outcome, proposed
+from equipoise.contracts.messages.message import converted
+from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, after_outcome
 
 DAY = 86_400.0
 FIT = FitPod(uid="uid-web-1", namespace="shop", name="web-1")
-_COPIED = (
-    "pod_uid", "namespace", "pod", "node", "workload", "target", "reason", "expected_reduction", "decided_at",
-)  # fmt: skip
 
 
 def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields: Any) -> EvictionOutcome:
     intent = intent or an_intent()
-    copied = {name: getattr(intent, name) for name in _COPIED}
-    return EvictionOutcome(**({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW, **copied} | fields))
+    return converted(
+        intent, EvictionOutcome, **({"intent_id": intent.id, "outcome": outcome, "settled_at": NOW} | fields)
+    )
 
 
 def a_proposed_move(intent: EvictionIntent | None = None, **fields: Any) -> TrackedMove:
-    defaults: dict[str, Any] = {"siblings": ["uid-web-1", "uid-web-2"], "fit": FIT, "outcome_timeout": 180.0}
-    return proposed(intent or an_intent(), **(defaults | fields))
+    intent = intent or an_intent()
+    defaults = {"siblings": frozenset({"uid-web-1", "uid-web-2"}), "fit": FIT, "until": intent.expires_at + 180}
+    return converted(intent, TrackedMove, **(defaults | fields))
 
 
 def dry_run_moves(*intents: EvictionIntent, at: float = NOW) -> PendingMoves:

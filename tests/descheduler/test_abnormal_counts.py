@@ -1,28 +1,30 @@
 """Ten minutes above the threshold make a node abnormal, a burst does not."""
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.descheduler.state.abnormal_counts import (
-    AbnormalCounts,
-    NodeObservation,
-    abnormal_nodes,
-    counted,
-    restarted,
-)
+from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted, restarted
 
 INTERVAL = 120.0
 NEEDED = 5
+
+
+def classified(abnormal: bool | None, sampled_at: float) -> NodeClassification:
+    """None: its load is not known."""
+    state: Literal["unknown", "hot", "between"] = "unknown" if abnormal is None else "hot" if abnormal else "between"
+    return NodeClassification(node="a", state=state, load=Resources(), sampled_at=sampled_at)
 
 
 def after(observations_of: list[tuple[float, bool | None, float]]) -> AbnormalCounts:
     """The counts of one node after (time, abnormal, sample's time)."""
     counts: AbnormalCounts = {}
     for now, abnormal, sampled_at in observations_of:
-        counts = counted(
-            counts, [NodeObservation(node="a", abnormal=abnormal, sampled_at=sampled_at)], now=now, interval=INTERVAL
-        )
+        counts = counted(counts, [classified(abnormal, sampled_at)], now=now, interval=INTERVAL)
     return counts
 
 
@@ -31,7 +33,7 @@ def is_abnormal(observations_of: list[tuple[float, bool | None, float]]) -> bool
 
 
 def test_five_in_a_row_make_a_node_abnormal() -> None:
-    """The fifth evaluation over the mark decides, not the fourth."""
+    """The fifth evaluation above the threshold decides, not the fourth."""
     every_interval = [(i * INTERVAL, True, i * INTERVAL) for i in range(5)]
 
     assert is_abnormal(every_interval)
@@ -39,7 +41,7 @@ def test_five_in_a_row_make_a_node_abnormal() -> None:
 
 
 def test_a_burst_is_no_trend() -> None:
-    """A minute over the mark counts once, however often it is sampled and looked at in between."""
+    """A minute above the threshold counts once, however often it is sampled and evaluated in between."""
     burst = [(float(second), 300 <= second < 360, float(second)) for second in range(0, 1_200, 15)]
 
     assert all(not is_abnormal(burst[: i + 1]) for i in range(len(burst)))
@@ -47,11 +49,11 @@ def test_a_burst_is_no_trend() -> None:
 
 
 def test_the_same_sample_counts_once() -> None:
-    """A source that died in a hot moment proves nothing with its last sample."""
+    """The last sample of a source that failed while the node was hot counts once."""
     assert not is_abnormal([(i * INTERVAL, True, 7.0) for i in range(20)])
 
 
-def test_a_missing_reading_neither_counts_nor_clears() -> None:
+def test_an_unknown_load_neither_counts_nor_ends_a_count() -> None:
     """A single gap in the data delays the count by one evaluation."""
     with_gap = [(i * INTERVAL, None if i in (1, 4) else True, i * INTERVAL) for i in range(7)]
 
@@ -61,7 +63,7 @@ def test_a_missing_reading_neither_counts_nor_clears() -> None:
 
 @pytest.mark.parametrize(("missing", "counted"), [(1, 6), (2, 1)])
 def test_a_count_ends_while_nothing_is_measured(missing: int, counted: int) -> None:
-    """Five minutes after the last abnormal evaluation, as in Koordinator: a long gap starts the count anew."""
+    """Five minutes after the last abnormal evaluation, as in Koordinator: after a longer gap the count restarts."""
     before = [(i * INTERVAL, True, i * INTERVAL) for i in range(5)]
     gap = [(i * INTERVAL, None, 4 * INTERVAL) for i in range(5, 5 + missing)]
     back = (5 + missing) * INTERVAL
@@ -94,15 +96,13 @@ def test_a_long_interval_may_miss_one_evaluation() -> None:
     counts: AbnormalCounts = {}
     for number, abnormal in enumerate([True, None, True]):
         now = 900.0 * number
-        counts = counted(
-            counts, [NodeObservation(node="a", abnormal=abnormal, sampled_at=now)], now=now, interval=900.0
-        )
+        counts = counted(counts, [classified(abnormal, now)], now=now, interval=900.0)
 
     assert counts["a"].abnormal == 2
 
 
-def test_a_normal_reading_clears() -> None:
-    """In a row means in a row."""
+def test_a_normal_evaluation_ends_the_count() -> None:
+    """Abnormal evaluations must follow one another."""
     interrupted = [(i * INTERVAL, i != 4, i * INTERVAL) for i in range(9)]
 
     assert not is_abnormal(interrupted)
@@ -110,7 +110,7 @@ def test_a_normal_reading_clears() -> None:
 
 
 def test_the_count_restarts_after_an_eviction() -> None:
-    """What was counted before the eviction says nothing about the node now."""
+    """What was counted before the eviction does not describe the node afterwards."""
     counts = after([(i * INTERVAL, True, i * INTERVAL) for i in range(5)])
 
     assert restarted(counts, "a") == {}
@@ -118,21 +118,20 @@ def test_the_count_restarts_after_an_eviction() -> None:
 
 
 def test_a_node_that_is_gone_is_forgotten() -> None:
-    """A node of the same name that comes later starts at nought."""
+    """A later node of the same name starts at zero."""
     counts = after([(0.0, True, 0.0)])
 
     assert counted(counts, [], now=INTERVAL, interval=INTERVAL) == {}
 
 
 @given(st.lists(st.tuples(st.floats(0, 400), st.sampled_from([True, False, None]), st.floats(-50, 500)), max_size=60))
-def test_counting_takes_its_time(steps: list[tuple[float, bool | None, float]]) -> None:
-    """Whatever comes in, a count grows by one at most, an interval after it last grew, on a newer sample."""
+def test_a_count_grows_by_at_most_one_per_interval(steps: list[tuple[float, bool | None, float]]) -> None:
+    """And only on a newer sample."""
     now, counts = 0.0, {}
     for wait, abnormal, ahead in steps:
         now += wait
         before = counts.get("a")
-        reading = NodeObservation(node="a", abnormal=abnormal, sampled_at=now + ahead)
-        counts = counted(counts, [reading], now=now, interval=INTERVAL)
+        counts = counted(counts, [classified(abnormal, now + ahead)], now=now, interval=INTERVAL)
         after = counts.get("a")
         if before is not None and after is not None and after.abnormal > before.abnormal:
             assert after.abnormal == before.abnormal + 1

@@ -163,7 +163,7 @@ def test_a_node_that_is_being_deleted_is_not_emptied() -> None:
 def test_a_node_must_be_sparse_for_long_enough() -> None:
     """Sparse evaluations count like hot ones."""
     cluster = a_cluster(sparse("a"), a_loaded_node("warm", 0.3))
-    counts = counted({}, classify(STRATEGY, cluster)[1], now=cluster.now, interval=120)
+    counts = counted({}, classify(STRATEGY, cluster), now=cluster.now, interval=120)
 
     assert abnormal_nodes(counts, 1) == {"a"}
     assert STRATEGY.plan(cluster, set()).why == "no node has been sparse for long enough"

@@ -29,7 +29,7 @@ def evicted(*pods: str, at: float = NOW, over: tuple[str, ...] = ("cpu",), befor
     tracker = Tracker(DeschedulerSettings().tracker)
     for number, pod in enumerate(pods):
         intent = an_intent(pod, workload=a_workload(pod))
-        tracker.proposed(a_proposed_move(intent, siblings=(), before=before, over=over))
+        tracker.proposed(a_proposed_move(intent, siblings=frozenset(), before=before, over=over))
         tracker.on_outcome(an_outcome(Outcome.EVICTED, intent, settled_at=at + number), at + number)
     return tracker
 
@@ -93,7 +93,7 @@ def test_a_node_of_unknown_load_is_not_compared() -> None:
 def test_nothing_is_expected_of_a_dry_run() -> None:
     """It evicts nothing."""
     tracker = Tracker(DeschedulerSettings().tracker)
-    tracker.proposed(a_proposed_move(before=BEFORE, over=["cpu"]))
+    tracker.proposed(a_proposed_move(before=BEFORE, over=("cpu",)))
     tracker.on_outcome(an_outcome(Outcome.DRY_RUN), NOW)
 
     assert tracker.load_reductions([measured(8.0, NOW + 301)], WINDOW, NOW + 301) == []

@@ -417,7 +417,7 @@ def test_a_burst_proposes_nothing() -> None:
         load = 0.95 if 300 <= second < 360 else 0.5
         hot = a_loaded_node("bursting", load, sampled_at=dict.fromkeys(WINDOWS, now))
         cluster = msgspec.structs.replace(a_cluster(hot, cool), now=now)
-        _, read = classify(STRATEGY, cluster)
+        read = classify(STRATEGY, cluster)
         counts = counted(counts, read, now=now, interval=120)
 
         assert not STRATEGY.plan(cluster, abnormal_nodes(counts, 5)).moves

@@ -2,13 +2,15 @@
 
 import pytest
 from builders import NOW, a_workload, an_intent
+from descheduler.cluster import moment
 from descheduler.outcomes import DAY, a_proposed_move, after, an_outcome, dry_run_moves
 
+from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.descheduler.state.pending_moves import (
     MAX_DRY_RUN_MOVES,
+    PendingMoves,
     PodLocation,
-    ReplacementCandidate,
     busy_workloads,
     current,
     dry_runs,
@@ -22,8 +24,13 @@ HERE = {"uid-web-1": PodLocation(node="node-a", workload=a_workload())}
 NODES = ("node-a", "node-b")
 
 
-def a_candidate(uid: str = "uid-new", created_at: float = NOW) -> ReplacementCandidate:
-    return ReplacementCandidate(uid=uid, workload=a_workload(), node="node-b", created_at=created_at)
+def a_candidate(name: str = "web-new", created_at: float = NOW) -> Pod:
+    metadata = ObjectMeta(name=name, uid=f"uid-{name}", creation_timestamp=moment(created_at))
+    return Pod(metadata=metadata, spec=PodSpec(node_name="node-b"))
+
+
+def replaced(moves: PendingMoves, *candidates: Pod) -> dict[str, Pod]:
+    return replacements(moves, {a_workload(): candidates})
 
 
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.EVICTED, Outcome.DRY_RUN}))
@@ -40,8 +47,8 @@ def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
     (move,) = moves.values()
 
     assert (move.target, move.expected_reduction.cpu, move.fit) == ("node-b", 1.0, None)
-    assert replacements(moves, [a_candidate(created_at=NOW - 5)]) == {}
-    assert replacements(moves, [a_candidate()]) == {move.id: a_candidate()}
+    assert replaced(moves, a_candidate(created_at=NOW - 5)) == {}
+    assert replaced(moves, a_candidate()) == {move.id: a_candidate()}
 
 
 def test_old_outcomes_are_no_pending_moves() -> None:
@@ -55,8 +62,8 @@ def test_one_pod_replaces_one() -> None:
     moves = after({}, an_outcome(Outcome.EVICTED, an_intent("web-1")))
     moves = after(moves, an_outcome(Outcome.EVICTED, an_intent("web-2")))
 
-    assert len(replacements(moves, [a_candidate()])) == 1
-    assert len(replacements(moves, [a_candidate(), a_candidate("uid-newer")])) == 2
+    assert len(replaced(moves, a_candidate())) == 1
+    assert len(replaced(moves, a_candidate(), a_candidate("web-newer"))) == 2
 
 
 def test_a_dry_run_uses_up_no_limit() -> None:

@@ -6,23 +6,26 @@ from collections.abc import Collection
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_node_utilization
+from builders import GIB, NOW, a_node_utilization, a_workload
+from descheduler.cluster import a_workload_object
 from descheduler.cluster_states import THRESHOLDS
 from descheduler.outcomes import an_outcome
 from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settings, owners_of
 
+from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
-from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe
-from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.evaluation.pipeline import MAX_NAMED, evaluate, observe, unexpected_annotations
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.abnormal_counts import NodeObservation, counted
+from equipoise.descheduler.state.abnormal_counts import counted
 from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 from equipoise.descheduler.state.tracker import Tracker
 
@@ -82,7 +85,6 @@ def test_every_strategy_classifies_the_cluster_without_the_moves_of_others() -> 
 
     assert both.results[0].plan.moves
     assert both.results[1].classifications == alone.results[0].classifications
-    assert both.results[1].observations == alone.results[0].observations
     assert both.results[1].cluster.in_flight == 2
 
 
@@ -104,7 +106,7 @@ def test_nothing_is_planned_without_coverage() -> None:
 
     assert result.plan == MovePlan(why=evaluation.problem)
     assert "no collector has completed a cycle yet" in evaluation.problem
-    assert [each.abnormal for each in result.observations] == [True, False, False]
+    assert [each.abnormal for each in result.classifications] == [True, False, False]
 
 
 def test_nothing_is_planned_while_the_watch_is_interrupted() -> None:
@@ -119,11 +121,11 @@ def test_nothing_is_planned_while_the_watch_is_interrupted() -> None:
 def test_a_node_must_be_abnormal_at_enough_evaluations() -> None:
     """The counts of the snapshot are those before this evaluation, which counts as well."""
     settings = evaluation_settings(strategies=(LowNodeLoad(),))
-    hot = [NodeObservation(node="node-a", abnormal=True, sampled_at=0.0)]
-    counts = counted({}, hot, now=NOW - 9 * 120.0, interval=120.0)
+    hot = NodeClassification(node="node-a", state="hot", load=Resources())
+    counts = counted({}, [hot], now=NOW - 9 * 120.0, interval=120.0)
     for number in range(3):
-        hot = [NodeObservation(node="node-a", abnormal=True, sampled_at=NOW - 400 + 120 * number)]
-        counts = counted(counts, hot, now=NOW - 360.0 + 120.0 * number, interval=120.0)
+        hot = msgspec.structs.replace(hot, sampled_at=NOW - 400 + 120 * number)
+        counts = counted(counts, [hot], now=NOW - 360.0 + 120.0 * number, interval=120.0)
 
     def moves(needed: int) -> int:
         snapshot = msgspec.structs.replace(hot_and_idle(), counts={"low_node_load": counts})
@@ -134,21 +136,21 @@ def test_a_node_must_be_abnormal_at_enough_evaluations() -> None:
     assert (moves(count.abnormal + 1), moves(count.abnormal + 2)) == (2, 0)
 
 
-def test_proposals_know_the_pods_that_are_no_replacement() -> None:
+def test_a_pending_move_has_the_uids_of_pods_that_are_no_replacement() -> None:
     """And the usage and the hot resources of the node, to compare its load afterwards."""
     snapshot, settings = hot_and_idle(), evaluation_settings(strategies=(LowNodeLoad(),))
     (result,) = evaluate(snapshot, settings, needed=1).results
 
-    first, second = proposals(result, snapshot, settings, EPOCH)
+    (first, move), (second, _) = proposals(result, snapshot, settings, EPOCH)
 
-    assert (first.intent.pod, first.intent.target, second.intent.target) == ("app0-x", "node-b", "node-c")
-    assert first.intent.id == first.move.id != second.intent.id
-    assert (first.intent.expires_at, first.move.until) == (NOW + 180.0, NOW + 360.0)
-    assert first.move.siblings == {"uid-app0-x"}
-    assert (first.move.before.cpu, first.move.over) == (8.0, ("cpu",))
+    assert (first.pod, first.target, second.target) == ("app0-x", "node-b", "node-c")
+    assert first.id == move.id != second.id
+    assert (first.expires_at, move.until) == (NOW + 180.0, NOW + 360.0)
+    assert move.siblings == {"uid-app0-x"}
+    assert (move.before.cpu, move.over) == (8.0, ("cpu",))
 
 
-def test_a_plan_request_is_answered_by_the_same_evaluation() -> None:
+def test_a_plan_consists_of_the_moves_of_one_evaluation() -> None:
     """With all moves, the load of their nodes before and after, and the evaluations that are missing."""
     snapshot, settings = hot_and_idle(), evaluation_settings()
     evaluation = evaluate(snapshot, settings, needed=1)
@@ -231,13 +233,12 @@ class Day:
     def evaluate(self, now: float) -> None:
         tracker = self._tracker
         changes = observe(self._snapshot(now).watched, tracker.awaited_workloads(), tracker.pending)
-        tracker.update(changes.candidates, changes.locations, changes.nodes, now)
+        tracker.update(changes.awaited, changes.locations, changes.nodes, now)
         snapshot = self._snapshot(now)
         (result,) = evaluate(snapshot, self._settings).results
-        tracker.count(result.strategy, result.observations, now)
-        for proposal in proposals(result, snapshot, self._settings, EPOCH):
-            intent = proposal.intent
-            tracker.proposed(proposal.move)
+        tracker.count(result.strategy, result.classifications, now)
+        for intent, move in proposals(result, snapshot, self._settings, EPOCH):
+            tracker.proposed(move)
             (pod,) = [pod for pod in self._pods if pod.name == intent.pod]
             self.proposed.append(((now - NOW) / 3_600, pod.created_as, intent.node, intent.target))
             tracker.on_outcome(an_outcome(self._outcome, intent, settled_at=now), now)
@@ -278,3 +279,31 @@ def test_a_dry_run_proposes_what_real_evictions_would(dry: Day, real: Day) -> No
     """The same pods at the same times to the same targets, where each replacement follows its intent."""
     assert dry.proposed == real.proposed
     assert dry.loads() == pytest.approx(real.loads())
+
+
+# Annotations
+
+
+def watched(value: str, count: int = 1) -> WatchedObjects:
+    """Deployments with this value of the annotation."""
+    owners: dict[str, objects.WorkloadObject] = {}
+    for number in range(count):
+        owner = a_workload_object(f"web-{number}", 3)
+        metadata = msgspec.structs.replace(owner.metadata, annotations={"equipoise.dev/evict": value})
+        owners[f"web-{number}"] = msgspec.structs.replace(owner, metadata=metadata)
+    workloads = {a_workload(name): owner for name, owner in owners.items()}
+    return WatchedObjects(nodes=[], pods=[], namespaces={}, workloads=workloads)
+
+
+def test_an_unexpected_value_is_reported() -> None:
+    """The author of "true" may have meant to allow evictions, and learns that it protects."""
+    assert unexpected_annotations(watched("false")) == ""
+    assert unexpected_annotations(watched("true")).endswith('workload shop/web-0 ("true")')
+
+
+def test_few_objects_are_named() -> None:
+    """The others are counted."""
+    text = unexpected_annotations(watched("true", count=MAX_NAMED + 2))
+
+    assert text.count("workload shop/") == MAX_NAMED
+    assert text.endswith(" and 2 more")

@@ -37,17 +37,14 @@ def test_every_owner_of_a_pod_is_found() -> None:
 
 
 def test_pods_are_found_by_their_workload() -> None:
-    """As candidates for replacements they have their node and creation time."""
+    """Of the workloads that are passed."""
     known = watched(replica_set=OWNED, deployment=DEPLOYMENT)
 
     assert known.pods_of([a_workload(), None, a_workload("other")]) == {a_workload(): [POD], a_workload("other"): []}
-    (candidate,) = known.replacement_candidates([a_workload()])
-    assert (candidate.uid, candidate.node, candidate.name) == ("uid-web-1", "node-a", "web-1")
-    assert candidate.created_at < NOW
 
 
 def test_terminating_pods_have_no_location() -> None:
-    """Nor have pods that were not asked for."""
+    """Only those of the passed UIDs are returned."""
     known = watched(POD, terminating(a_pod_object("web-2", "node-a", NOW), NOW), replica_set=OWNED)
 
     assert known.locations({"uid-web-1", "uid-web-2"}) == {

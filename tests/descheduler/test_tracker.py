@@ -1,16 +1,17 @@
 """Outcomes, replacements and counts between evaluations."""
 
 import msgspec
-from builders import NOW, an_intent
+from builders import NOW, a_workload, an_intent
 from descheduler.outcomes import a_proposed_move, an_outcome
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.messages.descheduling import ReplacementPlaced
+from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from equipoise.contracts.messages.descheduling import NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.abnormal_counts import NodeObservation
 from equipoise.descheduler.state.cooldowns import pod_cooldown
-from equipoise.descheduler.state.pending_moves import PodLocation, ReplacementCandidate
+from equipoise.descheduler.state.pending_moves import PodLocation
 from equipoise.descheduler.state.tracker import Tracker
 
 SETTINGS = DeschedulerSettings()
@@ -23,14 +24,16 @@ def proposed(intent: EvictionIntent | None = None) -> Tracker:
     return tracker
 
 
-def a_candidate(uid: str = "uid-new", node: str = "node-b", name: str = "") -> ReplacementCandidate:
-    workload = an_intent().workload
-    assert workload is not None
-    return ReplacementCandidate(uid=uid, workload=workload, node=node, created_at=NOW + 1, name=name)
+def a_candidate(name: str = "web-9", node: str = "node-b") -> Pod:
+    return Pod(metadata=ObjectMeta(name=name, uid=f"uid-{name}"), spec=PodSpec(node_name=node))
 
 
-def update(tracker: Tracker, *candidates: ReplacementCandidate, now: float = NOW + 1) -> list[ReplacementPlaced]:
-    return tracker.update(candidates, {}, NODES, now)
+def update(tracker: Tracker, *candidates: Pod, now: float = NOW + 1) -> list[ReplacementPlaced]:
+    return tracker.update({a_workload(): candidates}, {}, NODES, now)
+
+
+def abnormal(*nodes: str) -> list[NodeClassification]:
+    return [NodeClassification(node=name, state="hot", load=Resources(), sampled_at=NOW) for name in nodes]
 
 
 def test_an_eviction_is_pending_until_its_replacement_is_placed() -> None:
@@ -39,10 +42,10 @@ def test_an_eviction_is_pending_until_its_replacement_is_placed() -> None:
     tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
 
     assert tracker.awaited_workloads() == {an_intent().workload}
-    for candidates in ([], [a_candidate("uid-web-2")], [a_candidate(node="")]):
+    for candidates in ([], [a_candidate("web-2")], [a_candidate(node="")]):
         assert update(tracker, *candidates) == []
         assert tracker.pending
-    (placed,) = update(tracker, a_candidate(name="web-9"))
+    (placed,) = update(tracker, a_candidate("web-9"))
     assert (placed.pod, placed.node, placed.target) == ("web-1", "node-a", "node-b")
     assert (placed.replacement, placed.placed_on) == ("web-9", "node-b")
     assert not tracker.pending
@@ -91,7 +94,7 @@ def test_real_evictions_end_the_moves_of_dry_runs() -> None:
     tracker = Tracker(SETTINGS.tracker)
     tracker.on_outcome(an_outcome(Outcome.DRY_RUN), NOW)
     location = {"uid-web-1": PodLocation(node="node-a", workload=an_intent().workload)}
-    tracker.update([], location, NODES, NOW + 1)
+    tracker.update({}, location, NODES, NOW + 1)
     assert tracker.pending
     tracker.end_dry_runs()
 
@@ -101,8 +104,7 @@ def test_real_evictions_end_the_moves_of_dry_runs() -> None:
 def test_an_eviction_resets_the_count_of_its_node_only() -> None:
     """Other nodes are as hot as before."""
     tracker = Tracker(msgspec.structs.replace(SETTINGS, interval=Duration(1)).tracker)
-    observations = [NodeObservation(node=name, abnormal=True, sampled_at=NOW) for name in NODES]
-    tracker.count("low_node_load", observations, NOW)
+    tracker.count("low_node_load", abnormal(*NODES), NOW)
 
     tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
 
@@ -112,7 +114,7 @@ def test_an_eviction_resets_the_count_of_its_node_only() -> None:
 def test_a_new_leader_counts_from_zero() -> None:
     """Of every strategy."""
     tracker = Tracker(SETTINGS.tracker)
-    tracker.count("low_node_load", [NodeObservation(node="node-a", abnormal=True, sampled_at=NOW)], NOW)
+    tracker.count("low_node_load", abnormal("node-a"), NOW)
     tracker.reset_counts()
 
     assert not tracker.counts

@@ -1,6 +1,7 @@
 """Koordinator's LowNodeLoad, and LowNodeUtilization and HighNodeUtilization of sigs.k8s.io/descheduler."""
 
 import math
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL
+from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
@@ -33,7 +35,7 @@ from equipoise.descheduler.decisions.planning.thresholds import (
 )
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, abnormal_nodes, counted
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove, Resource
 
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}
@@ -252,9 +254,9 @@ def test_evaluations_in_a_row(case: Case) -> None:
     states = []
     for place, mark in enumerate(inputs["marks"]):
         at = NOW + 120.0 * place
-        counts = counted(
-            counts, [NodeObservation(node="a", abnormal=mark == "abnormal", sampled_at=at)], now=at, interval=120
-        )
+        state: Literal["hot", "between"] = "hot" if mark == "abnormal" else "between"
+        node = NodeClassification(node="a", state=state, load=Resources(), sampled_at=at)
+        counts = counted(counts, [node], now=at, interval=120)
         states.append("anomaly" if "a" in abnormal_nodes(counts, needed) else "ok")
 
     case.check(states=states, acted_on=states[-1] == "anomaly")

@@ -7,7 +7,7 @@ from peers.cases import Case, peer_cases
 
 from equipoise.binder.decisions.limits import Limits, MigratingPerWorkload, UnavailablePerWorkload
 from equipoise.binder.decisions.limits.rule import replicas_amount
-from equipoise.binder.state.ledger_view import LedgerView
+from equipoise.binder.state.ledger import LedgerView
 from equipoise.contracts.configuration.settings import Namespaces, Protection
 from equipoise.contracts.eviction.protection import EVICTION_COST, Candidate, Rules, protection
 from equipoise.contracts.kubernetes import objects

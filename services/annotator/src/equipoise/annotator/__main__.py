@@ -7,20 +7,10 @@ from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[AnnotatorSettings]) -> None:
-    shared = runtime.configuration.shared
-    annotator = Annotator(
-        settings=runtime.own,
-        load=shared.load,
-        namespace=shared.kubernetes.namespace,
-        identity=runtime.identity,
-        bus=runtime.bus,
-        kube=runtime.kube,
-        clock=runtime.clock,
-        health=runtime.health,
-        metrics=runtime.metrics,
-    )
-    await annotator.attach()
-    await annotator.run()
+    """Runs the service until it is canceled."""
+    service = Annotator(runtime)
+    await service.attach()
+    await service.run()
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import Counter, Gauge
 
 from equipoise.annotator.decisions.annotation_target import (
     AnnotationTarget,
@@ -35,17 +35,15 @@ from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bus.subjects import PREFIX
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
-from equipoise.runtime.bus import Bus, BusError, Delivery
-from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
+from equipoise.runtime.bus import BusError, Delivery
+from equipoise.runtime.kubernetes.client import Conflict, KubeError, NotFound
+from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
 
@@ -91,27 +89,19 @@ class _Decision(msgspec.Struct, frozen=True, kw_only=True):
 class Annotator:
     """One replica; each object is written by exactly one of the live ones."""
 
-    def __init__(
-        self,
-        *,
-        settings: AnnotatorSettings,
-        load: LoadSettings,
-        namespace: str,
-        identity: str,
-        bus: Bus,
-        kube: Kube,
-        clock: Clock,
-        health: Health,
-        metrics: CollectorRegistry,
-    ) -> None:
-        self._settings = settings
-        self._load = load
-        self._identity = identity
-        self._bus = bus
-        self._clock = clock
-        self._health = health
+    def __init__(self, runtime: Runtime[AnnotatorSettings]) -> None:
+        self._settings = settings = runtime.own
+        self._load = runtime.configuration.shared.load
+        self._identity = runtime.identity
+        self._bus = runtime.bus
+        self._clock = clock = runtime.clock
+        self._health = runtime.health
         self._membership = Membership(
-            kube=kube, clock=clock, settings=settings.membership, namespace=namespace, identity=identity
+            kube=runtime.kube,
+            clock=clock,
+            settings=settings.membership,
+            namespace=runtime.configuration.shared.kubernetes.namespace,
+            identity=runtime.identity,
         )
         self._objects: dict[str, _Object] = {}
         self._hot_values = HotValues()
@@ -119,19 +109,19 @@ class Annotator:
         self._unread, self._unwritten = ObjectQueue(), ObjectQueue()
         text = "Writes of annotations, by result."
         self._client = ObjectClient(
-            kube=kube,
+            kube=runtime.kube,
             clock=clock,
-            health=health,
+            health=runtime.health,
             reads=RateLimiter(clock, lambda: self._interval(settings.reads_per_second)),
             writes=RateLimiter(clock, lambda: self._interval(settings.writes_per_second)),
-            results=Counter("equipoise_annotator_writes", text, ["kind", "result"], registry=metrics),
+            results=Counter("equipoise_annotator_writes", text, ["kind", "result"], registry=runtime.metrics),
         )
         for name, text, value in (
             ("writes_pending", "Objects that wait to be written.", lambda: float(len(self._unwritten))),
             ("objects_unread", "Objects that wait to be read.", lambda: float(len(self._unread))),
             ("members", "Replicas that share the objects.", lambda: float(len(self._membership.members))),
         ):
-            Gauge(f"equipoise_annotator_{name}", text, registry=metrics).set_function(value)
+            Gauge(f"equipoise_annotator_{name}", text, registry=runtime.metrics).set_function(value)
 
     def _interval(self, per_second: float) -> float:
         return request_interval(per_second, len(self._membership.members))

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Histogram
 
 from equipoise.binder.decisions.result import Finish, Proceed, Reservation, Retry, paused, pod_left, recorded, retry
 from equipoise.binder.settings import BinderSettings
@@ -19,16 +19,13 @@ from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
-from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
-from equipoise.runtime.bus import Bus, BusError, Delivery, Redeliver
-from equipoise.runtime.configuration import Shared
-from equipoise.runtime.kubernetes.client import Kube, KubeError
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
+from equipoise.runtime.bus import BusError, Delivery, Redeliver
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
 
@@ -39,50 +36,31 @@ _DECISION_LIFETIME = 2.0
 class Binder:
     """Any number of binders share the queue; the ledger keeps them within one set of limits."""
 
-    def __init__(
-        self,
-        *,
-        settings: BinderSettings,
-        shared: Shared,
-        bus: Bus,
-        kube: Kube,
-        clock: Clock,
-        health: Health,
-        metrics: CollectorRegistry,
-        identity: str,
-        random: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, runtime: Runtime[BinderSettings], *, random: Callable[[], float] = random.random) -> None:
         """`random` returns 0..1; it is the jitter of backoffs."""
-        self._bus = bus
+        settings, shared = runtime.own, runtime.configuration.shared
+        kube, clock, namespace = runtime.kube, runtime.clock, shared.kubernetes.namespace
+        self._bus = runtime.bus
         self._kube = kube
         self._clock = clock
-        self._health = health
+        self._health = runtime.health
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
-        namespace = shared.kubernetes.namespace
         self._cluster = ClusterState(shared.load)
-        self._validation = Validation(
-            kube=kube,
-            clock=clock,
-            cluster=self._cluster,
-            rules=Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=namespace),
-            load=shared.load,
-            thresholds=shared.thresholds,
-        )
+        self._validation = Validation(kube, clock, self._cluster, shared)
         self._ledger = LedgerWriter(
             kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
-        self._ledger_watch = LedgerWatch(self._ledger, clock, health, evictions=DRY_RUN if self._dry_run else REAL)
+        evictions = DRY_RUN if self._dry_run else REAL
+        self._ledger_watch = LedgerWatch(self._ledger, clock, runtime.health, evictions=evictions)
         self._client = EvictionClient(
-            kube=kube, clock=clock, health=health, sample_lifetime=shared.load.freshness.eviction, random=random
+            kube, clock, runtime.health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
-        self._reporter = OutcomeReporter(
-            bus=bus, kube=kube, now=lambda: self._ledger.latest, identity=identity, metrics=metrics
-        )
+        self._reporter = OutcomeReporter(runtime, now=lambda: self._ledger.latest)
         self._duration = Histogram(
             "equipoise_binder_intent_duration_seconds",
             "Time from the delivery of an intent to its outcome.",
-            registry=metrics,
+            registry=runtime.metrics,
         )
 
     async def attach(self) -> None:

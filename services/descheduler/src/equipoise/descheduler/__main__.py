@@ -1,4 +1,4 @@
-"""Starts the descheduler."""
+"""`python -m equipoise.descheduler`."""
 
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -7,28 +7,13 @@ from equipoise.runtime.process.main import run
 
 
 async def start(runtime: Runtime[DeschedulerSettings]) -> None:
-    """Runs until cancelled."""
-    shared = runtime.configuration.shared
-    descheduler = Descheduler(
-        settings=runtime.own,
-        load=shared.load,
-        thresholds=shared.thresholds,
-        namespaces=shared.namespaces,
-        protection=shared.protection,
-        own_namespace=shared.kubernetes.namespace,
-        identity=runtime.identity,
-        kube=runtime.kube,
-        bus=runtime.bus,
-        clock=runtime.clock,
-        health=runtime.health,
-        metrics=runtime.metrics,
-    )
-    await descheduler.attach()
-    await descheduler.run()
+    """Runs the service until it is canceled."""
+    service = Descheduler(runtime)
+    await service.attach()
+    await service.run()
 
 
 def main() -> None:
-    """The program of this service."""
     run("descheduler", DeschedulerSettings, start, kube=True)
 
 

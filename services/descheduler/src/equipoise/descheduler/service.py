@@ -3,11 +3,9 @@
 import asyncio
 
 import structlog
-from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
-from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
@@ -19,12 +17,10 @@ from equipoise.descheduler.shell.evaluator import Evaluator
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.tracker import Tracker
-from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.bus import Delivery
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 
 SYNC_TIMEOUT = 10.0
 """Seconds between log lines about a first list that is still missing."""
@@ -35,48 +31,23 @@ log = structlog.get_logger()
 class Descheduler:
     """`run` until canceled. Publishes nothing while another replica leads."""
 
-    def __init__(
-        self,
-        *,
-        settings: DeschedulerSettings,
-        load: LoadSettings,
-        thresholds: Thresholds,
-        namespaces: Namespaces,
-        protection: Protection,
-        own_namespace: str,
-        identity: str,
-        kube: Kube,
-        bus: Bus,
-        clock: Clock,
-        health: Health,
-        metrics: CollectorRegistry,
-    ) -> None:
-        """`own_namespace`: where Equipoise runs and its Lease is. Raises ConfigurationError for unknown windows."""
-        self._settings = settings
-        self._load = load
-        self._own_namespace = own_namespace
-        self._identity = identity
-        self._kube = kube
-        self._bus = bus
-        self._clock = clock
-        self._health = health
-        self._metrics = DeschedulerMetrics(metrics)
+    def __init__(self, runtime: Runtime[DeschedulerSettings]) -> None:
+        """Raises ConfigurationError for unknown windows."""
+        shared = runtime.configuration.shared
+        self._settings = settings = runtime.own
+        self._load = shared.load
+        self._own_namespace = shared.kubernetes.namespace
+        self._identity = runtime.identity
+        self._kube = runtime.kube
+        self._bus = runtime.bus
+        self._clock = runtime.clock
+        self._health = runtime.health
+        self._metrics = DeschedulerMetrics(runtime.metrics)
         self._messages = LatestMessages()
         self._tracker = Tracker(settings.tracker)
-        self._watch = ClusterWatch(kube, clock, settings, volumes=protection.persistent_volumes)
-        rules = Rules(protection=protection, namespaces=namespaces, own_namespace=own_namespace)
-        self._evaluator = Evaluator(
-            settings=settings,
-            evaluation=settings.evaluation(load, thresholds, rules),
-            watch=self._watch,
-            messages=self._messages,
-            tracker=self._tracker,
-            bus=bus,
-            clock=clock,
-            health=health,
-            metrics=self._metrics,
-        )
-        _check_windows(settings, load)
+        self._watch = ClusterWatch(runtime.kube, runtime.clock, settings, volumes=shared.protection.persistent_volumes)
+        self._evaluator = Evaluator(runtime, self._watch, self._messages, self._tracker, self._metrics)
+        _check_windows(settings, shared.load)
 
     async def attach(self) -> None:
         """Subscribes."""

@@ -1,6 +1,10 @@
-"""The base classes of all messages."""
+"""The base classes of all messages, and a conversion between structs that have fields in common."""
+
+from typing import Any, TypeVar
 
 import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -9,3 +13,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
+
+
+def converted(source: msgspec.Struct, kind: type[S], **fields: Any) -> S:
+    """A `kind` with these fields; its others are those of `source` with the same name, or have their default.
+
+    Raises TypeError when a field without a default is missing.
+    """
+    names = set(kind.__struct_fields__) & set(source.__struct_fields__) - fields.keys()
+    return kind(**{name: getattr(source, name) for name in names}, **fields)

@@ -105,19 +105,18 @@ class Levelling:
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
         watched, tracker = self._objects.watched(), self._tracker
-        candidates = watched.replacement_candidates(tracker.awaited_workloads())
-        tracker.update(candidates, {}, self._objects.nodes, now)
+        tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self._objects.nodes, now)
         self._update_ledger(now)
         snapshot = self._snapshot(watched, now)
         evaluation = evaluate(snapshot, self._evaluation)
         tracker.load_reductions(evaluation.cluster.nodes, self._load.shortest, now)
         proposed = [proposals(result, snapshot, self._evaluation, _EPOCH) for result in evaluation.results]
         for result in evaluation.results:
-            tracker.count(result.strategy, result.observations, now)
-        for proposal in chain.from_iterable(proposed):
-            tracker.proposed(proposal.move)
-            self._publish(proposal.intent)
-            self._settle(proposal.intent, now)
+            tracker.count(result.strategy, result.classifications, now)
+        for intent, move in chain.from_iterable(proposed):
+            tracker.proposed(move)
+            self._publish(intent)
+            self._settle(intent, now)
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         days = self._days()
@@ -126,7 +125,7 @@ class Levelling:
             watched=watched,
             nodes=self._messages.nodes,
             workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
-            cycles=self._messages.cycles,
+            cycles=self._messages.cycles.values(),
             placements=self._messages.placements,
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,

@@ -1,14 +1,14 @@
-"""What a response of the eviction API means."""
+"""What a response of the eviction API means, and what becomes of the intent: its outcome, or another attempt."""
 
 from typing import Literal
 
 import msgspec
 
-from equipoise.binder.decisions.result import Finish
-from equipoise.contracts.messages.eviction import Outcome
+from equipoise.binder.decisions.result import Finish, Reservation, Retry, pod_left, retry
+from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
 _RETRY_AFTER = 1.0
-"""Seconds to wait when the API server throttles and does not say for how long."""
+"""Seconds to wait when the API server throttles and sends no Retry-After."""
 
 _NO_PERMISSION = 'cannot create resource "pods/eviction"'
 """The text of role-based access control; admission has others."""
@@ -20,7 +20,7 @@ Meaning = Literal["accepted", "refused", "blocked", "throttled", "not_now", "unk
 
 
 class EvictionResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do next.
+    """A response, interpreted.
 
     accepted: the pod is evicted. refused: it is not, and never will be. blocked: a disruption budget allows nothing
     now. throttled: the API server limits requests. not_now: refused for another reason that ends. unknown: read whether
@@ -90,3 +90,53 @@ def read_response(
         return _refused(Outcome.FAILED, f"{status}: {message}", f"the API server refused: {status} {message}")
     why = f"{status or 'no response'}: {message}"
     return EvictionResponse(meaning="unknown" if status == 0 or status >= 500 else "unexpected", why=why)
+
+
+def after_response(
+    intent: EvictionIntent,
+    response: EvictionResponse,
+    *,
+    now: float,
+    wait: float,
+    sample_lifetime: float,
+    left: bool = False,
+    dry_run: bool = False,
+    taken_over: bool = False,
+) -> Finish | Retry:
+    """What becomes of the intent. Only a definite refusal of this POST returns the reservation.
+
+    `wait`: least seconds until the next attempt; `sample_lifetime`: seconds for which a sample is fresh enough for an
+    eviction; `left`: after an unknown or unexpected response, the pod was read and has left; `taken_over`: another
+    binder may have sent a POST for this reservation, so no response to ours returns it.
+    """
+    refused = response.meaning in ("refused", "blocked", "throttled", "not_now")
+    reservation: Reservation = "returned" if refused and not taken_over else "kept"
+    finish = response.finish
+    gone = finish is not None and finish.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
+    if left or (taken_over and gone):
+        return pod_left(dry_run=dry_run)
+    again = retry(intent, response.why, at_least=wait, reservation=reservation)
+    if response.meaning == "blocked" and _fresh_at(now + again.after, intent, sample_lifetime):
+        return again
+    if finish is not None:
+        return msgspec.structs.replace(finish, reservation=reservation)
+    if response.meaning == "unexpected" or now + again.after >= intent.expires_at:
+        detail = f"not carried out within its lifetime: {response.why}"
+        return Finish(outcome=Outcome.FAILED, detail=detail, reservation=reservation)
+    return again
+
+
+def while_blocked(
+    intent: EvictionIntent, budget: str, *, now: float, wait: float, sample_lifetime: float
+) -> Finish | Retry:
+    """What becomes of an intent whose disruption budget refused lately and is tried again in `wait` seconds."""
+    why = f"PodDisruptionBudget {budget} refused lately and is tried again in {wait:.0f} s"
+    again = retry(intent, why, at_least=wait)
+    if _fresh_at(now + again.after, intent, sample_lifetime):
+        return again
+    return Finish(outcome=Outcome.BLOCKED_PDB, detail=why)
+
+
+def _fresh_at(time: float, intent: EvictionIntent, sample_lifetime: float) -> bool:
+    """Whether an attempt at this time would still be before the intent expires and its samples are too old."""
+    return time < min(intent.expires_at, intent.sampled_at + sample_lifetime)

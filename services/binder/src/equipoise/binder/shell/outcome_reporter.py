@@ -3,32 +3,31 @@
 from collections.abc import Callable
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import Counter
 
 from equipoise.binder.decisions.event import intent_event, pod_reference, workload_reference
 from equipoise.binder.decisions.result import Finish
+from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.live_reads import Unreadable, read_workload
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects import Event, ObjectReference
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
-from equipoise.runtime.bus import Bus
-from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError
+from equipoise.runtime.kubernetes.client import EVENTS, Conflict, KubeError
+from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
 
 
 class OutcomeReporter:
-    def __init__(
-        self, *, bus: Bus, kube: Kube, now: Callable[[], float], identity: str, metrics: CollectorRegistry
-    ) -> None:
+    def __init__(self, runtime: Runtime[BinderSettings], *, now: Callable[[], float]) -> None:
         """`now`: the API server's time."""
-        self._bus = bus
-        self._kube = kube
+        self._bus = runtime.bus
+        self._kube = runtime.kube
         self._now = now
-        self._identity = identity
+        self._identity = runtime.identity
         self._outcomes = Counter(
-            "equipoise_binder_outcomes", "Outcomes of intents, by outcome.", ["outcome"], registry=metrics
+            "equipoise_binder_outcomes", "Outcomes of intents, by outcome.", ["outcome"], registry=runtime.metrics
         )
 
     async def publish(self, intent: EvictionIntent, finish: Finish) -> None:

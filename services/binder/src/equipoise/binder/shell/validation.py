@@ -11,11 +11,11 @@ from equipoise.binder.decisions.staleness import check_age, check_coverage, chec
 from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_pod, read_volume_nodes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
-from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection
 from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.kubernetes.objects import Lease, Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import LEASES, Kube, NotFound
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
@@ -29,22 +29,15 @@ class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Validation:
-    def __init__(
-        self,
-        *,
-        kube: Kube,
-        clock: Clock,
-        cluster: ClusterState,
-        rules: Rules,
-        load: LoadSettings,
-        thresholds: Thresholds,
-    ) -> None:
+    def __init__(self, kube: Kube, clock: Clock, cluster: ClusterState, shared: Shared) -> None:
         self._kube = kube
         self._clock = clock
         self._cluster = cluster
-        self._rules = rules
-        self._load = load
-        self._thresholds = thresholds
+        self._rules = Rules(
+            protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
+        )
+        self._load = shared.load
+        self._thresholds = shared.thresholds
 
     async def validate(self, intent: EvictionIntent, ledger: Ledger) -> Proceed[ValidIntent] | Finish:
         """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now."""

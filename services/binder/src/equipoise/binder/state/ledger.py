@@ -7,25 +7,126 @@ is over is recorded with the latest one. So no window ends early.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from equipoise.binder.state.ledger_entry import CERTAIN, TRANSIT_TIME, LedgerEntry, ReplacementStatus
-from equipoise.binder.state.ledger_view import CLOCK_TOLERANCE, LedgerView
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 
-__all__ = [
-    "CERTAIN", "CLOCK_TOLERANCE", "DAY", "HOUR", "TRANSIT_TIME", "HourlyCount", "Ledger", "LedgerClosed", "LedgerEntry",
-    "LedgerView", "ReplacementStatus", "new_entry",
-]  # fmt: skip
-
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
+TRANSIT_TIME = 1.0
+"""Seconds that a POST sent at the end of an intent's lifetime may need to reach the API server."""
+
+CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
+"""Outcomes that follow from an observation: the API server had the POST when they were written."""
+
+CLOCK_TOLERANCE = 0.05
+"""Seconds by which the clocks of several API servers may differ. Windows are longer by this."""
+
 _replace = msgspec.structs.replace
+
+
+class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The replacement of an evicted pod, as its workload's status shows it."""
+
+    state: Literal["ready", "pending", "failing", "unknown"]
+    """ready: all replicas of the workload are. failing: it cannot be created. unknown: not readable."""
+
+    why: str = ""
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One intent: reserved, settled, or refused without a reservation."""
+
+    intent_id: str
+    pod_uid: str
+    namespace: str
+    pod: str
+    node: str
+    workload: Workload | None = None
+    target: str = ""
+    dry_run: bool = False
+    reserved_at: float
+    """When it was decided."""
+
+    expires_at: float
+    """No binder sends a POST for the intent after this time."""
+
+    settled_at: float | None = None
+    outcome: Outcome | None = None
+    detail: str = ""
+    limit: str = ""
+    limit_scope: str = ""
+    retry_at: float | None = None
+    counted: bool = True
+    """Against the limits. False: refused, and kept so that a redelivery gets the same outcome."""
+
+    taken_over: bool = False
+    """A second binder may send a POST for it too, so no refusal returns the reservation."""
+
+    recovered_at: float | None = None
+    """When a read found the pod gone and all replicas of its workload ready."""
+
+    failing_since: float | None = None
+    """Since when its replacement is known to fail at creation."""
+
+    failure: str = ""
+    """Why it cannot be created."""
+
+    preempted_for: tuple[Workload, ...] = ()
+    """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
+    counts as evicted."""
+
+    @property
+    def latest(self) -> float:
+        """The latest time at which the API server can have received its POST; windows count from here.
+
+        Another outcome than CERTAIN does not move it: a binder that was suspended may resume and send the POST.
+        """
+        if self.settled_at is not None and self.outcome in CERTAIN:
+            return self.settled_at
+        return max(self.settled_at or self.reserved_at, self.expires_at + TRANSIT_TIME)
+
+
+class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
+    """The entries of one kind (real or dry run) that count, at one time."""
+
+    now: float
+    entries: tuple[LedgerEntry, ...]
+    migration_timeout: float
+    """Seconds after which a missing replica is no longer waited for."""
+
+    halved: bool = False
+    """Grace period after a start or an outage: every limit is half of itself, rounded up."""
+
+    mean_rate: float = 0.0
+    """Evictions per second, the mean of the last 24 hours."""
+
+    def within(self, window: float) -> list[LedgerEntry]:
+        """Entries whose eviction may have happened in the last `window` seconds."""
+        return [entry for entry in self.entries if self.now - entry.latest < window + CLOCK_TOLERANCE]
+
+    def migrating(self) -> list[LedgerEntry]:
+        """Entries whose workload may miss a replica."""
+        return [entry for entry in self.within(self.migration_timeout) if entry.recovered_at is None]
+
+    def failing(self) -> list[LedgerEntry]:
+        """Entries whose replacement cannot be created. They never expire: only an observation ends them."""
+        return [entry for entry in self.entries if entry.failing_since is not None and entry.recovered_at is None]
+
+    def pending_replacements(self) -> list[LedgerEntry]:
+        """Evictions whose replacements are not known to be ready; dry runs have none."""
+        pending = {entry.intent_id: entry for entry in (*self.migrating(), *self.failing())}
+        return [entry for entry in pending.values() if not entry.dry_run]
+
+    def with_all_recovered(self) -> "LedgerView":
+        """The view if every replica were ready again."""
+        entries = tuple(_replace(entry, recovered_at=self.now) for entry in self.entries)
+        return _replace(self, entries=entries)
 
 
 class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

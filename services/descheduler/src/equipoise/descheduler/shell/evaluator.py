@@ -7,19 +7,14 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanResponse
-from equipoise.descheduler.decisions.evaluation.messages import (
-    FollowUp,
-    Proposal,
-    decision_of,
-    plan_response,
-    proposals,
-)
+from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe
-from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
+from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
@@ -27,11 +22,10 @@ from equipoise.descheduler.shell.plan_server import PlanServer
 from equipoise.descheduler.state.cluster import ClusterView
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
 from equipoise.descheduler.state.latest_messages import LatestMessages
-from equipoise.descheduler.state.pending_moves import reported_dry_runs
+from equipoise.descheduler.state.pending_moves import TrackedMove, reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
-from equipoise.runtime.bus import AlreadyQueued, Bus, BusError
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
+from equipoise.runtime.bus import AlreadyQueued, BusError
+from equipoise.runtime.process.lifecycle import Runtime
 
 MAX_PODS_INLINE = 2_000
 """In a larger cluster decisions run in a thread: they take seconds, and the event loop has to send heartbeats."""
@@ -57,27 +51,26 @@ class Evaluator:
 
     def __init__(
         self,
-        *,
-        settings: DeschedulerSettings,
-        evaluation: EvaluationSettings,
+        runtime: Runtime[DeschedulerSettings],
         watch: ClusterWatch,
         messages: LatestMessages,
         tracker: Tracker,
-        bus: Bus,
-        clock: Clock,
-        health: Health,
         metrics: DeschedulerMetrics,
     ) -> None:
-        self._warm_up = settings.warm_up
-        self._settings = evaluation
+        shared = runtime.configuration.shared
+        rules = Rules(
+            protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
+        )
+        self._warm_up = runtime.own.warm_up
+        self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules)
         self._watch = watch
         self._messages = messages
         self._tracker = tracker
-        self._bus = bus
-        self._clock = clock
-        self._health = health
+        self._bus = runtime.bus
+        self._clock = runtime.clock
+        self._health = runtime.health
         self._metrics = metrics
-        self._plans = PlanServer(bus, health, self._preview)
+        self._plans = PlanServer(runtime.bus, runtime.health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
         """Until canceled. The counts restart: those of another leader are not known."""
@@ -113,7 +106,7 @@ class Evaluator:
         follow_up = self._follow_up(evaluation.cluster, placed, now)
         for result in evaluation.results:
             self._metrics.on_classified(result.strategy, result.classifications)
-            counts = self._tracker.count(result.strategy, result.observations, now)
+            counts = self._tracker.count(result.strategy, result.classifications, now)
             published = await self._publish(await self._compute(proposals, result, snapshot, self._settings, epoch))
             decision = decision_of(result, counts=counts, published=published, follow_up=follow_up, now=now)
             await self._publish_decision(decision)
@@ -135,7 +128,7 @@ class Evaluator:
             watched=watched,
             nodes=dict(self._messages.nodes),
             workloads=dict(self._messages.workloads),
-            cycles=list(self._messages.cycles),
+            cycles=list(self._messages.cycles.values()),
             placements=dict(self._messages.placements),
             pending=self._tracker.pending,
             cooldowns=self._tracker.cooldowns,
@@ -149,7 +142,7 @@ class Evaluator:
         self._messages.prune(nodes=self._watch.node_names(), before=now - load.lifetime(load.longest))
         changes = await self._compute(observe, watched, self._tracker.awaited_workloads(), self._tracker.pending)
         self._health.set_problem("annotations", changes.unexpected_annotations or None)
-        placed = self._tracker.update(changes.candidates, changes.locations, changes.nodes, now)
+        placed = self._tracker.update(changes.awaited, changes.locations, changes.nodes, now)
         for each in placed:
             if each.placed_on == each.node:
                 self._metrics.returns.inc()
@@ -174,12 +167,11 @@ class Evaluator:
         self._health.set_problem("cooldown", f"nodes in cooldown: {named}{more}" if cooldowns else None)
         return FollowUp(replacements=placed, load_reductions=reductions, cooldowns=cooldowns, dry_run_moves=dry_runs)
 
-    async def _publish(self, proposed: Sequence[Proposal]) -> list[EvictionIntent]:
+    async def _publish(self, proposed: Sequence[tuple[EvictionIntent, TrackedMove]]) -> list[EvictionIntent]:
         """Returns the intents that the bus accepted."""
         published: list[EvictionIntent] = []
-        for proposal in proposed:
-            intent = proposal.intent
-            self._tracker.proposed(proposal.move)
+        for intent, move in proposed:
+            self._tracker.proposed(move)
             if await self._publish_intent(intent):
                 published.append(intent)
                 self._metrics.intents.labels(intent.strategy).inc()

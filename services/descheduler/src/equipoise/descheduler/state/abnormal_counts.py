@@ -4,25 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.messages.descheduling import NodeClassification
+
 TOLERANCE = 0.001
 """Seconds by which an evaluation may come early: a timer is not exact, and a whole interval would be lost."""
-
 
 LIFETIME = 300.0
 """Seconds that a count outlives the last abnormal evaluation: Koordinator's detectorCacheTimeout."""
 
 LIFETIME_INTERVALS = 2.5
 """The least lifetime in intervals: one missing evaluation must not end a count, however long the interval."""
-
-
-class NodeObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether one evaluation found one node abnormal."""
-
-    node: str
-    abnormal: bool | None
-    """None when its load is not known."""
-
-    sampled_at: float
 
 
 class AbnormalCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,34 +33,33 @@ AbnormalCounts = Mapping[str, AbnormalCount]
 
 
 def counted(
-    counts: AbnormalCounts, observations: Sequence[NodeObservation], *, now: float, interval: float
+    counts: AbnormalCounts, nodes: Sequence[NodeClassification], *, now: float, interval: float
 ) -> dict[str, AbnormalCount]:
     """The counts after this evaluation.
 
-    An abnormal reading counts when it comes at least `interval` seconds after the last that counted and has a newer raw
-    sample. A normal one clears. A missing one does neither, but a count ends when the last abnormal reading is older
-    than LIFETIME (at least LIFETIME_INTERVALS intervals). Nodes not read are forgotten.
+    An abnormal node counts at least `interval` seconds after it counted last, if it has a newer raw sample. A normal
+    one has no count. A node of unknown load keeps its count, which ends when the node was last abnormal longer than
+    LIFETIME ago (at least LIFETIME_INTERVALS intervals). Nodes that are not among `nodes` have no count.
     """
     following: dict[str, AbnormalCount] = {}
     oldest = now - max(LIFETIME, LIFETIME_INTERVALS * interval)
-    for observation in observations:
-        before = counts.get(observation.node)
+    for node in nodes:
+        before = counts.get(node.node)
         if before is not None and before.abnormal_at < oldest:
             before = None
-        if observation.abnormal is None:
+        if node.state == "unknown":
             after = before
-        elif not observation.abnormal:
+        elif not node.abnormal:
             after = None
         elif before is None:
-            after = AbnormalCount(abnormal=1, evaluated_at=now, sampled_at=observation.sampled_at, abnormal_at=now)
-        elif now - before.evaluated_at < interval - TOLERANCE or observation.sampled_at <= before.sampled_at:
+            after = AbnormalCount(abnormal=1, evaluated_at=now, sampled_at=node.sampled_at, abnormal_at=now)
+        elif now - before.evaluated_at < interval - TOLERANCE or node.sampled_at <= before.sampled_at:
             after = msgspec.structs.replace(before, abnormal_at=now)
         else:
-            after = AbnormalCount(
-                abnormal=before.abnormal + 1, evaluated_at=now, sampled_at=observation.sampled_at, abnormal_at=now
-            )
+            times = before.abnormal + 1
+            after = AbnormalCount(abnormal=times, evaluated_at=now, sampled_at=node.sampled_at, abnormal_at=now)
         if after is not None:
-            following[observation.node] = after
+            following[node.node] = after
     return following
 
 

@@ -1,7 +1,7 @@
 """The latest message about every node, workload and shard. Older ones that arrive late are dropped."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TypeVar
 
 import msgspec
@@ -28,46 +28,30 @@ class LatestMessages:
     """Of the collector, and the heartbeats of the binders."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, NodeUtilization] = {}
-        self._workloads: dict[Workload, WorkloadUtilization] = {}
-        self._placements: dict[str, NodePlacement] = {}
-        self._cycles: dict[str, UtilizationCycle] = {}
+        self.nodes: dict[str, NodeUtilization] = {}
+        self.workloads: dict[Workload, WorkloadUtilization] = {}
+        self.placements: dict[str, NodePlacement] = {}
+        self.cycles: dict[str, UtilizationCycle] = {}
         self._binders: dict[str, tuple[float, str]] = {}
 
-    @property
-    def nodes(self) -> Mapping[str, NodeUtilization]:
-        return self._nodes
-
-    @property
-    def placements(self) -> Mapping[str, NodePlacement]:
-        return self._placements
-
-    @property
-    def workloads(self) -> Mapping[Workload, WorkloadUtilization]:
-        return self._workloads
-
-    @property
-    def cycles(self) -> Collection[UtilizationCycle]:
-        return self._cycles.values()
-
     def on_node(self, message: NodeUtilization) -> None:
-        _keep_latest(self._nodes, message.node, message)
+        _keep_latest(self.nodes, message.node, message)
 
     def on_placement(self, message: NodePlacement, *, begin: float) -> None:
         """Keeps only the pods that started after `begin`, left, or are terminating.
 
         Every window contains the others wholly; their means need no correction.
         """
-        if not supersedes(message, self._placements.get(message.node)):
+        if not supersedes(message, self.placements.get(message.node)):
             return
         recent = [pod for pod in message.pods if pod.terminating or (pod.running_since or math.inf) > begin]
-        self._placements[message.node] = msgspec.structs.replace(message, pods=recent, labels={}, taints=[])
+        self.placements[message.node] = msgspec.structs.replace(message, pods=recent, labels={}, taints=[])
 
     def on_workload(self, message: WorkloadUtilization) -> None:
-        _keep_latest(self._workloads, message.workload, message)
+        _keep_latest(self.workloads, message.workload, message)
 
     def on_cycle(self, message: UtilizationCycle) -> None:
-        _keep_latest(self._cycles, message.shard, message)
+        _keep_latest(self.cycles, message.shard, message)
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
         """Of a binder; its time is that of our clock."""
@@ -82,9 +66,9 @@ class LatestMessages:
 
     def prune(self, *, nodes: Collection[str], before: float) -> None:
         """Drops nodes that are not among `nodes`, and workloads and shards without a message since `before`."""
-        self._nodes = {name: message for name, message in self._nodes.items() if name in nodes}
-        self._placements = {name: message for name, message in self._placements.items() if name in nodes}
-        self._workloads = {
-            workload: message for workload, message in self._workloads.items() if message.queried_at > before
+        self.nodes = {name: message for name, message in self.nodes.items() if name in nodes}
+        self.placements = {name: message for name, message in self.placements.items() if name in nodes}
+        self.workloads = {
+            workload: message for workload, message in self.workloads.items() if message.queried_at > before
         }
-        self._cycles = {shard: message for shard, message in self._cycles.items() if message.queried_at > before}
+        self.cycles = {shard: message for shard, message in self.cycles.items() if message.queried_at > before}

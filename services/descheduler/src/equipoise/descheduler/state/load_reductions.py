@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES, known
-from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification
+from equipoise.contracts.messages.descheduling import LoadReduction
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
+from equipoise.descheduler.state.cluster import ClusterNode
 from equipoise.descheduler.state.pending_moves import TrackedMove
 
 MIN_SHARE = 0.5
@@ -30,31 +31,6 @@ class ReductionTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 ReductionTrials = Mapping[str, ReductionTrial]
 """By node. Evictions within one window of each other are evaluated together."""
-
-
-class HotNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes above a threshold: their load should be lower soon after an eviction.
-
-    Nodes that are relieved for the load of later hours are not among them.
-    """
-
-    usage: Mapping[str, Resources]
-    """Over the shortest window, cores and bytes."""
-
-    over: Mapping[str, Sequence[str]]
-    """The resources in which the node is above its threshold."""
-
-    @classmethod
-    def of(cls, cluster: ClusterView, classifications: Sequence[NodeClassification]) -> "HotNodes":
-        over = {each.node: each.over for each in classifications if each.over}
-        return cls(
-            usage={
-                node.name: node.usage.get(cluster.windows[0], Resources())
-                for node in cluster.nodes
-                if node.name in over
-            },
-            over=over,
-        )
 
 
 def after_eviction(trials: ReductionTrials, move: TrackedMove) -> dict[str, ReductionTrial]:
@@ -115,15 +91,8 @@ def _result(node: str, trial: ReductionTrial, after: Resources) -> LoadReduction
         reduced.append(was - left >= MIN_SHARE * expected)
     if not reduced:
         return None
-    return LoadReduction(
-        node=node,
-        intents=list(trial.intents),
-        over=over,
-        before=trial.before,
-        after=after,
-        expected=trial.expected,
-        reduced=any(reduced),
-    )
+    intents = list(trial.intents)
+    return converted(trial, LoadReduction, node=node, intents=intents, over=over, after=after, reduced=any(reduced))
 
 
 def _sum(left: Resources, right: Resources) -> Resources:

@@ -6,14 +6,16 @@ expires, so that later plans continue from it (docs/decisions/0007).
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from equipoise.contracts.fit import FitPod
+from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import PodMove
@@ -65,50 +67,11 @@ PendingMoves = Mapping[str, TrackedMove]
 """By intent id, in the order in which they were proposed or reported."""
 
 
-class ReplacementCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that may be the replacement of an evicted one."""
-
-    uid: str
-    workload: Workload
-    node: str
-    """Empty while it is not scheduled."""
-
-    created_at: float
-    name: str = ""
-
-
 class PodLocation(msgspec.Struct, frozen=True, kw_only=True):
     """The node on which a pod runs, and its workload."""
 
     node: str
     workload: Workload | None
-
-
-def proposed(
-    intent: EvictionIntent,
-    *,
-    siblings: Iterable[str],
-    fit: FitPod,
-    outcome_timeout: float,
-    before: Resources = Resources(),  # noqa: B008  frozen
-    over: Iterable[str] = (),
-) -> TrackedMove:
-    """The pending move of an intent. Without an outcome it expires `outcome_timeout` seconds after the intent."""
-    return TrackedMove(
-        id=intent.id,
-        pod_uid=intent.pod_uid,
-        namespace=intent.namespace,
-        pod=intent.pod,
-        workload=intent.workload,
-        node=intent.node,
-        target=intent.target,
-        expected_reduction=intent.expected_reduction,
-        until=intent.expires_at + outcome_timeout,
-        siblings=frozenset(siblings),
-        fit=fit,
-        before=before,
-        over=tuple(over),
-    )
 
 
 def planned(move: PodMove) -> TrackedMove:
@@ -146,17 +109,7 @@ def after_outcome(
             del following[id]
     if until <= now:
         return following
-    move = moves.get(outcome.intent_id) or TrackedMove(
-        id=outcome.intent_id,
-        pod_uid=outcome.pod_uid,
-        namespace=outcome.namespace,
-        pod=outcome.pod,
-        workload=outcome.workload,
-        node=outcome.node,
-        target=outcome.target,
-        expected_reduction=outcome.expected_reduction,
-        until=until,
-    )
+    move = moves.get(outcome.intent_id) or converted(outcome, TrackedMove, id=outcome.intent_id, until=until)
     if evicted:
         following[move.id] = msgspec.structs.replace(move, evicted_at=outcome.settled_at, until=until)
     else:
@@ -167,29 +120,37 @@ def after_outcome(
     return following
 
 
-def replacements(moves: PendingMoves, candidates: Iterable[ReplacementCandidate]) -> dict[str, ReplacementCandidate]:
-    """By intent id the pod that replaces an evicted one, once it is on a node. One pod replaces one."""
+def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) -> dict[str, Pod]:
+    """By intent id the pod that replaces an evicted one, once it is on a node. One pod replaces one.
+
+    `pods`: those of the workloads of evicted pods.
+    """
     waiting: dict[Workload, list[TrackedMove]] = {}
     for move in sorted(moves.values(), key=lambda move: (move.evicted_at or 0.0, move.id)):
         if move.evicted_at is not None and move.workload is not None:
             waiting.setdefault(move.workload, []).append(move)
-    found: dict[str, ReplacementCandidate] = {}
-    for candidate in sorted(candidates, key=lambda candidate: (candidate.created_at, candidate.uid)):
-        for move in waiting.get(candidate.workload, []):
-            if candidate.node and _replaces(candidate, move):
-                found[move.id] = candidate
-                waiting[candidate.workload].remove(move)
-                break
+    found: dict[str, Pod] = {}
+    for workload, evicted in waiting.items():
+        for pod in sorted(pods.get(workload, ()), key=lambda pod: (created_at(pod), pod.metadata.uid)):
+            move_of = next((move for move in evicted if pod.spec.node_name and _replaces(pod, move)), None)
+            if move_of is not None:
+                found[move_of.id] = pod
+                evicted.remove(move_of)
     return found
 
 
-def _replaces(candidate: ReplacementCandidate, move: TrackedMove) -> bool:
-    if candidate.uid == move.pod_uid or candidate.uid in move.siblings:
+def _replaces(pod: Pod, move: TrackedMove) -> bool:
+    if pod.metadata.uid == move.pod_uid or pod.metadata.uid in move.siblings:
         return False
     # The siblings are known of our own moves only. Otherwise times decide: creation times are whole seconds, and an
     # outcome is reported shortly after the eviction.
     assert move.evicted_at is not None
-    return bool(move.siblings) or candidate.created_at >= int(move.evicted_at) - 1
+    return bool(move.siblings) or created_at(pod) >= int(move.evicted_at) - 1
+
+
+def created_at(pod: Pod) -> float:
+    """Unix seconds; 0 when it is not known."""
+    return pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0
 
 
 def current(
@@ -232,34 +193,11 @@ def without_outcome(moves: PendingMoves) -> int:
 
 def reported_dry_runs(moves: PendingMoves) -> list[DryRunMove]:
     """The moves of dry runs as messages, newest first."""
-    return [
-        DryRunMove(
-            namespace=move.namespace,
-            pod=move.pod,
-            workload=move.workload,
-            node=move.node,
-            target=move.target,
-            since=since,
-            until=move.until,
-        )
-        for since, move in sorted(
-            ((move.dry_run_at, move) for move in moves.values() if move.dry_run_at is not None),
-            key=lambda entry: (-entry[0], entry[1].namespace, entry[1].pod),
-        )
-    ]
+    found = [converted(move, DryRunMove, since=move.dry_run_at) for move in moves.values() if not move.real]
+    return sorted(found, key=lambda move: (-move.since, move.namespace, move.pod))
 
 
 def reported_pending(moves: PendingMoves) -> list[PendingMove]:
     """The real pending moves as messages, the first to expire first."""
-    return [
-        PendingMove(
-            namespace=move.namespace,
-            pod=move.pod,
-            workload=move.workload,
-            node=move.node,
-            target=move.target,
-            evicted_at=move.evicted_at,
-        )
-        for move in sorted(moves.values(), key=lambda move: (move.until, move.id))
-        if move.real
-    ]
+    ordered = sorted(real_moves(moves).values(), key=lambda move: (move.until, move.id))
+    return [converted(move, PendingMove) for move in ordered]

@@ -5,15 +5,17 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.configuration.settings import Window
+from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.descheduling import LoadReduction, ReplacementPlaced
+from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
-from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, NodeObservation, counted, restarted
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted, restarted
 from equipoise.descheduler.state.cluster import ClusterNode
 from equipoise.descheduler.state.cooldowns import MOVED, Cooldowns, CooldownSettings
 from equipoise.descheduler.state.load_reductions import ReductionTrials
-from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, ReplacementCandidate, TrackedMove
+from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, TrackedMove
 
 
 class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +43,9 @@ class Tracker:
         """A new leader has evaluated nothing yet."""
         self.counts = {}
 
-    def count(self, strategy: str, observations: Sequence[NodeObservation], now: float) -> AbnormalCounts:
+    def count(self, strategy: str, nodes: Sequence[NodeClassification], now: float) -> AbnormalCounts:
         """The counts of a strategy after this evaluation."""
-        counts = counted(self.counts.get(strategy, {}), observations, now=now, interval=self._settings.interval)
+        counts = counted(self.counts.get(strategy, {}), nodes, now=now, interval=self._settings.interval)
         self.counts = {**self.counts, strategy: counts}
         return counts
 
@@ -77,31 +79,22 @@ class Tracker:
 
     def update(
         self,
-        candidates: Sequence[ReplacementCandidate],
+        awaited: Mapping[Workload, Sequence[Pod]],
         locations: Mapping[str, PodLocation],
         nodes: Collection[str],
         now: float,
     ) -> list[ReplacementPlaced]:
         """Ends the moves whose replacement was placed, and expired moves and cooldowns; returns the replacements.
 
-        A replacement that returned to the evicted node starts a cooldown of its workload. `candidates`: the pods of
+        A replacement that returned to the evicted node starts a cooldown of its workload. `awaited`: the pods of
         `awaited_workloads`; `locations`: by UID, where the pods of dry-run moves are; `nodes`: names of all nodes.
         """
         placed: list[ReplacementPlaced] = []
-        for id, candidate in pending_moves.replacements(self.pending, candidates).items():
-            move = self.pending[id]
-            placed.append(
-                ReplacementPlaced(
-                    intent_id=id,
-                    namespace=move.namespace,
-                    pod=move.pod,
-                    node=move.node,
-                    target=move.target,
-                    replacement=candidate.name,
-                    placed_on=candidate.node,
-                )
-            )
-            if candidate.node == move.node and move.workload is not None:
+        for id, pod in pending_moves.replacements(self.pending, awaited).items():
+            move, node = self.pending[id], pod.spec.node_name
+            name = pod.metadata.name
+            placed.append(converted(move, ReplacementPlaced, intent_id=id, replacement=name, placed_on=node))
+            if node == move.node and move.workload is not None:
                 self.cooldowns = cooldowns.after_return(
                     self.cooldowns, move.workload, move.node, self._settings.cooldown, now
                 )

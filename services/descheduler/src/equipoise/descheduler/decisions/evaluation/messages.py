@@ -15,6 +15,7 @@ from equipoise.contracts.messages.descheduling import (
 )
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
@@ -22,21 +23,13 @@ from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettin
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import ClusterNode, PodMove
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
-from equipoise.descheduler.state.load_reductions import HotNodes
-from equipoise.descheduler.state.pending_moves import TrackedMove, proposed, reported_dry_runs, reported_pending
+from equipoise.descheduler.state.pending_moves import TrackedMove, reported_dry_runs, reported_pending
 
 MAX_ENTRIES = 500
 """Of each list: a message of the bus holds 1 MiB."""
 
 MAX_DRY_RUN_MOVES = 50
 """Of a decision, the newest first."""
-
-
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent, and the pending move that it becomes."""
-
-    intent: EvictionIntent
-    move: TrackedMove
 
 
 class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,22 +43,28 @@ class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
 
 def proposals(
     result: StrategyResult, snapshot: Snapshot, settings: EvaluationSettings, epoch: LeaseEpoch
-) -> list[Proposal]:
-    """An intent per planned move, and the pending move that tracks it."""
-    hot = HotNodes.of(result.cluster, result.classifications)
+) -> list[tuple[EvictionIntent, TrackedMove]]:
+    """An intent per planned move, and the pending move that it becomes."""
     siblings = snapshot.watched.pods_of(move.pod.workload for move in result.plan.moves)
+    # Nodes above a threshold: their load should be lower soon after an eviction. Others are relieved for later hours.
+    over = {each.node: tuple(each.over) for each in result.classifications if each.over}
+    shortest = result.cluster.windows[0]
+    usage = {node.name: node.usage.get(shortest, Resources()) for node in result.cluster.nodes if node.name in over}
     found = []
     for move in result.plan.moves:
         intent = _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch)
-        tracked = proposed(
+        tracked = converted(
             intent,
-            siblings=[pod.metadata.uid for pod in siblings[move.pod.workload]] if move.pod.workload else (),
+            TrackedMove,
+            until=intent.expires_at + settings.intent_lifetime,
+            siblings=frozenset(pod.metadata.uid for pod in siblings[intent.workload])
+            if intent.workload
+            else frozenset(),
             fit=move.pod.fit,
-            outcome_timeout=settings.intent_lifetime,
-            before=hot.usage.get(intent.node, Resources()),
-            over=hot.over.get(intent.node, ()),
+            before=usage.get(intent.node, Resources()),
+            over=over.get(intent.node, ()),
         )
-        found.append(Proposal(intent=intent, move=tracked))
+        found.append((intent, tracked))
     return found
 
 
@@ -109,27 +108,11 @@ def decision_of(
         intents=[intent.id for intent in published],
         refused=list(result.plan.refused),
         why="" if published else result.plan.why or "the bus did not accept the intents",
-        moves=[_proposed(intent) for intent in published],
+        moves=[converted(intent, ProposedMove, intent_id=intent.id) for intent in published],
         dry_run_moves=list(follow_up.dry_run_moves[:MAX_DRY_RUN_MOVES]),
         replacements=list(follow_up.replacements),
         load_reductions=list(follow_up.load_reductions),
         cooldowns=list(follow_up.cooldowns[:MAX_ENTRIES]),
-    )
-
-
-def _proposed(intent: EvictionIntent) -> ProposedMove:
-    return ProposedMove(
-        intent_id=intent.id,
-        namespace=intent.namespace,
-        pod=intent.pod,
-        pod_uid=intent.pod_uid,
-        workload=intent.workload,
-        node=intent.node,
-        target=intent.target,
-        reason=intent.reason,
-        expected_reduction=intent.expected_reduction,
-        sampled_at=intent.sampled_at,
-        expires_at=intent.expires_at,
     )
 
 

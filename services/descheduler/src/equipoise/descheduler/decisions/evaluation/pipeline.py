@@ -1,25 +1,31 @@
 """One evaluation. The leader, the plan preview and the lab run this same function."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.eviction.protection import OPT_OUT, has_invalid_opt_out
+from equipoise.contracts.kubernetes.objects import Object, Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.descheduler.decisions.evaluation.annotation_check import unexpected_annotations
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
-from equipoise.descheduler.state.abnormal_counts import NodeObservation, abnormal_nodes, counted
+from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import ClusterView, MovePlan
-from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, ReplacementCandidate, dry_runs
+from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, dry_runs
+
+MAX_NAMED = 5
+"""Objects with an unexpected annotation that /readyz names."""
 
 
 class ObservedChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What the watched objects show about pending moves; see `Tracker.update`."""
 
-    candidates: Sequence[ReplacementCandidate]
+    awaited: Mapping[Workload, Sequence[Pod]]
+    """The pods of workloads of which a replacement is awaited."""
+
     locations: Mapping[str, PodLocation]
     nodes: Collection[str]
     unexpected_annotations: str
@@ -36,7 +42,6 @@ class StrategyResult(msgspec.Struct, frozen=True, kw_only=True):
     """As it was planned with: the moves of earlier strategies are pending."""
 
     classifications: Sequence[NodeClassification]
-    observations: Sequence[NodeObservation]
     plan: MovePlan
 
 
@@ -55,7 +60,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 def observe(watched: WatchedObjects, awaited: Collection[Workload], pending: PendingMoves) -> ObservedChanges:
     """`awaited`: workloads of evicted pods without a replacement."""
     return ObservedChanges(
-        candidates=watched.replacement_candidates(awaited),
+        awaited=watched.pods_of(awaited),
         locations=watched.locations(dry_runs(pending)),
         nodes={node.metadata.name for node in watched.nodes},
         unexpected_annotations=unexpected_annotations(watched),
@@ -77,8 +82,8 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
             builder = builder.with_planned(results[-1].plan.moves)
             cluster = builder.cluster()
         name = name_of(strategy)
-        classifications, observations = classify(strategy, classified)
-        counts = counted(snapshot.counts.get(name, {}), observations, now=snapshot.now, interval=settings.interval)
+        classifications = classify(strategy, classified)
+        counts = counted(snapshot.counts.get(name, {}), classifications, now=snapshot.now, interval=settings.interval)
         plan = MovePlan(why=problem) if problem else strategy.plan(cluster, abnormal_nodes(counts, needed))
         results.append(
             StrategyResult(
@@ -86,27 +91,38 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
                 window=strategy.windows_of(classified)[0],
                 cluster=cluster,
                 classifications=classifications,
-                observations=observations,
                 plan=plan,
             )
         )
     return Evaluation(cluster=classified, problem=problem, results=results)
 
 
-def classify(strategy: Strategy, cluster: ClusterView) -> tuple[list[NodeClassification], list[NodeObservation]]:
-    """The classification of every node with the time of its oldest sample, and the same as an observation to count."""
+def classify(strategy: Strategy, cluster: ClusterView) -> list[NodeClassification]:
+    """The classification of every node, with the time of its oldest sample."""
     windows = strategy.windows_of(cluster)
     samples = {node.name: node.oldest_sample(windows) for node in cluster.nodes}
-    classifications = [
-        msgspec.structs.replace(each, sampled_at=samples[each.node]) for each in strategy.classify(cluster)
+    return [msgspec.structs.replace(each, sampled_at=samples[each.node]) for each in strategy.classify(cluster)]
+
+
+def unexpected_annotations(watched: WatchedObjects) -> str:
+    """Which objects have an opt-out annotation with another value than "false"; "" when none has.
+
+    It protects all the same, but its author may have meant the opposite.
+    """
+    objects: dict[str, Iterable[Object]] = {
+        "namespace": watched.namespaces.values(), "workload": watched.workloads.values(), "pod": watched.pods
+    }  # fmt: skip
+    found = [
+        f'{kind} {metadata.namespace}/{metadata.name} ("{metadata.annotations[OPT_OUT]}")'.replace(" /", " ")
+        for kind, values in objects.items()
+        for value in values
+        if has_invalid_opt_out(metadata := value.metadata)
     ]
-    observations = [
-        NodeObservation(
-            node=each.node, abnormal=None if each.state == "unknown" else each.abnormal, sampled_at=each.sampled_at
-        )
-        for each in classifications
-    ]
-    return classifications, observations
+    if not found:
+        return ""
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    named = ", ".join(found[:MAX_NAMED])
+    return f'annotation {OPT_OUT} protects whatever its value, only "false" is expected: {named}{more}'
 
 
 def _problem(cluster: ClusterView, snapshot: Snapshot, settings: EvaluationSettings) -> str:

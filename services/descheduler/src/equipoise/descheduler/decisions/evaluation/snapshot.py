@@ -24,7 +24,7 @@ from equipoise.descheduler.decisions.strategies import Strategy
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import Cooldowns
-from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation, ReplacementCandidate
+from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -80,20 +80,6 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
             if workload is not None and workload in found:
                 found[workload].append(pod)
         return found
-
-    def replacement_candidates(self, workloads: Iterable[Workload]) -> list[ReplacementCandidate]:
-        """The pods of these workloads."""
-        return [
-            ReplacementCandidate(
-                uid=pod.metadata.uid,
-                workload=workload,
-                node=pod.spec.node_name,
-                created_at=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
-                name=pod.metadata.name,
-            )
-            for workload, pods in self.pods_of(workloads).items()
-            for pod in pods
-        ]
 
     def locations(self, uids: Collection[str]) -> dict[str, PodLocation]:
         """By UID, of those of these pods that run and are not terminating."""
