@@ -180,9 +180,9 @@ async def test_the_annotator_cannot_change_the_lease_of_another_service(
     assert "equipoise-annotator-fence" in refusal
 
 
-async def test_the_annotators_fence_holds_in_any_namespace(world: World) -> None:
-    """An overlay may set `namespace:`; the policy finds the account there, too."""
-    cluster = world.cluster
+async def test_the_annotator_fence_applies_in_any_namespace(deployed: DeployedCluster) -> None:
+    """An overlay may set `namespace:`. The policy also applies to the account there."""
+    cluster = deployed.cluster
     await cluster.apply(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}},
@@ -198,7 +198,7 @@ async def test_the_annotators_fence_holds_in_any_namespace(world: World) -> None
     change = {"metadata": {"labels": {"pool": "other"}}}
     async with cluster.api() as api:
         refusal = ""
-        async with asyncio.timeout(60):  # the API server learns of a new binding a moment later
+        async with asyncio.timeout(60):  # the API server applies a new binding with a delay
             while "equipoise-annotator-fence" not in refusal:
                 with pytest.raises(ApiError) as refused:
                     await api.request("PATCH", NODE, change, token=token, content_type=MERGE)
@@ -220,16 +220,16 @@ def binding(namespace: str, account: str) -> Document:
 
 
 @pytest.fixture(scope="module")
-async def victims(world: World) -> dict[str, str]:
-    """A pod that anyone may evict in each of these namespaces: its UID by its namespace."""
+async def pods_to_evict(deployed: DeployedCluster) -> dict[str, str]:
+    """The UID of an unprotected pod in each of these namespaces."""
     opted_out = {"name": "opted-out", "annotations": {"equipoise.dev/evict": "false"}}
-    await world.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": opted_out}])
+    await deployed.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": opted_out}])
     uids = {}
     for namespace in ("default", "kube-system", "opted-out", NAMESPACE):
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "victim", "namespace": namespace},
+            "metadata": {"name": "evictable", "namespace": namespace},
             "spec": {
                 "nodeName": "small-00",
                 "automountServiceAccountToken": False,
@@ -243,21 +243,21 @@ async def victims(world: World) -> dict[str, str]:
                 ],
             },
         }
-        created = await world.cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+        created = await deployed.cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
         uids[namespace] = created["metadata"]["uid"]
     return uids
 
 
-async def evict_as_binder(world: World, namespace: str, options: Document) -> Any:
+async def evict_as_binder(deployed: DeployedCluster, namespace: str, options: Document) -> Any:
     """A dry run."""
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": "victim", "namespace": namespace},
+        "metadata": {"name": "evictable", "namespace": namespace},
         "deleteOptions": {"dryRun": ["All"], **options},
     }
-    path = f"/api/v1/namespaces/{namespace}/pods/victim/eviction"
-    return await world.cluster.request("POST", path, eviction, token=await world.token_of("binder"))
+    path = f"/api/v1/namespaces/{namespace}/pods/evictable/eviction"
+    return await deployed.cluster.request("POST", path, eviction, token=await deployed.token_of("binder"))
 
 
 @pytest.mark.parametrize(
@@ -271,18 +271,20 @@ async def evict_as_binder(world: World, namespace: str, options: Document) -> An
         ("opted-out", {}, "the namespace has opted out"),
     ],
 )
-async def test_the_binders_fence_refuses(
-    world: World, victims: dict[str, str], namespace: str, options: Document, why: str
+async def test_the_binder_fence_refuses(
+    deployed: DeployedCluster, pods_to_evict: dict[str, str], namespace: str, options: Document, why: str
 ) -> None:
-    """The role of the binder allows every eviction; the fence refuses these, whoever has its token."""
+    """The role of the binder allows every eviction; the fence refuses these for every holder of its token."""
     with pytest.raises(ApiError, match=f"equipoise-binder-fence.*{why}") as refused:
-        await evict_as_binder(world, namespace, {"preconditions": {"uid": victims[namespace]}, **options})
+        await evict_as_binder(deployed, namespace, {"preconditions": {"uid": pods_to_evict[namespace]}, **options})
     assert refused.value.status == 422
 
 
-async def test_the_binders_fence_allows_an_eviction_with_a_uid(world: World, victims: dict[str, str]) -> None:
-    """What the binder itself sends is allowed."""
-    result = await evict_as_binder(world, "default", {"preconditions": {"uid": victims["default"]}})
+async def test_the_binder_fence_allows_an_eviction_with_a_uid(
+    deployed: DeployedCluster, pods_to_evict: dict[str, str]
+) -> None:
+    """The binder sends such requests."""
+    result = await evict_as_binder(deployed, "default", {"preconditions": {"uid": pods_to_evict["default"]}})
     assert result["status"] == "Success"
 
 
