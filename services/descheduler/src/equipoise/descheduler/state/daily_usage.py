@@ -12,8 +12,8 @@ from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage, system_us
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
-WorkloadDays = Mapping[Workload, HourlyUsage]
-"""Usage of one replica; a workload without a profile is absent."""
+ProfileOf = Callable[[Workload], HourlyUsage | None]
+"""Hourly usage of one replica; None without a profile."""
 
 RunningPod = tuple[str, Workload | None]
 """UID and workload of a pod that counts on a node."""
@@ -39,16 +39,16 @@ class UsageForecast:
     """Hourly usage of pods and nodes. Computed when it is read: not every strategy needs it."""
 
     def __init__(
-        self, workloads: WorkloadDays, pods_of: PodsOfNodes, computed: Mapping[str, HourlyUsage] | None = None
+        self, profile_of: ProfileOf, pods_of: PodsOfNodes, computed: Mapping[str, HourlyUsage] | None = None
     ) -> None:
         """`computed`: days of nodes that are known already."""
-        self._workloads = workloads
+        self._profile_of = profile_of
         self._pods_of = pods_of
         self._nodes: dict[str, HourlyUsage] = dict(computed or {})
 
     def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
         """resources × slots; resources × 1 without a profile, taken as constant; None when the usage is unknown."""
-        day = self._workloads.get(workload) if workload is not None else None
+        day = self._profile_of(workload) if workload is not None else None
         if day is None:
             day = np.array(amounts(usage))[:, np.newaxis]
         return None if np.isnan(day).any() else day
@@ -57,16 +57,16 @@ class UsageForecast:
         """nodes × resources × slots; NaN where unknown."""
         missing = [name for name in names if name not in self._nodes]
         if missing:
-            self._nodes.update(zip(missing, node_days(self._workloads, self._pods_of(missing)), strict=True))
+            self._nodes.update(zip(missing, node_days(self._profile_of, self._pods_of(missing)), strict=True))
         return np.array([self._nodes[name] for name in names]).reshape(-1, len(RESOURCES), SLOTS)
 
     def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
         """The same, with other pods on these nodes."""
         computed = {name: day for name, day in self._nodes.items() if name not in nodes}
-        return UsageForecast(self._workloads, pods_of, computed)
+        return UsageForecast(self._profile_of, pods_of, computed)
 
 
-def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> HourlyUsage:
+def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> HourlyUsage:
     """nodes × resources × slots: usage of each node outside its pods, constant, plus the days of all its pods.
 
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods.
@@ -82,7 +82,7 @@ def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> Hour
             for uid, workload in node.pods:
                 row = rows.get(workload)
                 if row is None:
-                    day = workloads.get(workload) if workload is not None else None
+                    day = profile_of(workload) if workload is not None else None
                     row = rows[workload] = -1 if day is None else len(profiles)
                     if day is not None:
                         profiles.append(day)

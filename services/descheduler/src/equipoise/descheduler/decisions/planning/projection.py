@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import msgspec
 import numpy as np
@@ -16,15 +17,6 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     production_amounts,
 )
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
-
-
-class SavedProjection(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy to restore."""
-
-    amounts: Array
-    production: Array
-    fits: list[FitNode]
-    room: Array | None
 
 
 class Projection:
@@ -94,23 +86,17 @@ class Projection:
         if self._census is not None:
             self._census.move(pod.fit, pod.node, target)
 
-    def saved(self) -> SavedProjection:
-        """To be restored after moves that were only tried."""
-        return SavedProjection(
-            amounts=self.amounts.copy(),
-            production=self.production.copy(),
-            fits=list(self.fits),
-            room=None if self._room is None else self._room.copy(),
-        )
+    def saved(self) -> "Projection":
+        """A copy to restore after moves that were only tried."""
+        saved = copy(self)
+        saved.amounts, saved.production, saved.fits = self.amounts.copy(), self.production.copy(), list(self.fits)
+        saved._room = None if self._room is None else self._room.copy()
+        return saved
 
-    def restore(self, saved: SavedProjection, tried: Sequence[tuple[MovablePod, str]]) -> None:
+    def restore(self, saved: "Projection", tried: Sequence[tuple[MovablePod, str]]) -> None:
         """`tried`: the moves since `saved`, with their targets."""
-        self.amounts, self.production, self.fits, self._room = (
-            saved.amounts,
-            saved.production,
-            saved.fits,
-            saved.room,
-        )
+        self.amounts, self.production = saved.amounts, saved.production
+        self.fits, self._room = saved.fits, saved._room
         for pod, target in reversed(tried):
             if self._census is not None:
                 self._census.move(pod.fit, target, pod.node)

@@ -58,16 +58,6 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
     refusing: dict[bytes, "RefusingNodes"] = {}
     """By the constraints of pods that moves do not change: which nodes are known to refuse them."""
 
-    def only(self, chosen: Flags) -> "TargetNodes":
-        return TargetNodes(
-            nodes=[node for node, flag in zip(self.nodes, chosen, strict=True) if flag],
-            places=self.places[chosen],
-            limits=self.limits[chosen],
-            widest=self.widest[chosen],
-            production=self.production[chosen],
-            idle=self.idle[chosen],
-        )
-
 
 class RefusingNodes(msgspec.Struct, kw_only=True):
     """Targets that refuse pods with the same constraints, recorded as they are found."""
@@ -91,12 +81,16 @@ def target_nodes(
     Idle ones may be filled up to the ceiling, the others only up to `target_threshold` (0..1) of the distance between
     the idle threshold and the ceiling. `leveling`: the others too up to the ceiling, if the source stays hotter.
     """
-    ordered = sorted(nodes, key=lambda node: node.name)
-    rows = [projection.positions[node.name] for node in ordered]
-    load = projection.amounts[rows] / projection.base[rows]
-    allowed = np.array([not (node.target_refusal or node.unknown) for node in ordered], dtype=np.bool_)
+    all_loads = projection.amounts / projection.base
     limited = [resource in applied.ceiling for resource in MEASURED]
-    allowed &= ~np.isnan(load[:, limited]).any(axis=1)
+    known = np.asarray(~np.isnan(all_loads[:, limited]).any(axis=1), dtype=np.bool_)
+    chosen = [
+        node
+        for node in sorted(nodes, key=lambda node: node.name)
+        if known[projection.positions[node.name]] and not (node.target_refusal or node.unknown)
+    ]
+    rows = np.array([projection.positions[node.name] for node in chosen], dtype=np.int64)
+    load = all_loads[rows]
     limits, idle = _limits(load, applied, target_threshold)
     widest, _ = _limits(load, applied, 1.0) if leveling and target_threshold else (limits, idle)
     caps = np.full(load.shape, np.inf)
@@ -106,9 +100,7 @@ def target_nodes(
         caps[~projection.production_complete[rows]] = -np.inf
         if production.idle:  # without a low threshold of production no node counts as idle by its production
             idle = idle | (prod_idle & projection.production_complete[rows])
-    places = np.array(rows, dtype=np.int64)
-    found = TargetNodes(nodes=ordered, places=places, limits=limits, widest=widest, production=caps, idle=idle)
-    return found.only(allowed)
+    return TargetNodes(nodes=chosen, places=rows, limits=limits, widest=widest, production=caps, idle=idle)
 
 
 def _limits(load: Array, applied: AppliedThresholds, target_threshold: float) -> tuple[Array, Flags]:

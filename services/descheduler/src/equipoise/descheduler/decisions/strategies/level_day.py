@@ -308,7 +308,7 @@ class _DayPlanner:
                 f"makes room on {node.name} for {name} of {pod.node}: {why}",
                 makes_room_for=name,
             )
-            self._draft.add_later(pod, self._node_of(second), node, why)
+            self._draft.add(pod, self._node_of(second), node, why, later=True)
             self._move(first, pair.elsewhere)
             self._move(second, target)
             return True
