@@ -18,16 +18,19 @@ from equipoise.contracts.configuration.settings import LoadSettings, Protection,
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
 from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
+from equipoise.lab.model.stock.plugins import Ints
+from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.results import GREEDY, ForecastSource, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
-from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
+from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.policies import ScoringPolicy
@@ -149,21 +152,28 @@ class Replay:
 
     # wiring
 
-    def _create_scheduler(self, settings: ScorerSettings) -> StockOnly:
+    def _create_scheduler(self, settings: ScorerSettings) -> SimulatedScheduler:
         generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
-        if self._scoring is None:
-            return StockOnly(self._trace, generator)
-        return WithScorer(
-            self._trace,
-            generator,
-            self._scoring,
-            collector=self._collector,
-            origin=self._origin,
-            weight=self._plan.weight,
-            max_score=settings.extender.max_score,
-        )
+        scoring, names = self._scoring, [node.name for node in self._trace.nodes]
+        if scoring is None:
+            return SimulatedScheduler(self._trace, generator)
+
+        def extender(pod: PodDemand, now: float) -> SimulatedExtender:
+            def scores(rows: Rows) -> Ints:
+                # The collector publishes every workload in each round. Only the requested one is needed here.
+                if pod.workload is not None:
+                    message = self._collector.workload(self._numbers[pod.workload], now)
+                    if message is not None:
+                        scoring.nodes.on_workload(message)
+                requested = [names[row] for row in rows.tolist()]
+                return scoring.prioritize(pod, requested, self._origin + now).scores.scores
+
+            weight, max_score = self._plan.weight, settings.extender.max_score
+            return SimulatedExtender(scores=scores, weight=weight, max_score=max_score)
+
+        return SimulatedScheduler(self._trace, generator, extender)
 
     def _create_descheduler(self, settings: Settings, load: LoadSettings) -> SimulatedDescheduler:
         return SimulatedDescheduler(

@@ -1,27 +1,32 @@
-"""The schedulers of a replay: kube-scheduler alone, with the scorer, or the greedy reference."""
+"""The scheduler of a replay: kube-scheduler, alone or with an extender, or the greedy reference."""
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.greedy import Greedy
 from equipoise.lab.model.stock.placements import Placements
-from equipoise.lab.model.stock.plugins import Ints
 from equipoise.lab.model.stock.pod_template import PodTemplate
-from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender, StockScheduler
+from equipoise.lab.model.stock.scheduler import SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.simulated_collector import SimulatedCollector
-from equipoise.scorer.decisions.scoring_state import ScoringState
 
 
-class StockOnly:
-    """kube-scheduler without an extender, and the requested resources of each node."""
+class SimulatedScheduler:
+    """kube-scheduler, and the requested resources of each node."""
 
-    def __init__(self, trace: Trace, generator: random.Random) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        generator: random.Random,
+        extender: Callable[[PodDemand, float], SimulatedExtender | None] = lambda pod, now: None,
+    ) -> None:
+        """`extender`: for a pod at a time; None: there is none."""
         self.placements = Placements(trace.nodes, trace.rules)
         self._scheduler = StockScheduler()
         self._generator = generator
+        self._extender = extender
 
     def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
         """A feasible node, or None. The pod is not placed yet."""
@@ -30,9 +35,6 @@ class StockOnly:
     def choose_alone(self, template: PodTemplate) -> int | None:
         """The same without the extender."""
         return self._scheduler.schedule(self.placements, template, self._generator)
-
-    def _extender(self, pod: PodDemand, now: float) -> SimulatedExtender | None:
-        return None
 
     def excluded(self, workload: int) -> list[int]:
         """Nodes that anti-affinity rules exclude for pods of the workload."""
@@ -47,43 +49,7 @@ class StockOnly:
         self.placements.remove(template, node, terminating=True)
 
 
-class WithScorer(StockOnly):
-    """kube-scheduler with the scorer as its extender."""
-
-    def __init__(
-        self,
-        trace: Trace,
-        generator: random.Random,
-        state: ScoringState,
-        *,
-        collector: SimulatedCollector,
-        origin: float,
-        weight: int,
-        max_score: int,
-    ) -> None:
-        super().__init__(trace, generator)
-        self._names = [node.name for node in trace.nodes]
-        self._numbers = {workload: number for number, workload in enumerate(collector.workloads)}
-        self._state = state
-        self._collector = collector
-        self._origin = origin
-        self._weight = weight
-        self._max_score = max_score
-
-    def _extender(self, pod: PodDemand, now: float) -> SimulatedExtender:
-        def scores(rows: Rows) -> Ints:
-            # The collector publishes every workload in each round. Only the requested one is needed here.
-            if pod.workload is not None:
-                message = self._collector.workload(self._numbers[pod.workload], now)
-                if message is not None:
-                    self._state.nodes.on_workload(message)
-            names = [self._names[row] for row in rows.tolist()]
-            return self._state.prioritize(pod, names, self._origin + now).scores.scores
-
-        return SimulatedExtender(scores=scores, weight=self._weight, max_score=self._max_score)
-
-
-class GreedyScheduler(StockOnly):
+class GreedyScheduler(SimulatedScheduler):
     """The greedy reference: the feasible node with the lowest cost."""
 
     def __init__(self, trace: Trace, generator: random.Random) -> None:

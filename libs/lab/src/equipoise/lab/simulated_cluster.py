@@ -11,7 +11,7 @@ from equipoise.lab.model.cluster_usage import ClusterUsage
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.stock.pod_template import PodTemplate, pod_template
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.schedulers import StockOnly
+from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 from equipoise.scorer.state.demand import demand_of_placed
 
@@ -49,7 +49,7 @@ class SimulatedCluster:
     trace: Trace
     usage: ClusterUsage
     collector: SimulatedCollector
-    scheduling: StockOnly
+    scheduling: SimulatedScheduler
     events: EventQueue
     publish: Callable[[NodePlacement, float], None]
     """Receives every changed placement."""

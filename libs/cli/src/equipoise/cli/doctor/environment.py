@@ -20,15 +20,15 @@ State = Literal["ok", "warning", "error", "unknown"]
 """unknown: the check could not run, or has no clear result."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    check: str = ""
-    """Its name in CHECKS."""
-
+class Finding(msgspec.Struct, frozen=True):
     state: State
     subject: str
     message: str
     fix: str = ""
     """Empty if there is nothing to fix."""
+
+    check: str = ""
+    """Its name in CHECKS."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

@@ -85,11 +85,10 @@ async def _result(check: Check, environment: Environment) -> list[Finding]:
         async with asyncio.timeout(CHECK_TIMEOUT):
             return await check(environment)
     except TimeoutError:
-        return [Finding(state="unknown", subject="this check", message=f"no result within {CHECK_TIMEOUT:g} s")]
+        return [Finding("unknown", "this check", f"no result within {CHECK_TIMEOUT:g} s")]
     except Exception as error:
-        message = f"failed: {type(error).__name__}: {error}"
         fix = "this is a fault of the program: please report it with this line"
-        return [Finding(state="unknown", subject="this check", message=message, fix=fix)]
+        return [Finding("unknown", "this check", f"failed: {type(error).__name__}: {error}", fix)]
 
 
 STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "magenta"}

@@ -31,7 +31,7 @@ async def clocks(environment: Environment) -> list[Finding]:
 
 def _finding(name: str, skew: SkewBounds | str, freshness: Freshness) -> Finding:
     if isinstance(skew, str):
-        return Finding(state="unknown", subject=name, message=f"its clock is unknown: {skew}")
+        return Finding("unknown", name, f"its clock is unknown: {skew}")
     return skew_finding(f"{name} and this machine", skew, freshness)
 
 
@@ -44,11 +44,11 @@ def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Findin
     message = f"the first clock is at least {certain:.1f} s {direction} the second"
     if certain > freshness.skew_unknown:
         message += ": every load is unknown, scores are neutral and nothing is evicted"
-        return Finding(state="error", subject=subject, message=message, fix=fix)
+        return Finding("error", subject, message, fix)
     if certain > freshness.skew_warning:
-        return Finding(state="warning", subject=subject, message=f"{message}: sample ages are wrong by this", fix=fix)
+        return Finding("warning", subject, f"{message}: sample ages are wrong by this", fix)
     possible = max(abs(at_least), abs(at_most))
-    return Finding(state="ok", subject=subject, message=f"the clocks differ by at most {possible:.1f} s")
+    return Finding("ok", subject, f"the clocks differ by at most {possible:.1f} s")
 
 
 async def _skew_of_source(environment: Environment) -> SkewBounds | str:

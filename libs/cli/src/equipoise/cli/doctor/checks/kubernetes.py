@@ -10,9 +10,8 @@ async def kubernetes(environment: Environment) -> list[Finding]:
     try:
         nodes = await environment.nodes()
     except Forbidden as error:
-        fix = "use a kubeconfig or context whose user may list nodes"
-        return [Finding(state="error", subject=SUBJECT, message=str(error), fix=fix)]
+        return [Finding("error", SUBJECT, str(error), "use a kubeconfig or context whose user may list nodes")]
     except KubeError as error:
         fix = "check --kubeconfig and --context, and whether `kubectl get nodes` works"
-        return [Finding(state="error", subject=SUBJECT, message=str(error), fix=fix)]
-    return [Finding(state="ok", subject=SUBJECT, message=f"responds and lists {len(nodes)} nodes")]
+        return [Finding("error", SUBJECT, str(error), fix)]
+    return [Finding("ok", SUBJECT, f"responds and lists {len(nodes)} nodes")]

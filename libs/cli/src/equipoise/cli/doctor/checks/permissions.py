@@ -143,13 +143,13 @@ async def permissions(environment: Environment) -> list[Finding]:
         except Forbidden:
             message = "you may not review the permissions of the services' ServiceAccounts"
             fix = "use a user who may create subjectaccessreviews, for example a cluster administrator"
-            return [Finding(state="unknown", subject=SUBJECT, message=message, fix=fix)]
+            return [Finding("unknown", SUBJECT, message, fix)]
         if deployed:
             return findings
         message = f"no ServiceAccount equipoise-collector in {namespace}: checked for you, as `equipoise up` uses them"
-        return [Finding(state="ok", subject=SUBJECT, message=message), *findings]
+        return [Finding("ok", SUBJECT, message), *findings]
     except KubeError as error:
-        return [Finding(state="unknown", subject=SUBJECT, message=f"not checked: {error}")]
+        return [Finding("unknown", SUBJECT, f"not checked: {error}")]
 
 
 async def _deployed(kube: Kube, namespace: str) -> bool:
@@ -225,13 +225,13 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
     required = [str(permission) for permission in missing if permission.when != "workloads"]
     if required:
         fix = f"apply k8s/base/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
-        return Finding(state="error", subject=subject, message=f"may not {', '.join(required)}", fix=fix)
+        return Finding("error", subject, f"may not {', '.join(required)}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"
         fix = "apply k8s/base if the cluster has such workloads"
-        return Finding(state="warning", subject=subject, message=message, fix=fix)
+        return Finding("warning", subject, message, fix)
     count = sum(permission.service == service for permission in allowed)
-    return Finding(state="ok", subject=subject, message=f"has the {count} permissions it needs")
+    return Finding("ok", subject, f"has the {count} permissions it needs")
 
 
 async def _eviction_finding(reviews: _AccessReviews, settings: AllSettings) -> Finding:
@@ -254,16 +254,14 @@ def eviction_finding(
     subject = f"evictions ({account})"
     if everywhere or (configured and len(granted) == len(configured)):
         message = "may evict" + ("" if evict else "; binder.evict is false, so every eviction is a dry run")
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, message)
     if granted:
-        message = f"may evict in {', '.join(granted)}, and not in other namespaces"
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, f"may evict in {', '.join(granted)}, and not in other namespaces")
     if not evict:
-        message = "may not evict (overlay observe): every eviction is a dry run"
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, "may not evict (overlay observe): every eviction is a dry run")
     return Finding(
-        state="error",
-        subject=subject,
-        message="may not evict, and binder.evict is true",
-        fix="apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace",
+        "error",
+        subject,
+        "may not evict, and binder.evict is true",
+        "apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace",
     )
