@@ -279,7 +279,7 @@ async def test_a_new_replica_does_not_write_existing_values_again(world: World, 
 
 
 async def test_retry_after_suspends_reads_and_writes(world: World) -> None:
-    """For as long as the response says, and no longer."""
+    """For as long as the response requires, and no longer."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()

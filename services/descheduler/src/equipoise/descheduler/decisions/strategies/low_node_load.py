@@ -189,7 +189,7 @@ class _HotNodePlanner:
 
     def plan(self, abnormal: Collection[str]) -> None:
         """Moves away from the hot nodes among `abnormal`, hottest first; nodes hot by their production come last."""
-        sources = [self._source(place, node, scope) for scope in SCOPES for place, node in self._hot(scope, abnormal)]
+        sources = [self._source(index, node, scope) for scope in SCOPES for index, node in self._hot(scope, abnormal)]
         if not sources:
             return
         idle, needed = int(self._targets.idle.sum()), self._pool.members.number_of_nodes
@@ -206,14 +206,14 @@ class _HotNodePlanner:
     def _hot(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
         return sorted(self._pool.sources(scope, abnormal), key=lambda entry: self._order(entry[1], scope))
 
-    def _source(self, place: int, node: ClusterNode, scope: Scope) -> _HotNode:
-        hot = self._pool.hot(scope, place)
+    def _source(self, index: int, node: ClusterNode, scope: Scope) -> _HotNode:
+        hot = self._pool.hot(scope, index)
         return _HotNode(
             node=node,
             scope=scope,
             hot=hot,
             overloaded=self._is_overloaded(node, scope, hot, margin=0.0),
-            reason=self._pool.reason(scope, place),
+            reason=self._pool.reason(scope, index),
         )
 
     def _is_overloaded(self, node: ClusterNode, scope: Scope, hot: Sequence[Resource], *, margin: float) -> bool:
