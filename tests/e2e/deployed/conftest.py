@@ -6,7 +6,7 @@ import pytest
 from deployment.judging import Judged, killed_in_turn
 from deployment.worlds import Run, World, placed_world, running_base
 
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 
 @pytest.fixture(scope="package")
