@@ -31,8 +31,8 @@ PATIENCE = 60.0
 """Seconds after which what should happen at once will not happen any more, on the slowest of machines."""
 
 
-class Heard(Generic[T]):
-    """A handler that remembers what it heard and can be waited for."""
+class Received(Generic[T]):
+    """A handler that remembers what it received and can be waited for."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery[T]] = []
@@ -62,7 +62,7 @@ async def eventually(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-class Overheard(Protocol):
+class Observer(Protocol):
     """What a stranger hears of everything that is said."""
 
     async def headers(self, count: int) -> list[dict[str, str]]:
@@ -76,7 +76,7 @@ class World(Protocol):
     bus: Any
 
     async def inject(self, subject: str, payload: bytes) -> None: ...
-    def overhearing(self) -> AbstractAsyncContextManager["Overheard"]: ...
+    def observing(self) -> AbstractAsyncContextManager["Observer"]: ...
     async def disconnect(self) -> None: ...
     async def reconnect(self) -> None: ...
     def another(self, service: str) -> AbstractAsyncContextManager[Bus]: ...
@@ -90,12 +90,12 @@ class MemoryWorld:
         self.bus.inject(subject, payload)
 
     @asynccontextmanager
-    async def overhearing(self) -> AsyncIterator[Overheard]:
-        self._overheard_from = len(self.bus.headers())
+    async def observing(self) -> AsyncIterator[Observer]:
+        self._observed_from = len(self.bus.headers())
         yield self
 
     async def headers(self, count: int) -> list[dict[str, str]]:
-        begin = self._overheard_from
+        begin = self._observed_from
         await eventually(lambda: len(self.bus.headers()) >= begin + count)
         return [dict(headers) for headers in self.bus.headers()[begin : begin + count]]
 
@@ -110,7 +110,7 @@ class MemoryWorld:
         yield self.bus
 
 
-async def heard_by_server(client: Client) -> None:
+async def flushed(client: Client) -> None:
     """Wait until the server knows of everything that the client has asked for and said so far."""
     await client.flush()  # the client's ping overtakes what it has not written yet,
     await client.flush()  # so only the second one comes after that
@@ -119,7 +119,7 @@ async def heard_by_server(client: Client) -> None:
 async def tapping(client: Client) -> Subscription:
     """A subscription to everything, which the server knows of by now."""
     tap = await client.subscribe("equipoise.>")
-    await heard_by_server(client)
+    await flushed(client)
     return tap
 
 
@@ -156,10 +156,10 @@ class NatsWorld:
     async def inject(self, subject: str, payload: bytes) -> None:
         async with await nats.connect(self.settings.url) as client:
             await client.publish(subject, payload)
-            await heard_by_server(client)
+            await flushed(client)
 
     @asynccontextmanager
-    async def overhearing(self) -> AsyncIterator[Overheard]:
+    async def observing(self) -> AsyncIterator[Observer]:
         async with await nats.connect(self.settings.url) as client:
             yield _Tap(await tapping(client))
 

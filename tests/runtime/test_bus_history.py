@@ -38,7 +38,7 @@ async def read(settings: Nats, since: float) -> list[ClusterReview]:
     return [msgspec.json.decode(payload, type=ClusterReview) async for _, payload in found]
 
 
-async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> None:
+async def test_messages_since_a_time_are_read_in_order(world: NatsWorld) -> None:
     """More than one batch; of a subject that was said again only the last; what is older stays unread."""
     await setup_streams(world.settings, intent_max_age=60)
     before = SystemClock().now()
@@ -74,7 +74,7 @@ async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:
     assert await read(world.settings, 0) == []
 
 
-async def test_a_bus_that_is_not_there_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bus_that_cannot_be_reached_is_an_error_after_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person waits: it does not wait for ever as services do."""
     monkeypatch.setattr(history_module, "_CONNECT_TIMEOUT", 0.2)
 

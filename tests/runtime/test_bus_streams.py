@@ -61,18 +61,18 @@ async def test_running_it_again_changes_what_changed_and_loses_nothing(world: Na
     assert utilization.state.messages == 1
 
 
-async def test_an_intent_that_nobody_took_is_gone_after_its_life(world: NatsWorld) -> None:
+async def test_an_intent_that_no_worker_took_expires(world: NatsWorld) -> None:
     """After the life of an intent its pod is free for another one, even with the same message id."""
     await setup_streams(world.settings, intent_max_age=0.2)
     subject = subjects.eviction_intent("shop", "web-1")
     async with connect(world.settings, "descheduler") as bus:
         await bus.publish(subject, an_intent(), message_id="one")
         async with asyncio.timeout(PATIENCE):
-            while not await _kept_anew(bus, subject):  # noqa: ASYNC110  nothing tells that a message grew too old
+            while not await _stored_again(bus, subject):  # noqa: ASYNC110  nothing tells that a message grew too old
                 await asyncio.sleep(0.02)
 
 
-async def _kept_anew(bus: Bus, subject: str) -> bool:
+async def _stored_again(bus: Bus, subject: str) -> bool:
     try:
         return not (await bus.publish(subject, an_intent(), message_id="one")).duplicate
     except AlreadyQueued:
@@ -90,7 +90,7 @@ async def test_it_waits_for_nats(tmp_path: Path) -> None:
     await world.stop()
 
 
-async def test_a_user_who_may_not_make_streams_is_told(tmp_path: Path) -> None:
+async def test_a_user_without_permission_to_create_streams_gets_an_error(tmp_path: Path) -> None:
     """Setup as a service's user fails at once with what is not permitted."""
     world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
     await world.start()

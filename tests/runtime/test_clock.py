@@ -66,7 +66,7 @@ async def test_a_cancelled_sleeper_is_no_sleeper_any_more() -> None:
     assert clock.sleepers == 0
 
 
-async def test_the_clock_of_the_machine_tells_unix_seconds() -> None:
+async def test_the_system_clock_returns_unix_seconds() -> None:
     """The machine's clock tells Unix seconds and sleeps really."""
     clock = SystemClock()
     assert abs(clock.now() - time.time()) < 1  # noqa: TID251

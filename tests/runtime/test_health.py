@@ -46,7 +46,7 @@ def test_ready_is_connected_and_warmed_up_once(health: Health) -> None:
     assert health.report().ready
 
 
-def test_trouble_with_data_is_told_but_leaves_the_process_ready(health: Health, metrics: CollectorRegistry) -> None:
+def test_a_data_problem_is_reported_and_leaves_the_process_ready(health: Health, metrics: CollectorRegistry) -> None:
     """A restart would not cure it; it is in the body and in a metric until it is over."""
     health.warmed_up()
     health.set_problem("prometheus", "Prometheus is away")
@@ -115,7 +115,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         split_address(text)
 
 
-async def test_the_probe_answers_by_its_exit_code(url: str, health: Health, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_probe_reports_by_its_exit_code(url: str, health: Health, capsys: pytest.CaptureFixture[str]) -> None:
     """0 when ready, 1 when not or when nobody is there, 2 when it is called wrongly."""
     assert await asyncio.to_thread(probe, [f"{url}/readyz"]) == 1
     assert "warm-up" in capsys.readouterr().err

@@ -196,7 +196,7 @@ async def test_annotates_only_what_it_has_read(world: World) -> None:
     assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "read", NAMESPACE)).metadata.annotations
 
 
-async def test_annotates_only_while_an_annotation_says_what_it_should(world: World) -> None:
+async def test_annotates_only_while_an_annotation_has_the_expected_value(world: World) -> None:
     """Whatever else was written since. An annotation that is not there says nothing; another object is not meant."""
     key, target = "equipoise.dev/a", {"resource": CONFIG_MAPS, "name": "said", "namespace": NAMESPACE}
     metadata = objects.ObjectMeta(name="said", namespace=NAMESPACE, annotations={key: "1", "gone": "soon"})
@@ -230,11 +230,11 @@ async def test_annotates_real_nodes_pods_and_workloads(real: RealWorld, resource
     assert {**before.metadata.annotations, "equipoise.dev/x": "1"} == after.metadata.annotations
 
 
-async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None:
+async def test_a_watch_lists_the_objects_and_then_reports_changes(world: World) -> None:
     """First everything, then a synced bookmark, then each change in order; from a version only what came after."""
     ours = f"metadata.namespace={NAMESPACE},metadata.name=watched"
     await world.kube.create(CONFIG_MAPS, config_map("watched", a="1"))
-    heard: list[Change[objects.ConfigMap]] = []
+    received: list[Change[objects.ConfigMap]] = []
     listed = asyncio.Event()
 
     async def watch() -> None:
@@ -243,7 +243,7 @@ async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None
                 if change.synced:
                     listed.set()
                 if change.object is not None or change.synced:
-                    heard.append(change)
+                    received.append(change)
                 if change.kind == "deleted":
                     return
 
@@ -254,12 +254,12 @@ async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None
         await world.kube.annotate(CONFIG_MAPS, "watched", {"n": "1"}, namespace=NAMESPACE)
         await delete(world, CONFIG_MAPS, "watched")
 
-    assert ["added", "bookmark", "modified", "deleted"] == [change.kind for change in heard]
-    assert [{}, {"n": "1"}] == [heard[i].object.metadata.annotations for i in (0, 2)]  # type: ignore[union-attr]
+    assert ["added", "bookmark", "modified", "deleted"] == [change.kind for change in received]
+    assert [{}, {"n": "1"}] == [received[i].object.metadata.annotations for i in (0, 2)]  # type: ignore[union-attr]
 
-    changes = world.kube.watch(CONFIG_MAPS, since=heard[2].resource_version, namespace=NAMESPACE)
+    changes = world.kube.watch(CONFIG_MAPS, since=received[2].resource_version, namespace=NAMESPACE)
     async with asyncio.timeout(60), aclosing(changes):
-        assert heard[3] == await anext(changes)
+        assert received[3] == await anext(changes)
 
 
 async def delete(world: World, resource: Resource[objects.ConfigMap], name: str) -> None:

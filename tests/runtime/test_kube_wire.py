@@ -121,12 +121,12 @@ def api(server: tuple[Server, BaseTestServer]) -> Server:
     return server[0]
 
 
-async def heard(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
+async def received(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
     async with asyncio.timeout(60), aclosing(kube.watch(PODS, since=since)) as changes:
         return [change async for change in changes]
 
 
-async def test_says_who_it_is(kube: Kube, api: Server) -> None:
+async def test_the_user_agent_names_the_service(kube: Kube, api: Server) -> None:
     """The server's logs and managedFields name the service."""
     api.says(as_json(200, {}))
 
@@ -154,7 +154,7 @@ async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(k
     assert kinds == [request.headers["Content-Type"] for request in api.requests]
 
 
-async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
+async def test_a_new_token_is_read_when_the_old_one_is_rejected(
     kube: Kube, api: Server, server: tuple[Server, BaseTestServer], kubeconfig: Path
 ) -> None:
     """401: the token is read again and the request repeated, once."""
@@ -171,7 +171,7 @@ async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
     assert 2 == len(api.requests)
 
 
-async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
+async def test_a_response_of_flow_control_is_plain_text(kube: Kube, api: Server) -> None:
     """Its 429 is no disruption budget's, and says when to come back."""
     api.says(text(429, "Too many requests, please try again later.\n", Retry_After="7"))
 
@@ -183,7 +183,7 @@ async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
     assert (429, False, 7) == (answer.status, answer.disruption_budget, answer.retry_after)
 
 
-async def test_nobody_is_left_alone_for_an_hour(kube: Kube, api: Server) -> None:
+async def test_retry_after_is_limited_to_a_minute(kube: Kube, api: Server) -> None:
     """A proxy's page may ask for it; a minute is enough to be no burden."""
     api.says(text(503, "Down for maintenance", Retry_After="3600"))
 
@@ -259,21 +259,21 @@ async def test_a_watch_reads_whole_lines_only(kube: Kube, api: Server) -> None:
         {"type": "DELETED", "object": pod("a", "4")},
     ]
     api.says(lines(*frames))
-    changes = await heard(kube)
+    changes = await received(kube)
     assert [("added", "2"), ("bookmark", "3"), ("deleted", "4")] == [(c.kind, c.resource_version) for c in changes]
 
     api.says(lines(*frames, end=b'\n{"type": "ADDED", "obj'))
     with pytest.raises(KubeError, match="within an event"):
-        await heard(kube)
+        await received(kube)
 
 
-async def test_a_past_that_is_gone(kube: Kube, api: Server) -> None:
+async def test_a_resource_version_that_is_too_old(kube: Kube, api: Server) -> None:
     """The 410 of a watch comes as an event under status 200, or as the status."""
     expired = status(410, "Expired", "too old resource version: 1 (9)")
     for answer in (lines({"type": "ERROR", "object": expired}), as_json(410, expired)):
         api.says(answer)
         with pytest.raises(Expired, match="too old resource version"):
-            await heard(kube)
+            await received(kube)
 
 
 @pytest.mark.parametrize("frame", [{"type": "NEW", "object": {}}, {"type": "ADDED", "object": {"metadata": 5}}, 7])
@@ -282,7 +282,7 @@ async def test_an_event_of_no_known_kind(kube: Kube, api: Server, frame: object)
     api.says(lines(frame))
 
     with pytest.raises(KubeError, match="Unreadable"):
-        await heard(kube)
+        await received(kube)
 
 
 async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> None:
@@ -294,7 +294,7 @@ async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> Non
     api.says(refusal, first, second, modified, first, second, modified)
 
     for _ in range(2):
-        changes = await heard(kube, since="")
+        changes = await received(kube, since="")
         assert ["added", "added", "bookmark", "modified"] == [change.kind for change in changes]
         assert [False, False, True, False] == [change.synced for change in changes]
 
@@ -354,7 +354,7 @@ async def test_no_netrc_takes_the_place_of_the_token(
 
 
 @pytest.mark.parametrize("spared", ["", "api.invalid"])
-async def test_the_proxy_of_the_environment_is_asked(
+async def test_the_proxy_of_the_environment_is_used(
     spared: str, kubeconfig: Path, api: Server, server: tuple[Server, BaseTestServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As other programs do; but for the hosts that the environment spares it."""

@@ -143,7 +143,7 @@ async def test_the_first_leads_and_the_second_waits(election: Election) -> None:
 
 
 @pytest.mark.parametrize("year", [1970, 2200])
-async def test_a_dead_holder_is_waited_for_by_ones_own_clock(election: Election, year: int) -> None:
+async def test_a_follower_waits_for_the_end_of_a_lease_by_its_own_clock(election: Election, year: int) -> None:
     """What another machine's clock wrote counts for nothing: a whole lease duration since the first look, no more."""
     election.hold("dead", renew_time=datetime(year, 1, 1, tzinfo=UTC))
     candidate = await election.join("a")
@@ -198,7 +198,7 @@ async def test_a_refusal_that_passes_is_lived_through(election: Election) -> Non
     assert ["a"] == election.working
 
 
-async def test_a_renewal_whose_answer_was_lost_is_no_conflict(election: Election) -> None:
+async def test_a_renewal_whose_response_was_lost_is_no_conflict(election: Election) -> None:
     """The version in the store is our own: the reign goes on."""
     first = await election.join("a")
     election.kube.fail_next("replace", status=0, committed=True)
@@ -251,7 +251,7 @@ async def test_every_term_has_its_own_epoch(election: Election) -> None:
     assert 2 == len({epoch.transitions for epoch in first.epochs}) == len(first.epochs)
 
 
-async def test_a_worker_that_fails_gives_the_lease_back_and_says_so(election: Election) -> None:
+async def test_a_worker_that_fails_releases_the_lease_and_raises(election: Election) -> None:
     """No zombie leader: the exception is the caller's, and the next one leads at once."""
     first = await election.join("a")
     await election.join("b")

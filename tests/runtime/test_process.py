@@ -192,7 +192,7 @@ async def test_readiness_follows_the_bus(world: World) -> None:
     assert world.process.health.report().ready
 
 
-async def test_a_heartbeat_tells_how_it_is(world: World) -> None:
+async def test_a_heartbeat_contains_the_state_of_the_service(world: World) -> None:
     """At once and every ten seconds; a bus that is away is no reason to fail."""
     running = world.begin(for_ever)
     await until("ready", world)

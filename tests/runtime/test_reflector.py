@@ -16,7 +16,7 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock, settle
 from equipoise.testbed.memory.kube import MemoryKube
 
-Heard = list[tuple[str | None, str | None]]
+Received = list[tuple[str | None, str | None]]
 """What `data["v"]` was before and after; None for absent."""
 
 
@@ -44,12 +44,12 @@ class Followed:
     def __init__(self, clock: ManualClock, kube: MemoryKube, asked: Any = None, **arguments: Any) -> None:
         self.clock = clock
         self.kube = kube
-        self.heard: Heard = []
+        self.received: Received = []
         self.reflector = Reflector(
             asked or kube,
             CONFIG_MAPS,
             clock=clock,
-            on_change=lambda before, after: self.heard.append((value(before), value(after))),
+            on_change=lambda before, after: self.received.append((value(before), value(after))),
             **arguments,
         )
 
@@ -88,19 +88,19 @@ async def followed() -> AsyncIterator[Followed]:
     for name in ("a", "b", "c"):
         kube.put(CONFIG_MAPS, item(name))
     async with running(Followed(clock, kube)) as followed:
-        assert [(None, "a=1"), (None, "b=1"), (None, "c=1")] == followed.heard
-        followed.heard.clear()
+        assert [(None, "a=1"), (None, "b=1"), (None, "c=1")] == followed.received
+        followed.received.clear()
         yield followed
 
 
-async def test_hears_every_change(followed: Followed) -> None:
+async def test_every_change_is_reported(followed: Followed) -> None:
     """Creations, changes and deletions are told with what was there before."""
     followed.put("d")
     followed.put("a", "2")
     followed.remove("b")
     await settle()
 
-    assert [(None, "d=1"), ("a=1", "a=2"), ("b=1", None)] == followed.heard
+    assert [(None, "d=1"), ("a=1", "a=2"), ("b=1", None)] == followed.received
     assert ["a", "c", "d"] == followed.names
     assert followed.reflector.problem is None
 
@@ -113,7 +113,7 @@ async def test_a_lost_past_is_made_up_for(followed: Followed) -> None:
     followed.put("d")
     await followed.clock.advance(1)
 
-    assert [("b=1", None), ("c=1", "c=2"), (None, "d=1")] == followed.heard
+    assert [("b=1", None), ("c=1", "c=2"), (None, "d=1")] == followed.received
     assert ["a", "c", "d"] == followed.names
 
 
@@ -124,7 +124,7 @@ async def test_another_object_under_an_old_name(followed: Followed) -> None:
     followed.put("a", "2")
     await followed.clock.advance(1)
 
-    assert [("a=1", None), (None, "a=2")] == followed.heard
+    assert [("a=1", None), (None, "a=2")] == followed.received
 
 
 async def test_a_broken_watch_goes_on_where_it_broke(followed: Followed) -> None:
@@ -135,11 +135,11 @@ async def test_a_broken_watch_goes_on_where_it_broke(followed: Followed) -> None
     assert "reset by peer" in str(followed.reflector.problem)
     await followed.clock.advance(1)
 
-    assert [("a=1", None)] == followed.heard
+    assert [("a=1", None)] == followed.received
     assert followed.reflector.problem is None
 
 
-async def test_an_answer_that_cannot_be_read_is_no_end(followed: Followed) -> None:
+async def test_an_event_that_cannot_be_decoded_leads_to_a_new_list(followed: Followed) -> None:
     """An event that cannot be decoded would come again for ever: the collection is listed anew."""
     followed.kube.end_watches(KubeError(0, "Unreadable", "expected `str`"))
     await settle()
@@ -147,7 +147,7 @@ async def test_an_answer_that_cannot_be_read_is_no_end(followed: Followed) -> No
     followed.kube.expire()
     await followed.clock.advance(1)
 
-    assert [("a=1", None)] == followed.heard
+    assert [("a=1", None)] == followed.received
     assert 2 == followed.watches
 
 
@@ -167,7 +167,7 @@ async def test_a_half_open_connection_is_noticed(followed: Followed) -> None:
     followed.kube.silent = False
     await followed.clock.advance(2)
 
-    assert [("a=1", None)] == followed.heard
+    assert [("a=1", None)] == followed.received
     assert 2 == followed.watches
 
 
@@ -183,7 +183,7 @@ async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
     await followed.clock.advance(30)
 
     assert 10 <= refused <= 26
-    assert [("a=1", "a=2")] == followed.heard
+    assert [("a=1", "a=2")] == followed.received
 
 
 async def test_watches_that_end_normally_but_at_once_count_as_failures(followed: Followed) -> None:
@@ -206,7 +206,7 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
             kube.put(CONFIG_MAPS, item(name))
     servers = Replicas(ahead)
     async with running(Followed(clock, ahead, asked=servers)) as followed:
-        followed.heard.clear()
+        followed.received.clear()
         servers.answering = behind
         ahead.expire()
         await clock.advance(0.1)
@@ -215,27 +215,29 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
         yield followed, servers
 
 
-async def test_a_server_that_lags_behind_is_not_believed(replicas: tuple[Followed, Replicas]) -> None:
+async def test_the_list_of_a_server_that_lags_behind_is_rejected(replicas: tuple[Followed, Replicas]) -> None:
     """Its list is dropped and asked for again: nothing of the old is told."""
     followed, servers = replicas
     servers.answering = followed.kube
     await followed.clock.advance(2)
 
-    assert [] == followed.heard
+    assert [] == followed.received
     assert ["a", "b"] == followed.names
     assert followed.reflector.problem is None
 
 
-async def test_a_store_that_was_set_back_is_believed_in_the_end(replicas: tuple[Followed, Replicas]) -> None:
+async def test_the_state_of_a_restored_store_is_accepted_at_the_second_list(
+    replicas: tuple[Followed, Replicas],
+) -> None:
     """After a restore of the store the old state is the true one: the second such list is taken."""
     followed, _ = replicas
     await followed.clock.advance(2)
 
-    assert [("b=1", None)] == followed.heard
+    assert [("b=1", None)] == followed.received
     assert ["a"] == followed.names
 
 
-async def test_synced_says_why_it_waits() -> None:
+async def test_wait_synced_reports_why_it_waits() -> None:
     """The first list has an end to wait for, and a reason when it does not come."""
     clock = ManualClock()
     kube = MemoryKube(clock)
@@ -254,7 +256,7 @@ async def test_synced_says_why_it_waits() -> None:
         assert followed.reflector.age < 60
 
 
-async def test_only_what_is_read_is_kept() -> None:
+async def test_only_fields_that_are_read_are_stored() -> None:
     """`trim` sees an object before it is kept or told; equal labels are one text in memory."""
 
     def trim(held: objects.ConfigMap) -> objects.ConfigMap:
@@ -275,18 +277,18 @@ async def test_only_what_is_read_is_kept() -> None:
 async def test_follows_a_real_api_server(real: RealWorld) -> None:
     """Pods that are there, a pod that changes, and a pod that goes."""
     pod = await real.run_pod("followed")
-    heard: asyncio.Queue[tuple[objects.Pod | None, objects.Pod | None]] = asyncio.Queue()
+    received: asyncio.Queue[tuple[objects.Pod | None, objects.Pod | None]] = asyncio.Queue()
     reflector = Reflector(
         real.kube,
         PODS,
         clock=SystemClock(),
         namespace=NAMESPACE,
-        on_change=lambda before, after: heard.put_nowait((before, after)),
+        on_change=lambda before, after: received.put_nowait((before, after)),
     )
     key = (NAMESPACE, pod.metadata.name)
 
     async def until(condition: Any) -> None:
-        while not condition(*(await heard.get())):
+        while not condition(*(await received.get())):
             pass
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:

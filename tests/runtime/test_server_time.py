@@ -32,7 +32,7 @@ def test_the_truth_is_always_inside(offset: float, drift: float, waits: list[tup
             assert server.at(later) == (earliest + latest) / 2
 
 
-def test_many_answers_make_it_exact() -> None:
+def test_many_responses_make_it_exact() -> None:
     """A resolution of a second becomes milliseconds."""
     server = ServerClock()
     for answer in range(200):
@@ -44,7 +44,7 @@ def test_many_answers_make_it_exact() -> None:
     assert earliest <= NOW + 12.345 <= latest
 
 
-def test_a_clock_that_was_set_is_learnt_anew() -> None:
+def test_a_clock_that_was_set_is_estimated_again() -> None:
     """An answer that contradicts the others is believed."""
     server = ServerClock()
     for offset in (0.0, 3600.0):
@@ -53,7 +53,7 @@ def test_a_clock_that_was_set_is_learnt_anew() -> None:
     assert abs(server.at(NOW) - (NOW + 3600)) <= 0.5
 
 
-def test_nothing_heard() -> None:
+def test_no_response_yet() -> None:
     """Until an answer with a date came, the local time is the best there is."""
     server = ServerClock()
     server.observe("", sent=NOW, received=NOW)
