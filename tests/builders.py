@@ -13,7 +13,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsag
 
 GIB = 2.0**30
 NOW = 1_800_000_000.0
-"""Any moment: Unix seconds."""
+"""Unix seconds."""
 
 
 def a_workload(name: str = "web", namespace: str = "shop", kind: str = "Deployment", group: str = "apps") -> Workload:

@@ -66,7 +66,7 @@ def test_a_full_node_accepts_no_pod() -> None:
 
 
 def test_the_pod_itself_does_not_count_on_its_node() -> None:
-    """It stands for its own replacement."""
+    """It is its own replacement."""
     pod = a_fit_pod(requests={"cpu": 3.0})
 
     assert refusal(pod, a_fit_node(pods=[pod])) == ""

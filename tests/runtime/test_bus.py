@@ -52,15 +52,15 @@ def a_heartbeat(service: str = "scorer") -> Heartbeat:
 
 
 class Workers:
-    """A worker that remembers its tries and answers what it is told."""
+    """A worker that records its attempts and returns what the test sets."""
 
-    def __init__(self, *answers: Redeliver | Exception | None) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: Redeliver | Exception | None) -> None:
+        self.responses = list(responses)
         self.tried: Received[EvictionIntent] = Received()
 
     async def __call__(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         await self.tried(delivery)
-        answer = self.answers.pop(0) if self.answers else None
+        answer = self.responses.pop(0) if self.responses else None
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -71,7 +71,7 @@ class Workers:
 
 
 async def test_subscribe_latest_delivers_last_values_and_then_new_messages(world: World) -> None:
-    """A follower has received the last value of every subject when follow returns, and hears what is said then."""
+    """When subscribe_latest returns, the last value of every subject was handled; then new messages follow."""
     await say(world, "a", cpu=1)
     await say(world, "a", cpu=2)
     await say(world, "b", cpu=3)
@@ -86,7 +86,7 @@ async def test_subscribe_latest_delivers_last_values_and_then_new_messages(world
 
 
 async def test_subscribe_latest_without_values_returns_at_once(world: World) -> None:
-    """follow returns at once when there are no values, and what is said later is received."""
+    """It returns at once when there are no values; later messages are delivered."""
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     await say(world, "a")
@@ -95,7 +95,7 @@ async def test_subscribe_latest_without_values_returns_at_once(world: World) -> 
 
 
 async def test_subscribe_latest_delivers_only_what_matches_the_pattern(world: World) -> None:
-    """A follower of nodes does not hear cycles, which the same stream keeps."""
+    """A subscription to nodes does not deliver cycles, which are in the same stream."""
     await world.inject(subjects.utilization_cycle("all"), b"{}")
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
@@ -106,7 +106,7 @@ async def test_subscribe_latest_delivers_only_what_matches_the_pattern(world: Wo
 
 
 async def test_a_subject_without_a_stream_has_no_last_values(world: World) -> None:
-    """Following a subject without last values is a mistake of the caller, said at once."""
+    """It is an error of the caller, raised at once."""
     with pytest.raises(ValueError, match="subscribe"):
         await world.bus.subscribe_latest(f"{subjects.PREFIX}.health.*.*", Heartbeat, Received())
     with pytest.raises(ValueError, match="subscribe"):
@@ -114,7 +114,7 @@ async def test_a_subject_without_a_stream_has_no_last_values(world: World) -> No
 
 
 async def test_subscribe_delivers_messages_published_from_now_on(world: World) -> None:
-    """A listener hears what is said after it began to listen, kept by a stream or not."""
+    """Messages published after the subscription are delivered, whether a stream stores them or not."""
     await say(world, "a")
     nodes: Received[NodeUtilization] = Received()
     health: Received[Heartbeat] = Received()
@@ -129,7 +129,7 @@ async def test_subscribe_delivers_messages_published_from_now_on(world: World) -
 
 
 async def test_names_with_dots_are_one_token(world: World) -> None:
-    """A node whose name has dots is received by a pattern with one token for the name."""
+    """A node whose name has dots matches a pattern with one token for the name."""
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     await say(world, "ip-10-0-0-1.eu.internal")
@@ -139,7 +139,7 @@ async def test_names_with_dots_are_one_token(world: World) -> None:
 
 
 async def test_a_handler_gets_one_message_at_a_time_in_order(world: World) -> None:
-    """Messages of one subscription are handled one after the other, in the order they were said."""
+    """Messages of one subscription are handled one after the other, in the order in which they were published."""
     running = 0
     order: list[float] = []
     done = asyncio.Event()
@@ -162,7 +162,7 @@ async def test_a_handler_gets_one_message_at_a_time_in_order(world: World) -> No
 
 
 async def test_a_message_that_cannot_be_decoded_is_counted_and_skipped(world: World) -> None:
-    """Garbage is counted; the handlers hear the whole messages before and after it."""
+    """It is counted; handlers get the valid messages before and after it."""
     await world.inject(subjects.node_utilization("bad"), b'{"node": 7}')
     followed: Received[NodeUtilization] = Received()
     listened: Received[NodeUtilization] = Received()
@@ -207,7 +207,7 @@ async def test_a_second_intent_for_a_waiting_pod_is_refused(world: World) -> Non
 
 
 async def test_a_message_published_twice_with_one_id_is_stored_once(world: World) -> None:
-    """The second publish of a message id is answered as a duplicate with the same sequence, and worked on once."""
+    """The second publish with a message id returns a duplicate with the same sequence; it is processed once."""
     subject, intent = subjects.eviction_intent("shop", "web-1"), an_intent()
     first = await world.bus.publish(subject, intent, message_id="one")
     second = await world.bus.publish(subject, intent, message_id="one")
@@ -223,7 +223,7 @@ async def test_a_message_published_twice_with_one_id_is_stored_once(world: World
 
 
 async def test_work_is_delivered_again_when_a_worker_requests_it(world: World) -> None:
-    """Again delivers the message once more, after the time asked for, and not before."""
+    """Redeliver delivers the message again, after the requested time and not before."""
     loop = asyncio.get_running_loop()
     tried_at: list[float] = []
     done = asyncio.Event()
@@ -256,7 +256,7 @@ async def test_work_that_failed_is_delivered_again(world: World) -> None:
 async def test_work_that_always_fails_is_removed_and_no_longer_blocks_its_pod(world: World) -> None:
     """A message that was often delivered in vain is removed, so that the pod may have another intent.
 
-    Its worker is told that a delivery is the last one.
+    The last delivery is marked for the worker.
     """
     workers = Workers(*(Redeliver(after=0.01) for _ in range(MAX_DELIVERIES)))
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
@@ -316,7 +316,7 @@ def trace_of(headers: dict[str, str]) -> str:
 
 
 async def test_messages_published_because_of_a_message_have_its_trace(world: World) -> None:
-    """In a worker, a handler and an endpoint; each with a part of its own, and what is said later is another trace."""
+    """In a worker, a handler and an endpoint, each with its own span; later messages have another trace."""
 
     async def work(delivery: Delivery[EvictionIntent]) -> None:
         await world.bus.publish(subjects.eviction_outcome("shop", delivery.message.pod), a_heartbeat())
@@ -419,7 +419,7 @@ async def test_a_request_gets_its_response(world: World) -> None:
 
 
 async def test_a_stopped_service_gets_no_more_requests(world: World) -> None:
-    """From then on nobody answers, or the next one to serve does; the bus itself goes on."""
+    """Then there is no response, or one of the next service; the bus continues to work."""
     endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)
     stop = await world.bus.serve("scorer", [endpoint])
     await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
@@ -434,14 +434,14 @@ async def test_a_stopped_service_gets_no_more_requests(world: World) -> None:
 
 
 async def test_a_request_without_a_responder_fails_at_once(world: World) -> None:
-    """A request that nobody serves raises NoResponders without waiting for its time."""
+    """It raises NoResponders without waiting for the timeout."""
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(NoResponders):
             await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=1_000)
 
 
 async def test_the_error_of_an_endpoint_is_raised_in_the_caller(world: World) -> None:
-    """What an endpoint raises, an unreadable question included, is a BusError with its text for who asked."""
+    """An exception of an endpoint, or an invalid request, is a BusError with its text in the caller."""
 
     async def fail(question: ExplainRequest) -> Explanation:
         raise RuntimeError("no nodes known")
@@ -489,7 +489,7 @@ async def test_publish_many_returns_how_many_were_stored(world: World) -> None:
 
 
 async def test_a_message_that_is_too_large_raises_too_large(world: World) -> None:
-    """A message above the server's limit raises TooLarge with its subject, and the connection lives on."""
+    """A message above the server's limit raises TooLarge with its subject, and the connection remains."""
 
     class Large(msgspec.Struct):
         text: str
@@ -500,7 +500,7 @@ async def test_a_message_that_is_too_large_raises_too_large(world: World) -> Non
 
 
 async def test_without_a_connection_nothing_is_published_also_not_later(world: World) -> None:
-    """While the bus is away everything raises at once; afterwards only what is said then arrives."""
+    """Without a connection everything raises at once; afterwards only messages published then arrive."""
     assert world.bus.connected
     assert list(world.bus.problems) == []
     await world.disconnect()
@@ -526,7 +526,7 @@ async def test_without_a_connection_nothing_is_published_also_not_later(world: W
 
 
 async def test_everything_continues_after_a_lost_connection(world: World) -> None:
-    """Followers hear the last values again and then what is new; listeners and workers go on."""
+    """subscribe_latest delivers the last values again, then new ones; subscribe and workers continue."""
     followed: Received[NodeUtilization] = Received()
     listened: Received[NodeUtilization] = Received()
     workers = Workers()

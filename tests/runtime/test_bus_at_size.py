@@ -29,7 +29,7 @@ from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.health_server import serving_health
 
 FLEET = 600
-"""Nodes: more than a follower asks for at once."""
+"""Nodes: more than one batch."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def newest(deliveries: list[Delivery[NodeUtilization]]) -> dict[str, float | Non
 
 
 async def test_a_restarted_consumer_gets_the_last_value_of_every_subject(world: NatsWorld) -> None:
-    """A service that comes back hears each node once, as it is now, whatever was said while it was away."""
+    """A restarted service gets each node once, with its current value."""
     async with world.another("annotator") as before:
         await before.subscribe_latest(NODES, NodeUtilization, Received())
         await say_round(world.bus, 1)
@@ -63,7 +63,7 @@ async def test_a_restarted_consumer_gets_the_last_value_of_every_subject(world: 
 
 
 async def test_a_consumer_that_fell_behind_catches_up_to_the_newest(world: NatsWorld) -> None:
-    """While its handler hangs, twenty rounds are said: it hears the last of them, and few of those before."""
+    """While its handler hangs, twenty rounds are published: it gets the last one, and few of those before."""
     received: Received[NodeUtilization] = Received()
     free = asyncio.Event()
 
@@ -78,12 +78,12 @@ async def test_a_consumer_that_fell_behind_catches_up_to_the_newest(world: NatsW
         free.set()
         await received.until(lambda deliveries: newest(deliveries) == {f"n{n}": 20 for n in range(FLEET)})
 
-    # What it had asked for before it hung, and the last of each node: not 20 × 600.
+    # What it had requested before, and the last of each node: not 20 × 600.
     assert len(received.deliveries) <= 256 + FLEET
 
 
 async def test_a_bus_without_its_streams_is_reported_and_recovers_after_the_setup(world: NatsWorld) -> None:
-    """A NATS whose disk is gone has no streams: everyone says so; after the setup has run all goes on by itself."""
+    """A NATS with a new disk has no streams: all clients report it, and continue after the setup has run."""
     followed: Received[NodeUtilization] = Received()
     worked: Received[EvictionIntent] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
@@ -125,10 +125,10 @@ class Shown:
             serving_health("127.0.0.1:0", self.health, self.metrics, "1") as address,
             aiohttp.ClientSession(f"http://{address}") as session,
         ):
-            async with session.get("/readyz") as answer:
-                report = await answer.json()
-            async with session.get("/metrics") as answer:
-                return report["problems"], await answer.text()
+            async with session.get("/readyz") as response:
+                report = await response.json()
+            async with session.get("/metrics") as response:
+                return report["problems"], await response.text()
 
 
 async def test_a_full_stream_is_shown_in_readyz_and_in_the_metrics(world: NatsWorld) -> None:
@@ -158,7 +158,7 @@ async def test_a_full_stream_is_shown_in_readyz_and_in_the_metrics(world: NatsWo
 
 
 async def test_a_revoked_permission_is_shown_in_readyz_and_in_the_metrics(tmp_path: Path) -> None:
-    """Of a running service, by a reload of the server: what it may not hear any more, for as long as that holds."""
+    """Of a running service, by a reload of the server: the subject is reported as long as it is forbidden."""
     rights = permission_file(dict.fromkeys(USERS, "secret"))
     world = NatsWorld(tmp_path / "nats", rights)
     await world.start()

@@ -1,4 +1,4 @@
-"""What the bus of memory adds for tests: time that stands still, and a record of what was said."""
+"""What the in-memory bus adds for tests: a manual clock, and a record of messages."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ async def test_work_comes_again_by_the_clock_of_the_test() -> None:
 
 
 async def test_messages_expire_by_the_clock_of_the_test() -> None:
-    """Intents and last values are gone after their lives."""
+    """Intents and last values expire."""
     clock = ManualClock()
     bus = MemoryBus(clock, streams=streams.with_max_ages(intent=10, utilization=100))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
@@ -55,7 +55,7 @@ async def test_messages_expire_by_the_clock_of_the_test() -> None:
 
 
 async def test_a_request_times_out_by_the_clock_of_the_test() -> None:
-    """A request whose answer never comes ends when the manual clock has moved by its timeout."""
+    """A request without a response ends when the manual clock has advanced by its timeout."""
     clock = ManualClock()
     bus = MemoryBus(clock)
 
@@ -74,7 +74,7 @@ async def test_a_request_times_out_by_the_clock_of_the_test() -> None:
 
 
 async def test_published_messages_can_be_read() -> None:
-    """`said` gives the messages of one kind on matching subjects, oldest first."""
+    """`published` returns the messages of one kind on matching subjects, oldest first."""
     bus = MemoryBus(ManualClock())
     for node in ("a", "b"):
         await bus.publish(subjects.node_utilization(node), a_node_utilization(node))

@@ -1,4 +1,4 @@
-"""What only the real bus can show: a server that is late, falls silent, forbids, fills up, or asks for certificates."""
+"""What only the real bus can show: a server that is late, stops, forbids, is full, or requires certificates."""
 
 import asyncio
 import os
@@ -156,7 +156,7 @@ async def test_a_deleted_consumer_is_created_again(world: NatsWorld) -> None:
 
 
 async def test_a_server_that_stops_is_detected_by_missing_heartbeats(world: NatsWorld) -> None:
-    """A follower that hears no heartbeat makes a new consumer, and hears what was said meanwhile."""
+    """Without heartbeats the subscriber creates a new consumer, and gets the messages of the meantime."""
     received: Received[NodeUtilization] = Received()
     async with world.another("descheduler", heartbeat=0.1) as bus:
         await bus.subscribe_latest(NODES, NodeUtilization, received)
@@ -178,12 +178,12 @@ async def test_a_stream_without_messages_still_has_heartbeats(world: NatsWorld) 
         await bus.subscribe_latest(NODES, NodeUtilization, Received())
         async with asyncio.timeout(PATIENCE):
             stalled = None
-            while stalled != (stalled := bus.errors.total("stalled")):  # noqa: ASYNC110  quiet tells nobody
+            while stalled != (stalled := bus.errors.total("stalled")):  # noqa: ASYNC110  there is no event
                 await asyncio.sleep(0.6)
 
 
 async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:
-    """Before the streams are made, follow waits and says why; once they are, it returns."""
+    """Before the streams exist, subscribe_latest waits and reports why; then it returns."""
     world = NatsWorld(tmp_path)
     await world.start()
     async with world.another("scorer") as bus:
@@ -200,7 +200,7 @@ async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path
 
 
 async def test_work_waits_for_a_queue_that_is_not_there_yet(tmp_path: Path) -> None:
-    """Before the streams are made, work waits and says why; once they are, it gets what is said."""
+    """Before the streams exist, work waits and reports why; then it gets messages."""
     world = NatsWorld(tmp_path)
     await world.start()
     worked: Received[EvictionIntent] = Received()
@@ -231,7 +231,7 @@ async def test_every_message_has_an_id(world: NatsWorld) -> None:
 
 
 async def test_a_micro_service_describes_itself(world: NatsWorld) -> None:
-    """$SRV.INFO and $SRV.STATS tell the service's name, version, endpoints and how often they were asked."""
+    """$SRV.INFO and $SRV.STATS contain the service's name, version, endpoints and numbers of requests."""
 
     async def rank(question: ExplainRequest) -> Explanation:
         return Explanation()
@@ -264,7 +264,7 @@ async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> N
 
 
 async def test_a_message_too_large_among_many_is_counted_and_shown(world: NatsWorld) -> None:
-    """The others are kept; nobody would hear of the one that never comes."""
+    """The others are stored; the missing one must not go unnoticed."""
     too_large = (subjects.node_utilization("b"), Padding("x" * 2**20))
     assert await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a")), too_large]) == 1
     assert world.bus.errors.total("too_large") == 1
@@ -312,7 +312,7 @@ async def test_bytes_that_were_not_written_are_not_written_later(world: NatsWorl
 
 
 async def test_a_permission_error_is_raised_at_once_and_counted(tmp_path: Path) -> None:
-    """Saying, hearing and following what the user may not raise NotPermitted within a moment, and are counted."""
+    """Publishing and both subscriptions raise NotPermitted soon, and are counted."""
     world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
     await world.start()
     password = tmp_path / "password"

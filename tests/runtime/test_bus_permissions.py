@@ -60,12 +60,12 @@ async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users
 
 
 def a_subject(channel: Channel, service: str) -> str:
-    """A subject of the channel as this service would say it."""
+    """A subject of the channel on which this service would publish."""
     return channel.pattern.replace(".health.*", f".health.{service}").replace("*", "x").replace(">", "x.y")
 
 
 async def may(asking: Awaitable[object]) -> bool:
-    """Whether the server permits something (that it then answers otherwise is another matter)."""
+    """Whether the server permits it (whatever its response is then)."""
     try:
         async with asyncio.timeout(PATIENCE):
             await asking
@@ -137,15 +137,15 @@ async def asking(bus: NatsBus, subject: str) -> None:
 
 
 async def test_the_tap_receives_everything_and_only_sends_requests(users: Users) -> None:
-    """The tap may hear every subject of ours, ask micro services about themselves, and ask why; nothing else."""
+    """The tap may subscribe to all subjects, inspect micro services and send open requests; nothing else."""
     async with users.bus("tap") as tap, users.bus("descheduler") as descheduler:
         received: Received[EvictionIntent] = Received()
         await tap.subscribe("equipoise.>", EvictionIntent, received)
         await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
         await received.until(1)
         for channel in CHANNELS:
-            asked = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
-            assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == asked, channel.pattern
+            requested = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
+            assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == requested, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
                 read = await may(tap.subscribe_latest(channel.pattern, Anything, Received()))
                 assert read == stream.open_to_users, channel.pattern
@@ -157,7 +157,7 @@ async def test_the_tap_receives_everything_and_only_sends_requests(users: Users)
 
 
 async def test_setup_makes_streams_and_is_no_service(users: Users) -> None:
-    """The setup user is let to make our streams, again and again, but not to say or hear anything on them."""
+    """The setup user may create the streams repeatedly, but not publish or subscribe on them."""
     await setup_streams(users.settings("setup"), intent_max_age=60)
     async with users.bus("setup") as bus:
         for channel in CHANNELS:
@@ -166,7 +166,7 @@ async def test_setup_makes_streams_and_is_no_service(users: Users) -> None:
 
 
 async def test_each_service_does_its_part_as_itself(users: Users) -> None:
-    """With these rights an intent is said, worked on, removed when hopeless, and a question is answered."""
+    """With these permissions an intent is published, processed and removed, and a request gets its response."""
     async with users.bus("descheduler") as descheduler, users.bus("binder") as binder, users.bus("scorer") as scorer:
         outcomes: Received[EvictionOutcome] = Received()
         worked: Received[EvictionIntent] = Received()

@@ -170,7 +170,7 @@ async def test_who_stops_gives_the_lease_back(election: Election) -> None:
 
 
 async def test_who_cannot_renew_stops_before_another_may_begin(election: Election) -> None:
-    """A leader whose requests are never answered has ended its work before another one begins."""
+    """A leader whose requests get no response has ended its work before another one begins."""
     first = await election.join("a")
     await election.join("b")
     await election.clock.advance(5)
@@ -187,7 +187,7 @@ async def test_who_cannot_renew_stops_before_another_may_begin(election: Electio
 
 
 async def test_a_refusal_that_passes_is_lived_through(election: Election) -> None:
-    """Errors for less than the renew deadline cost nothing: same reign, same worker."""
+    """Errors for less than the renew deadline cost nothing: same term, same worker."""
     first = await election.join("a")
     election.kube.refuse("replace", status=503)
     await election.clock.advance(7)
@@ -239,7 +239,7 @@ async def test_a_deleted_lease_ends_the_term(election: Election) -> None:
 
 
 async def test_every_term_has_its_own_epoch(election: Election) -> None:
-    """Also two of the same replica with nobody in between: what the first worker said may be told from the second's."""
+    """Also two of the same replica without another in between: messages of the two workers differ."""
     first = await election.join("a")
     election.kube.refuse("replace", status=0)
     await election.clock.advance(12)
@@ -280,7 +280,7 @@ async def test_times_that_cannot_work_are_refused() -> None:
     )
 )
 def test_never_two_at_once(steps: list[tuple[int, str, float]]) -> None:
-    """Whatever lines are cut and whatever answers are lost, no two work at the same time."""
+    """Whatever connections and responses are lost, no two work at the same time."""
 
     async def run() -> None:
         election = Election()

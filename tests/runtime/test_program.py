@@ -45,8 +45,8 @@ async def received(event: str, process: subprocess.Popen[str]) -> dict[str, Any]
     lines = []
     while line := await asyncio.to_thread(process.stderr.readline):
         lines.append(line)
-        if (said := json.loads(line))["event"] == event:
-            return dict(said)
+        if (published := json.loads(line))["event"] == event:
+            return dict(published)
     raise AssertionError(f"never {event}: {''.join(lines)}")
 
 
@@ -59,7 +59,7 @@ async def received(event: str, process: subprocess.Popen[str]) -> dict[str, Any]
     ],
 )
 def test_a_wrong_configuration_is_exit_code_2_and_a_plain_message(environment: dict[str, str], message: str) -> None:
-    """No traceback: the last line says what to put right."""
+    """No traceback: the last line contains what to fix."""
     with program(**environment) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
@@ -113,7 +113,7 @@ async def test_a_service_that_does_not_heed_its_end_is_ended(tmp_path: Path) -> 
 
 
 async def test_a_running_program_serves_its_health() -> None:
-    """Its address is in the log; not ready without a bus, alive nevertheless."""
+    """Its address is in the log; without a bus it is not ready, but healthy."""
     process = program(EQUIPOISE_NATS__URL="nats://127.0.0.1:1")
     try:
         address = (await received("health", process))["address"]
@@ -152,7 +152,7 @@ def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 async def test_a_changed_configuration_is_taken_up(tmp_path: Path) -> None:
-    """The same process, now at the new address; nothing answers at the old one."""
+    """The same process, now at the new address; there is no response at the old one."""
     path = tmp_path / "equipoise.yaml"
     with configured_program(path) as process:
         old = (await received("health", process))["address"]

@@ -31,15 +31,15 @@ def value(held: objects.ConfigMap | None) -> str | None:
 class Replicas:
     """Several API servers behind one address."""
 
-    def __init__(self, answering: MemoryKube) -> None:
-        self.answering = answering
+    def __init__(self, current: MemoryKube) -> None:
+        self.current = current
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.answering, name)
+        return getattr(self.current, name)
 
 
 class Followed:
-    """A reflector over memory that runs, and what it told."""
+    """A running reflector of an in-memory API server, and what it reported."""
 
     def __init__(self, clock: ManualClock, kube: MemoryKube, asked: Any = None, **arguments: Any) -> None:
         self.clock = clock
@@ -94,7 +94,7 @@ async def followed() -> AsyncIterator[Followed]:
 
 
 async def test_every_change_is_reported(followed: Followed) -> None:
-    """Creations, changes and deletions are told with what was there before."""
+    """Creations, changes and deletions are reported with the previous object."""
     followed.put("d")
     followed.put("a", "2")
     followed.remove("b")
@@ -106,7 +106,7 @@ async def test_every_change_is_reported(followed: Followed) -> None:
 
 
 async def test_a_lost_past_is_made_up_for(followed: Followed) -> None:
-    """After 410 the collection is listed anew: what went is told as a deletion, the rest only if it changed."""
+    """After 410 the collection is listed again: missing objects are deleted, others reported if changed."""
     followed.kube.expire()
     followed.remove("b")
     followed.put("c", "2")
@@ -118,7 +118,7 @@ async def test_a_lost_past_is_made_up_for(followed: Followed) -> None:
 
 
 async def test_another_object_under_an_old_name(followed: Followed) -> None:
-    """Deleted and created anew while nobody listened: two changes, never a modification of one pod into another."""
+    """Deleted and created again without a watch: two changes, never a modification of one pod into another."""
     followed.kube.expire()
     followed.remove("a")
     followed.put("a", "2")
@@ -128,7 +128,7 @@ async def test_another_object_under_an_old_name(followed: Followed) -> None:
 
 
 async def test_a_broken_watch_goes_on_where_it_broke(followed: Followed) -> None:
-    """No list is needed: the server tells what came in between."""
+    """No list is needed: the server sends the changes of the meantime."""
     followed.kube.end_watches(KubeError(0, "Unreachable", "reset by peer"))
     await settle()
     followed.remove("a")
@@ -140,7 +140,7 @@ async def test_a_broken_watch_goes_on_where_it_broke(followed: Followed) -> None
 
 
 async def test_an_event_that_cannot_be_decoded_leads_to_a_new_list(followed: Followed) -> None:
-    """An event that cannot be decoded would come again for ever: the collection is listed anew."""
+    """Otherwise the same event would arrive again and again."""
     followed.kube.end_watches(KubeError(0, "Unreadable", "expected `str`"))
     await settle()
     followed.remove("a")
@@ -152,7 +152,7 @@ async def test_an_event_that_cannot_be_decoded_leads_to_a_new_list(followed: Fol
 
 
 async def test_a_half_open_connection_is_noticed(followed: Followed) -> None:
-    """Silence of 90 s ends a watch; bookmarks are no silence."""
+    """A watch without events for 90 s ends; bookmarks are events."""
     for _ in range(3):
         await followed.clock.advance(60)
         followed.kube.bookmark()
@@ -172,7 +172,7 @@ async def test_a_half_open_connection_is_noticed(followed: Followed) -> None:
 
 
 async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
-    """Watches that end at once are opened again ever more slowly, at most every 30 s; a healthy one starts anew."""
+    """Watches that end at once are repeated with a growing pause of at most 30 s; a healthy one resets it."""
     before = followed.watches
     followed.kube.refuse("watch", status=500)
     followed.kube.end_watches()
@@ -187,7 +187,7 @@ async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
 
 
 async def test_watches_that_end_normally_but_at_once_count_as_failures(followed: Followed) -> None:
-    """Else a server that closes every watch would be asked a thousand times a second."""
+    """Otherwise a server that closes every watch would get a thousand requests per second."""
     before = followed.watches
     for _ in range(40):
         followed.kube.end_watches()
@@ -207,7 +207,7 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
     servers = Replicas(ahead)
     async with running(Followed(clock, ahead, asked=servers)) as followed:
         followed.received.clear()
-        servers.answering = behind
+        servers.current = behind
         ahead.expire()
         await clock.advance(0.1)
         while "already known at 2" not in str(followed.reflector.problem):
@@ -216,9 +216,9 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
 
 
 async def test_the_list_of_a_server_that_lags_behind_is_rejected(replicas: tuple[Followed, Replicas]) -> None:
-    """Its list is dropped and asked for again: nothing of the old is told."""
+    """Its list is discarded and requested again: nothing of the old state is reported."""
     followed, servers = replicas
-    servers.answering = followed.kube
+    servers.current = followed.kube
     await followed.clock.advance(2)
 
     assert [] == followed.received
@@ -229,7 +229,7 @@ async def test_the_list_of_a_server_that_lags_behind_is_rejected(replicas: tuple
 async def test_the_state_of_a_restored_store_is_accepted_at_the_second_list(
     replicas: tuple[Followed, Replicas],
 ) -> None:
-    """After a restore of the store the old state is the true one: the second such list is taken."""
+    """After a restore of etcd the old state is correct: the second such list is accepted."""
     followed, _ = replicas
     await followed.clock.advance(2)
 
@@ -257,7 +257,7 @@ async def test_wait_synced_reports_why_it_waits() -> None:
 
 
 async def test_only_fields_that_are_read_are_stored() -> None:
-    """`trim` sees an object before it is kept or told; equal labels are one text in memory."""
+    """`trim` is applied before an object is stored or reported; equal labels are one text in memory."""
 
     def trim(held: objects.ConfigMap) -> objects.ConfigMap:
         return msgspec.structs.replace(held, metadata=msgspec.structs.replace(held.metadata, annotations={}))

@@ -1,4 +1,4 @@
-"""A server's clock, from answers dated in whole seconds."""
+"""A server's clock, from responses dated in whole seconds."""
 
 import math
 from email.utils import formatdate
@@ -45,7 +45,7 @@ def test_many_responses_make_it_exact() -> None:
 
 
 def test_a_clock_that_was_set_is_estimated_again() -> None:
-    """An answer that contradicts the others is believed."""
+    """A response that contradicts the others replaces them."""
     server = ServerClock()
     for offset in (0.0, 3600.0):
         server.observe(formatdate(NOW + offset, usegmt=True), sent=NOW, received=NOW)
@@ -54,7 +54,7 @@ def test_a_clock_that_was_set_is_estimated_again() -> None:
 
 
 def test_no_response_yet() -> None:
-    """Until an answer with a date came, the local time is the best there is."""
+    """Until a response with a date arrives, the local time is used."""
     server = ServerClock()
     server.observe("", sent=NOW, received=NOW)
     server.observe("yesterday", sent=NOW, received=NOW)

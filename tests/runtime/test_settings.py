@@ -45,7 +45,7 @@ class ScorerSection(Section, frozen=True, kw_only=True):
     """A section for tests."""
 
     health: str = "0.0.0.0:8083"
-    """Where it answers."""
+    """Its address."""
 
     evict: bool = False
     mark: Percent = 50
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_a_plain_message(tmp_path: Path, content: 
     ],
 )
 def test_a_variable_overrides_a_scalar(variable: str, value: str, expected: dict[str, Any]) -> None:
-    """At any depth, over what the file says, read as the setting's own type."""
+    """At any depth, with precedence over the file, read as the setting's own type."""
     own = load("scorer: {mark: 1, evict: false}", **{variable: value})
     assert own == msgspec.structs.replace(ScorerSection(mark=1), **expected)
 
@@ -291,7 +291,7 @@ def test_the_schema_matches_the_reader() -> None:
     section = next(value for name, value in schema["$defs"].items() if name.endswith("ScorerSection"))
     assert section["additionalProperties"] is False
     assert section["properties"]["mark"] == {"type": "number", "minimum": 0, "maximum": 100, "default": 50}
-    assert section["properties"]["health"]["description"] == "Where it answers."
+    assert section["properties"]["health"]["description"] == "Where it responses."
     limit = next(value for name, value in schema["$defs"].items() if name.endswith("Limit"))
     assert limit["properties"]["pause"]["default"] == "5m"
     assert limit["properties"]["pause"]["type"] == "string"
