@@ -1,4 +1,4 @@
-"""Where a replacement could go, by what the bus says."""
+"""Where a replacement could be placed, by the messages on the bus."""
 
 import msgspec
 import pytest

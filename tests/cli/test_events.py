@@ -118,7 +118,7 @@ async def test_published_messages_match_the_schemas() -> None:
     """All messages of the five services until a pod is evicted."""
     loop = Loop()
     async with loop.running():
-        await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), at_most=10 * INTERVAL)
+        await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), limit=10 * INTERVAL)
         published = [(subject, payload) for subject, payload, _ in loop.bus._history]
     channels = set()
     for subject, payload in published:

@@ -71,7 +71,7 @@ def with_metadata(**metadata: Any) -> objects.Node:
     ],
 )
 def test_new_leaving_and_unready_nodes_are_neither_source_nor_target(node: objects.Node, why: str) -> None:
-    """The refusal says which of these a node is."""
+    """The refusal states which of these a node is."""
     assert source_refusal(node, now=NOW, settling=300).startswith(why)
     assert target_refusal(node, now=NOW, settling=300).startswith(why)
 

@@ -9,6 +9,6 @@ from faults.rig import Rig, rig
 
 
 @pytest.fixture(scope="package")
-async def world(testbed_binaries: Binaries) -> AsyncIterator[Rig]:
+async def shared_rig(testbed_binaries: Binaries) -> AsyncIterator[Rig]:
     async with rig(testbed_binaries) as started:
         yield started
