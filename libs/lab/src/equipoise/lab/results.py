@@ -16,7 +16,7 @@ STOCK = "stock"
 """kube-scheduler alone."""
 
 GREEDY = "greedy"
-"""The reference in `model/greedy.py`."""
+"""The reference `GreedyScheduler`."""
 
 HourlyLoads = npt.NDArray[np.float32]
 """nodes × hours: load in percent of the node's allocatable."""
