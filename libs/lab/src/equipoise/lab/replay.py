@@ -112,7 +112,10 @@ class Replay:
             generator=np.random.default_rng(plan.seed),
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
-        self._scoring = None if plan.scoring is None else _scoring_state(plan.scoring, settings.scorer, load)
+        self._scoring = None
+        if plan.scoring is not None:
+            scorer = msgspec.structs.replace(settings.scorer, policy=plan.scoring, shadow=None)
+            self._scoring = ScoringState(load, scorer, max_score=scorer.extender.max_score)
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
@@ -315,8 +318,3 @@ def _shuffled(trace: Trace) -> Trace:
     nodes = list(trace.nodes)
     random.Random(0).shuffle(nodes)
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
-
-
-def _scoring_state(policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> ScoringState:
-    scoring = msgspec.structs.replace(settings, policy=policy, shadow=None)
-    return ScoringState(load, scoring, max_score=settings.extender.max_score)

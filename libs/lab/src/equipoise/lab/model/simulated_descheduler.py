@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 
 import msgspec
@@ -18,12 +19,15 @@ from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.fit import FitPod, placed_node
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import HourlyUsage
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.messages import proposals
@@ -33,7 +37,6 @@ from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.lazy import LazyMapping
 from equipoise.descheduler.state.tracker import Tracker
-from equipoise.lab.model.api_objects import ApiObjects
 
 _EPOCH = LeaseEpoch(lease_uid="lab", transitions=0, holder="lab")
 
@@ -209,3 +212,137 @@ def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:
         consecutive_abnormalities=max(1, round(settings.consecutive_abnormalities / factor)),
         max_intents_per_evaluation=round(settings.max_intents_per_evaluation * factor),
     )
+
+
+_LONG_AGO = objects.Condition(type="Ready", status="True", last_transition_time=datetime.fromtimestamp(0, UTC))
+
+
+class ApiObjects:
+    """What the watches of the descheduler would contain. An object is built again only when it changes."""
+
+    def __init__(self, *, replicas: Callable[[Workload], int], excluded: Callable[[Workload], Collection[str]]) -> None:
+        """`replicas`: desired replicas; `excluded`: nodes that anti-affinity excludes for the pods of a workload."""
+        self._replicas = replicas
+        self._excluded = excluded
+        self._nodes: dict[str, objects.Node] = {}
+        self._placed: dict[str, dict[str, PlacedPod]] = {}
+        """By node and UID."""
+
+        self._pods: dict[str, Pod] = {}
+        self._fits: dict[str, FitPod] = {}
+        self._owners: dict[Workload, list[objects.OwnerReference]] = {}
+        self._namespaces: dict[str, objects.Namespace] = {}
+
+    @property
+    def nodes(self) -> Collection[str]:
+        return self._nodes.keys()
+
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods)
+
+    def on_placement(self, placement: NodePlacement) -> None:
+        name = placement.node
+        if name not in self._nodes:
+            self._nodes[name] = _node(placement)
+        before = self._placed.get(name, {})
+        self._placed[name] = after = {pod.uid: pod for pod in placement.pods}
+        for uid in before.keys() - after.keys():
+            del self._fits[uid], self._pods[uid]
+        for fit, placed in zip(placed_node(placement).pods, placement.pods, strict=True):
+            if placed is not before.get(placed.uid):
+                self._fits[placed.uid] = fit
+                self._pods[placed.uid] = self._pod(placed, name)
+
+    def running(self) -> Counter[Workload | None]:
+        """Number of running pods by workload."""
+        return Counter(
+            pod.workload
+            for placed in self._placed.values()
+            for pod in placed.values()
+            if pod.running_since is not None and not pod.terminating
+        )
+
+    def watched(self) -> WatchedObjects:
+        existing = Counter(pod.workload for placed in self._placed.values() for pod in placed.values())
+        running = self.running()
+        workloads = [workload for workload in existing if workload is not None]
+        return WatchedObjects(
+            nodes=list(self._nodes.values()),
+            pods=list(self._pods.values()),
+            namespaces=self._namespaces,
+            workloads=LazyMapping(
+                workloads, lambda workload: self._workload(workload, existing[workload], running[workload])
+            ),
+            fits=self._fits | self._restricted_fits(workloads),
+        )
+
+    def _restricted_fits(self, workloads: Collection[Workload]) -> dict[str, FitPod]:
+        """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
+        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self._excluded(workload)))}
+        return {
+            pod.uid: msgspec.structs.replace(self._fits[pod.uid], node_affinity=affinity[pod.workload])
+            for placed in (self._placed.values() if affinity else ())
+            for pod in placed.values()
+            if pod.workload in affinity
+        }
+
+    def _pod(self, placed: PlacedPod, node: str) -> Pod:
+        workload = placed.workload
+        created = datetime.fromtimestamp(placed.placed_at, UTC)
+        namespace = objects.Namespace(metadata=objects.ObjectMeta(name=placed.namespace))
+        self._namespaces.setdefault(placed.namespace, namespace)
+        if workload is not None and workload not in self._owners:
+            reference = objects.OwnerReference(
+                api_version=f"{workload.group}/v1" if workload.group else "v1",
+                kind=workload.kind,
+                name=workload.name,
+                controller=True,
+            )
+            self._owners[workload] = [reference]
+        since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
+        return Pod(
+            metadata=objects.ObjectMeta(
+                name=placed.name,
+                namespace=placed.namespace,
+                uid=placed.uid,
+                creation_timestamp=created,
+                deletion_timestamp=created if placed.terminating else None,
+                owner_references=[] if workload is None else self._owners[workload],
+            ),
+            spec=objects.PodSpec(node_name=node, priority=placed.priority),
+            status=objects.PodStatus(
+                phase="Pending" if since is None else "Running",
+                conditions=[] if since is None else [_LONG_AGO],
+                start_time=since,
+                qos_class=placed.qos,
+            ),
+        )
+
+    def _workload(self, workload: Workload, existing: int, running: int) -> objects.WorkloadObject:
+        return objects.WorkloadObject(
+            kind=workload.kind,
+            metadata=objects.ObjectMeta(name=workload.name, namespace=workload.namespace),
+            spec=objects.WorkloadSpec(replicas=self._replicas(workload)),
+            status=objects.WorkloadStatus(
+                replicas=existing, ready_replicas=running, updated_replicas=existing, available_replicas=running
+            ),
+        )
+
+
+def _node(placement: NodePlacement) -> objects.Node:
+    allocatable = {
+        "cpu": f"{placement.allocatable.cpu or 0.0:f}",
+        "memory": f"{placement.allocatable.memory or 0.0:.0f}",
+        "pods": str(placement.pod_capacity),
+    }
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=placement.node, uid=placement.uid, labels=placement.labels),
+        spec=objects.NodeSpec(taints=placement.taints),
+        status=objects.NodeStatus(allocatable=allocatable, conditions=[_LONG_AGO]),
+    )
+
+
+def _not_on(nodes: Collection[str]) -> NodeSelector:
+    rule = SelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
+    return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
