@@ -115,14 +115,14 @@ def compare(
 @configuration_option("Configuration file: access to Prometheus and the API server.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New folder.")
 @json_option
-def record(as_json: bool, **options: Any) -> None:
+def record(**options: Any) -> None:
     """Record a running cluster as a trace.
 
     Only reads. An interrupted recording is continued if the command is repeated.
     """
-    from equipoise.cli.lab.record import record_options, run_record
+    from equipoise.cli.lab.record import run_record
 
-    run_record(record_options(**options), as_json=as_json)
+    run_record(**options)
 
 
 @lab.command()
