@@ -142,7 +142,7 @@ scorer: {{health: "{health}"}}
 def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
     """It looks at its file ten times a second."""
     path.write_text(CONFIGURATION.format(health="127.0.0.1:0"))
-    text = "import equipoise.runtime.process.reload as reload\nreload.PERIOD = 0.1\n" + PROGRAM
+    text = "import equipoise.runtime.process.main as reload\nreload.PERIOD = 0.1\n" + PROGRAM
     process = program(text, EQUIPOISE_CONFIG=str(path))
     try:
         yield process
