@@ -226,7 +226,10 @@ class MemoryBus:
         self._subscribe(pattern, kind, handler, None)
 
     async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        subscription = self._subscribe(pattern, kind, handler, self._stream(pattern))
+        stream = next((stream for stream in self._streams if _stores(stream, pattern)), None)
+        if stream is None or stream.stream.work_queue:
+            raise ValueError(f"no stream keeps the last values of {pattern}: use subscribe")
+        subscription = self._subscribe(pattern, kind, handler, stream)
         self._replay(subscription)
         await subscription.handled()
 
@@ -320,12 +323,6 @@ class MemoryBus:
     def _check_connected(self, subject: str) -> None:
         if not self._connected:
             raise BusUnavailable(f"{subject}: not connected to the bus")
-
-    def _stream(self, pattern: str) -> MemoryStream:
-        stream = next((stream for stream in self._streams if _stores(stream, pattern)), None)
-        if stream is None or stream.stream.work_queue:
-            raise ValueError(f"no stream keeps the last values of {pattern}: use subscribe")
-        return stream
 
     def _subscribe(
         self, pattern: str, kind: type[T], handler: Handler[T], follows: MemoryStream | None
