@@ -55,12 +55,12 @@ class Leaderless(SimpleNamespace):
         return "_INBOX.test"
 
     async def subscribe(self, _: str, *, cb: Any) -> None:
-        self.hear = cb
+        self.deliver = cb
 
     async def publish(self, _: str, __: bytes, *, reply: str, headers: dict[str, str]) -> None:
         if self.acknowledged:
             self.acknowledged -= 1
-            await self.hear(SimpleNamespace(subject=reply, data=b'{"stream": "EQUIPOISE_UTILIZATION", "seq": 1}'))
+            await self.deliver(SimpleNamespace(subject=reply, data=b'{"stream": "EQUIPOISE_UTILIZATION", "seq": 1}'))
 
 
 async def a_bus(acknowledged: int) -> NatsBus:

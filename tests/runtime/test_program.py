@@ -118,13 +118,13 @@ async def test_a_running_program_serves_its_health() -> None:
     try:
         address = (await received("health", process))["address"]
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{address}/readyz") as answer:
-                assert answer.status == 503
-                assert "nats" in (await answer.json())["waiting_for"]
-            async with session.get(f"http://{address}/healthz") as answer:
-                assert answer.status == 200
-            async with session.get(f"http://{address}/metrics") as answer:
-                assert 'equipoise_build_info{service="scorer"' in await answer.text()
+            async with session.get(f"http://{address}/readyz") as reply:
+                assert reply.status == 503
+                assert "nats" in (await reply.json())["waiting_for"]
+            async with session.get(f"http://{address}/healthz") as reply:
+                assert reply.status == 200
+            async with session.get(f"http://{address}/metrics") as reply:
+                assert 'equipoise_build_info{service="scorer"' in await reply.text()
     finally:
         process.kill()
         process.communicate()
@@ -160,8 +160,8 @@ async def test_a_changed_configuration_is_taken_up(tmp_path: Path) -> None:
         assert (await received("the configuration has changed", process))["before"]
         new = (await received("health", process))["address"]
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{new}/healthz") as answer:
-                assert answer.status == 200
+            async with session.get(f"http://{new}/healthz") as reply:
+                assert reply.status == 200
             with pytest.raises(aiohttp.ClientConnectionError):
                 await session.get(f"http://{old}/healthz")
         process.terminate()

@@ -113,7 +113,7 @@ class Process(Generic[S]):
     async def run(self, start: Start[S], stop: asyncio.Event) -> int:
         """Until `stop` is set (0) or the service fails (1). Raises ConfigurationError when it could never work."""
         log.info("starting", version=self._version, identity=self.identity, configuration=self._configuration.hash)
-        own = self._configuration.own
+        own: object = self._configuration.own
         assert isinstance(own, WithHealth), f"{type(own).__name__} needs a field `health`"
         async with serving_health(own.health, self.health, self._metrics, self._version):
             work = asyncio.create_task(self._work(start), name=self._service)
