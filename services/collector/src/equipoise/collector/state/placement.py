@@ -14,7 +14,7 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import PodLifetime, share_measured
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 NEGLIGIBLE = 0.01
@@ -229,7 +229,7 @@ class ClusterPlacement:
             node=name,
             uid=node.metadata.uid,
             labels=node.metadata.labels,
-            taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+            taints=node.spec.taints,
             ready=ready,
             ready_since=since,
             cordoned=node.spec.unschedulable,
