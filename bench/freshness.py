@@ -24,9 +24,8 @@ from equipoise.runtime.kubernetes.client import PODS, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import deployment, node, pod_template
+from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.usage import constant_usage_annotations
 
 NODES = 40
 POLICY = {"name": "load_aware", "resourceWeights": {"memory": 1}}

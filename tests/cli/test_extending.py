@@ -17,7 +17,7 @@ from equipoise.collector.settings import SOURCES
 from equipoise.descheduler.decisions.strategies import STRATEGIES
 from equipoise.lab.formats import FORMATS
 from equipoise.lab.scenarios import SCENARIOS
-from equipoise.scorer.decisions.policies import SINGLE_POLICIES
+from equipoise.scorer.decisions.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -86,9 +86,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     )
 
 
-@pytest.mark.parametrize(
-    "name", [*SINGLE_POLICIES, "mix", *STRATEGIES, *Limits().table, *SOURCES, *PROFILES, *FORMATS, *SCENARIOS]
-)
+@pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES, *PROFILES, *FORMATS, *SCENARIOS])
 def test_every_registered_name_is_on_the_page(name: str) -> None:
     """A reader finds each policy, strategy, limit, source, profile, format and scenario."""
     assert f"`{name}`" in PAGE

@@ -19,7 +19,7 @@ from equipoise.contracts.configuration.settings import Coverage, Freshness, Load
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 SETTLING = 4.0
 LOAD = LoadSettings(
@@ -331,7 +331,7 @@ async def test_virtual_and_filtered_nodes_are_not_expected(start: Callable[..., 
     ours = {"pool": "ours"}
     world.put("well", labels=ours)
     world.put("cloud", labels={**ours, "type": "virtual-kubelet"})
-    world.put("edge", labels=ours, taints=[objects.NodeTaint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
+    world.put("edge", labels=ours, taints=[objects.Taint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
     world.put("panes", labels={**ours, "kubernetes.io/os": "windows"})
     world.put("foreign", labels={"pool": "theirs"})
     cycle = await world.until_known()

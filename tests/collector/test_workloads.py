@@ -16,11 +16,11 @@ HOUR = 3_600.0
 MIDNIGHT = NOW - NOW % 86_400
 
 
-def some_means(cpu: float | None = 1.0, sampled_at: float = NOW) -> Mapping[Workload, ReplicaMean]:
+def a_fold(cpu: float | None = 1.0, sampled_at: float = NOW) -> Mapping[Workload, ReplicaMean]:
     return {a_workload(): ReplicaMean(usage=Resources(cpu=cpu, memory=GIB), replicas=1, sampled_at=sampled_at)}
 
 
-def a_store() -> WorkloadStore:
+def some_workloads() -> WorkloadStore:
     return WorkloadStore(load=LoadSettings(), slot=HOUR, weight=0.3, recent_limit=HOUR)
 
 
@@ -87,10 +87,10 @@ def test_a_window_of_more_slots_than_are_kept_is_unknown() -> None:
 
 def test_a_slot_counts_once() -> None:
     """A repeated result does not smooth the slot twice."""
-    workloads = a_store()
+    workloads = some_workloads()
     for cpu in (1.0, 2.0):
         workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=cpu)})
-    workloads.record(workloads.with_means(some_means(), NOW))
+    workloads.record(workloads.with_means(a_fold(), NOW))
     (message,) = messages_of(workloads)
 
     assert 1.0 == message.profile["cpu"][SLOTS - 1]
@@ -102,9 +102,9 @@ def messages_of(workloads: WorkloadStore, now: float = NOW) -> list[WorkloadUtil
 
 def test_a_workload_is_published_while_a_window_is_known() -> None:
     """Windows that are too old are left out."""
-    workloads = a_store()
+    workloads = some_workloads()
     for at in (NOW - 3_000.0 + 300.0 * number for number in range(11)):
-        workloads.record(workloads.with_means(some_means(sampled_at=at - 5), at))
+        workloads.record(workloads.with_means(a_fold(sampled_at=at - 5), at))
     (fresh,) = messages_of(workloads)
     (older,) = messages_of(workloads, NOW + 200)
 
@@ -115,11 +115,11 @@ def test_a_workload_is_published_while_a_window_is_known() -> None:
 
 def test_longer_windows_are_made_of_the_shortest_one() -> None:
     """Up to the limit; longer ones are made of the slots of the profile."""
-    workloads = a_store()
+    workloads = some_workloads()
     for hour in range(24):
         workloads.record_slot(NOW - NOW % HOUR - hour * HOUR, {a_workload(): Resources(cpu=8.0)})
     for number in range(13):
-        workloads.record(workloads.with_means(some_means(float(number)), NOW - 3_600.0 + 300.0 * number))
+        workloads.record(workloads.with_means(a_fold(float(number)), NOW - 3_600.0 + 300.0 * number))
     (message,) = messages_of(workloads)
 
     means = {name: usage.mean.cpu for name, usage in message.windows.items()}
@@ -152,9 +152,9 @@ def test_no_window_is_made_of_a_restored_profile() -> None:
     assert profile.window(86_400, HOUR, NOW, 0.8) is None
     assert profile.window(86_400, HOUR, NOW, 0.0) is None
 
-    workloads = a_store()
+    workloads = some_workloads()
     workloads.restore(a_workload(), a_day())
-    workloads.record(workloads.with_means(some_means(), NOW))
+    workloads.record(workloads.with_means(a_fold(), NOW))
     (message,) = messages_of(workloads)
     assert {"5m"} == message.windows.keys()
     assert [2.0] * SLOTS == message.profile["cpu"]
@@ -162,9 +162,9 @@ def test_no_window_is_made_of_a_restored_profile() -> None:
 
 def test_profiles_of_other_workloads_are_deleted() -> None:
     """One that returns begins a new profile."""
-    workloads = a_store()
+    workloads = some_workloads()
     workloads.record_slot(MIDNIGHT, {a_workload(): Resources(cpu=1.0)})
-    workloads.record(workloads.with_means(some_means(), NOW))
+    workloads.record(workloads.with_means(a_fold(), NOW))
     workloads.retain([])
     (message,) = messages_of(workloads)
 

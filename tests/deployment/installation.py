@@ -23,7 +23,7 @@ from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus.permissions import USERS
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 
 NODES = 20

@@ -23,7 +23,7 @@ from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.runtime.process.lifecycle import WithHealth
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 
 NATS_PORT = 4222

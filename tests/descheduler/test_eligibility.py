@@ -9,7 +9,7 @@ from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload
 
 from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeTaint, ObjectMeta, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects import ObjectMeta, PodDisruptionBudget, Taint
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 
 POD = a_pod_object("web-1", "node-a", NOW)
@@ -47,7 +47,7 @@ def test_an_eviction_that_would_fail_is_not_proposed(found: str, expected: str) 
 
 
 def tainted(key: str) -> objects.Node:
-    return a_node_object("node-a", NOW, spec=objects.NodeSpec(taints=[NodeTaint(key=key, effect="NoSchedule")]))
+    return a_node_object("node-a", NOW, spec=objects.NodeSpec(taints=[Taint(key=key, effect="NoSchedule")]))
 
 
 def with_ready(condition: objects.Condition) -> objects.Node:

@@ -20,9 +20,8 @@ from descheduler.cluster_states import (
 
 from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
+from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm, Taint
 from equipoise.contracts.load.pod_priority import QOS_LABEL
-from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pod_order import in_order

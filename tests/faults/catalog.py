@@ -18,7 +18,9 @@ from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
-from equipoise.testbed.fault_proxy import (
+from faults import cluster_setup
+from faults.fakes import epoch_of, take_lease
+from faults.fault_proxy import (
     abort_connection,
     around,
     delay,
@@ -29,8 +31,6 @@ from equipoise.testbed.fault_proxy import (
     rewrite,
     status,
 )
-from faults import cluster_setup
-from faults.fakes import epoch_of, take_lease
 from faults.history import History, ScoreResponse, Span
 from faults.invariants import MinimumTraffic
 from faults.rig import TIMEOUT, Inconclusive, Program, Rig
@@ -159,7 +159,7 @@ async def delayed(rig: Rig, extent: Extent) -> None:
         for binder in binders:
             binder.send(signal.SIGCONT)
         await rig.outcomes(5)
-        rule = rig.proxy.rule(hold(), method="POST", path=EVICTION, share=0.5)
+        rule = rig.proxy.rule(hold, method="POST", path=EVICTION, share=0.5)
         await rig.until(lambda rule=rule: rule.taken >= 2, "POSTs are delayed")
         over = rig.clock.now() + rig.descheduler.lifetime + 0.5
         await rig.until(lambda over=over: rig.clock.now() > over, "their intents expire")
@@ -229,7 +229,7 @@ def _fail_some(rig: Rig, share: float) -> list[Any]:
     return [
         rig.proxy.rule(fault, agent=BINDER, share=each)
         # Each rule gets the requests that the previous ones did not match.
-        for fault, each in ((abort_connection(), share / 3), (broken, share / 3), (lose_response(), share / 3))
+        for fault, each in ((abort_connection, share / 3), (broken, share / 3), (lose_response, share / 3))
     ]
 
 
@@ -237,7 +237,7 @@ async def errors(rig: Rig, extent: Extent) -> None:
     """A fifth of all requests fails; half of the responses to evictions are lost."""
     await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
-    rig.proxy.rule(lose_response(), method="POST", path=EVICTION, share=0.5)
+    rig.proxy.rule(lose_response, method="POST", path=EVICTION, share=0.5)
     _fail_some(rig, 0.2)
     await rig.evictions(extent.times * extent.evictions)
     rig.proxy.clear()

@@ -5,7 +5,7 @@ from typing import Any
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
-from equipoise.testbed.usage import constant_usage_annotations
+from equipoise.testbed.objects import constant_usage_annotations
 from faults.history import Guarantees, Window
 
 Document = dict[str, Any]

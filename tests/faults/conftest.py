@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from faults.rig import Rig, rig
 
 

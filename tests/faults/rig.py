@@ -33,12 +33,12 @@ from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.fault_proxy import FaultProxy
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
 from faults.fakes import FakeCollector, FakeDescheduler, take_lease
+from faults.fault_proxy import FaultProxy
 from faults.recording import Recorder
 
 PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
@@ -364,9 +364,8 @@ async def _populate(started: Rig) -> None:
     for user in PROGRAMS:
         token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
         file = cluster.directory / f"{user}.kubeconfig"
-        file.write_text(
-            configuration.kubeconfig(server=started.proxy.url, ca_file=str(cluster.ca_file), user=user, token=token)
-        )
+        url, ca_file = started.proxy.url, str(cluster.ca_file)
+        file.write_text(json.dumps(configuration.kubeconfig(server=url, ca_file=ca_file, user=user, token=token)))
         started.kubeconfigs[user] = file
         started.tokens[user] = token
 

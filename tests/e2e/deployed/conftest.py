@@ -6,7 +6,7 @@ import pytest
 from deployment.installation import DeployedCluster, Installation, deployed_cluster, running_installation
 from deployment.restarts import RunResult, kill_each_service
 
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 
 @pytest.fixture(scope="package")

@@ -12,7 +12,7 @@ from typing import Any
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
-from equipoise.testbed.usage import constant_usage_annotations
+from equipoise.testbed.objects import constant_usage_annotations
 
 Document = dict[str, Any]
 

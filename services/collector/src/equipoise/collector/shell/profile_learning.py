@@ -1,15 +1,12 @@
-"""Learns the 24-hour profiles of workloads: queries one slot after the other, and restores slots from annotations.
-
-Annotations are read once after a start; kinds of workloads that could not be listed are retried.
-"""
+"""Learns the 24-hour profiles of workloads: queries one slot after the other, and restores slots from annotations."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import NoReturn
 
 import structlog
 
-from equipoise.collector.decisions.restored_profile import largest_capacity, restore_problem, restored_profile
+from equipoise.collector.decisions.restored_profile import largest_capacity, restored_profile
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
 from equipoise.collector.decisions.workload_means import MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.decisions.workloads import SLOTS
@@ -29,32 +26,11 @@ from equipoise.runtime.async_tools.batching import (
     in_batches,
     in_thread_if_many,
 )
-from equipoise.runtime.kubernetes.client import (
-    CLONE_SETS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    ROLLOUTS,
-    STATEFUL_SETS,
-    Forbidden,
-    Kube,
-    KubeError,
-    NotFound,
-    Resource,
-    metadata_of,
-)
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
 SLOT_MARGIN = 0.02
 """Share of a slot to wait after its end, so that its last samples have arrived."""
-
-KINDS: Sequence[Resource[Any]] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CLONE_SETS, ROLLOUTS)
-"""The kinds that usually exist for longer than a day."""
-
-RETRY_PERIOD = 300.0
-"""Seconds until a kind that could not be listed is listed again."""
-
-PROBLEM = "profile annotations"
 
 log = structlog.get_logger()
 
@@ -162,41 +138,3 @@ def _workload_means(
         if (workload := owners[name]) is not None
     )
     return replica_means(owned), {workload for workload in owners.values() if workload is not None}
-
-
-async def restore_profiles(kube: Kube, clock: Clock, profiles: ProfileLearning, health: Health) -> None:
-    """Returns when each kind was read. A kind that this cluster does not have is skipped."""
-    remaining = list(KINDS)
-    try:
-        while remaining:
-            forbidden, failed = list[Resource[Any]](), dict[Resource[Any], str]()
-            for resource in remaining:
-                try:
-                    await _restore_kind(kube, resource, profiles)
-                except NotFound:
-                    log.debug("kind of workload not in this cluster", kind=resource.kind, group=resource.group)
-                except Forbidden:
-                    forbidden.append(resource)
-                except KubeError as error:
-                    failed[resource] = str(error)
-            names = [f"{resource.plural}.{resource.group}" for resource in forbidden]
-            health.set_problem(PROBLEM, restore_problem(names, list(dict.fromkeys(failed.values()))))
-            remaining = [*forbidden, *failed]
-            if remaining:
-                await clock.sleep(RETRY_PERIOD)
-    finally:
-        health.set_problem(PROBLEM, None)
-
-
-async def _restore_kind(kube: Kube, resource: Resource[Any], profiles: ProfileLearning) -> None:
-    restored = 0
-    async for page in kube.pages(metadata_of(resource)):
-        found = (each.metadata for each in page)
-        kind, group = resource.kind, resource.group
-        restored += await profiles.restore(
-            {
-                Workload(kind=kind, group=group, namespace=meta.namespace, name=meta.name): meta.annotations
-                for meta in found
-            }
-        )
-    log.info("profiles restored from annotations", kind=resource.kind, profiles=restored)

@@ -14,7 +14,7 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import PodLifetime, share_measured
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 NEGLIGIBLE = 0.01
@@ -64,12 +64,8 @@ class ClusterPlacement:
         self._owner_retention = owner_retention
         self._owner_of = owner_of
         self._selector = selector
-        self.nodes: dict[str, Node] = {}
-        """This collector's nodes by name."""
-
-        self.removed: dict[str, str] = {}
-        """UIDs of deleted nodes by name, the latest ones."""
-
+        self._nodes: dict[str, Node] = {}
+        self._removed: dict[str, str] = {}
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
         self._departed: dict[PodName, tuple[float, Workload | None, str]] = {}
@@ -79,13 +75,23 @@ class ClusterPlacement:
         self.changed: set[str] = set()
         """Names of nodes whose placement may have changed since it was last published."""
 
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """This collector's nodes by name."""
+        return self._nodes
+
+    @property
+    def removed(self) -> Mapping[str, str]:
+        """UIDs of deleted nodes by name, the latest ones."""
+        return self._removed
+
     def tracked(self, node: str) -> Iterator[TrackedPod]:
         """The pods on a node."""
         return iter(self._pods.get(node, {}).values())
 
     def capacities(self) -> dict[str, Resources]:
         """Of every node; each quantity is parsed once and not for every pod on it."""
-        return {name: amounts(node.status.capacity) for name, node in self.nodes.items()}
+        return {name: amounts(node.status.capacity) for name, node in self._nodes.items()}
 
     def workload_of(self, pod: Pod) -> Workload | None:
         """From the pod's owner where that is known, else from the pod alone."""
@@ -123,24 +129,24 @@ class ClusterPlacement:
         if known is None:
             return
         name = known.metadata.name
-        current = self.nodes.get(name)
+        current = self._nodes.get(name)
         if after is None or not self.selects(after.metadata.labels):
             if current is not None:
-                del self.nodes[name]
+                del self._nodes[name]
                 self._gone.pop(name, None)
                 self.remove(name, current.metadata.uid)
             return
         if current is not None and current.metadata.uid != after.metadata.uid:
             self._gone.pop(name, None)
-        self.nodes[name] = after
-        self.removed.pop(name, None)
+        self._nodes[name] = after
+        self._removed.pop(name, None)
         self.changed.add(name)
 
     def remove(self, name: str, uid: str) -> None:
         """Publish that this node was deleted."""
-        self.removed[name] = uid
-        if len(self.removed) > MAX_REMOVED:
-            del self.removed[next(iter(self.removed))]
+        self._removed[name] = uid
+        if len(self._removed) > MAX_REMOVED:
+            del self._removed[next(iter(self._removed))]
         self.changed.add(name)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
@@ -174,7 +180,7 @@ class ClusterPlacement:
         workload = self.workload_of(tracked.pod)
         self._departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
         self._departed[placed.namespace, placed.name] = (now, workload, node)
-        if placed.running_since is not None and node in self.nodes:
+        if placed.running_since is not None and node in self._nodes:
             self._gone.setdefault(node, {})[placed.uid] = GonePod(
                 uid=placed.uid,
                 namespace=placed.namespace,
@@ -214,16 +220,16 @@ class ClusterPlacement:
 
     def placement(self, name: str) -> NodePlacement | None:
         """The message of a node, epoch and sequence to be set by the publisher; None when it never existed."""
-        node = self.nodes.get(name)
+        node = self._nodes.get(name)
         if node is None:
-            uid = self.removed.get(name)
+            uid = self._removed.get(name)
             return None if uid is None else NodePlacement(node=name, uid=uid, removed=True, epoch=0, sequence=0)
         ready, since = readiness(node)
         return NodePlacement(
             node=name,
             uid=node.metadata.uid,
             labels=node.metadata.labels,
-            taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+            taints=node.spec.taints,
             ready=ready,
             ready_since=since,
             cordoned=node.spec.unschedulable,

@@ -17,17 +17,8 @@ from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.prometheus import http
-from equipoise.collector.sources.prometheus.samples import (
-    LabelCache,
-    identified_by_name,
-    names_by_address,
-    result_of,
-    shortened,
-    spacings,
-    time_of,
-    vector,
-    with_node_names,
-)
+from equipoise.collector.sources.prometheus.node_addresses import identified_by_name, names_by_address, with_node_names
+from equipoise.collector.sources.prometheus.samples import LabelCache, result_of, spacings, time_of, vector
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
@@ -156,7 +147,7 @@ class PrometheusSource:
         try:
             return read(self._client.custom_query(promql, parameters))
         except PrometheusApiClientException as error:
-            raise SourceError(shortened(error)) from None
+            raise SourceError(_short(str(error))) from None
         except (requests.RequestException, HTTPError, OSError) as error:
             raise SourceError(_cause(error)) from None
 
@@ -167,7 +158,11 @@ def _cause(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         error = inner
-    return shortened(f"{error.__class__.__name__}: {error}")
+    return _short(f"{error.__class__.__name__}: {error}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else text[:299] + "…"
 
 
 def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, _: Kube) -> MetricSource:

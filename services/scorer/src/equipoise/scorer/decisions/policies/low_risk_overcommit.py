@@ -9,7 +9,7 @@ Two differences. A value that is not measured counts as full risk (in Trimaran a
 use more than their limits.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -39,7 +39,9 @@ class LowRiskOvercommit(SingleWindowPolicy, frozen=True, kw_only=True, tag="low_
 
     risk_limit_weights: RiskLimitWeights = RiskLimitWeights()
 
-    statistics: ClassVar[tuple[Statistic, ...]] = ("deviation",)
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return ("deviation",)
 
     def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         """0 for all nodes if the pod has neither requests nor limits."""

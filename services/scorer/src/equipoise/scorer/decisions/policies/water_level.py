@@ -4,8 +4,6 @@ Small pods go to nodes just below the level, large ones to nodes far below it. S
 Hello, which repairs the formula of Trimaran's TargetLoadPacking and uses the cluster's own level as its target.
 """
 
-from typing import ClassVar
-
 import msgspec
 import numpy as np
 
@@ -42,7 +40,9 @@ class WaterLevel(ScoringPolicy, frozen=True, kw_only=True, tag="water_level"):
         if not self.resource_weights.cpu and not self.resource_weights.memory:
             raise ValueError("resourceWeights needs at least one weight above 0")
 
-    demand_chain: ClassVar[tuple[EstimateSource, ...]] = WATER_LEVEL
+    @property
+    def demand_chain(self) -> tuple[EstimateSource, ...]:
+        return WATER_LEVEL
 
     @property
     def windows(self) -> tuple[str, ...]:
