@@ -17,8 +17,7 @@ from aiohttp import web
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import split_address
+from equipoise.runtime.process.health import Health, split_address
 from equipoise.runtime.process.main import PERIOD
 from equipoise.scorer.decisions.extender_protocol import (
     ExtenderRequest,
