@@ -324,7 +324,7 @@ async def test_a_heartbeat_between_read_and_write_causes_one_retry(world: World)
 
 
 async def test_the_annotator_does_not_read_what_it_wrote_itself(world: World) -> None:
-    """Heartbeats between two writes cause no conflict either: the precondition of the second write is its own annotation."""
+    """Nor do heartbeats cause a conflict: the precondition of the second write is its own annotation."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
