@@ -72,7 +72,9 @@ class ClusterPlacement:
 
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
-        self._departed: dict[PodName, tuple[float, Workload | None, str]] = {}
+        self.departed: dict[PodName, tuple[float, Workload | None, str]] = {}
+        """When pods left recently, their workload and node: the source still has their samples."""
+
         self._usage: tuple[Mapping[str, Resources], ...] = ()
         """Usage by pod UID in the last rounds, the newest first."""
 
@@ -80,7 +82,6 @@ class ClusterPlacement:
         """Names of nodes whose placement may have changed since it was last published."""
 
     def tracked(self, node: str) -> Iterator[TrackedPod]:
-        """The pods on a node."""
         return iter(self._pods.get(node, {}).values())
 
     def capacities(self) -> dict[str, Resources]:
@@ -107,11 +108,6 @@ class ClusterPlacement:
             return known[owner.uid]
 
         return workload_of_pod
-
-    @property
-    def departed(self) -> dict[PodName, tuple[Workload | None, str]]:
-        """Workload and node of pods that left recently: the source still has their samples."""
-        return {name: (workload, node) for name, (_, workload, node) in self._departed.items()}
 
     def record_usage(self, usage: Mapping[str, Resources]) -> None:
         """Usage by pod UID in a round: a gone pod carries the last one."""
@@ -172,8 +168,8 @@ class ClusterPlacement:
         placed = tracked.placed
         usage = next((known[placed.uid] for known in self._usage if placed.uid in known), Resources())
         workload = self.workload_of(tracked.pod)
-        self._departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
-        self._departed[placed.namespace, placed.name] = (now, workload, node)
+        self.departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
+        self.departed[placed.namespace, placed.name] = (now, workload, node)
         if placed.running_since is not None and node in self.nodes:
             self._gone.setdefault(node, {})[placed.uid] = GonePod(
                 uid=placed.uid,
@@ -191,8 +187,8 @@ class ClusterPlacement:
     def prune(self, now: float) -> None:
         """Delete the owners of pods that left long ago, and nodes without pods."""
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
-        while self._departed and now - next(iter(self._departed.values()))[0] > self._owner_retention:
-            del self._departed[next(iter(self._departed))]
+        while self.departed and now - next(iter(self.departed.values()))[0] > self._owner_retention:
+            del self.departed[next(iter(self.departed))]
 
     @property
     def nodes_with_gone_pods(self) -> Collection[str]:

@@ -83,7 +83,6 @@ def _trimmed(container: Container) -> Container:
 
 
 def unix_seconds(time: datetime | None) -> float | None:
-    """Unix seconds of an API time."""
     return None if time is None else time.timestamp()
 
 

@@ -54,7 +54,6 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
     subject: Subject
 
     def promql(self, query: MetricQuery, _: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         if query.aggregate == "spacing" and self.subject == "pod":
             return None  # raw samples of all pods are too many: the spacing of the nodes is used
         window, step = milliseconds(query.length), milliseconds(query.step)

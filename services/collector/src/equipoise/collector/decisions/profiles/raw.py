@@ -62,7 +62,6 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions on the series whose spacing is measured; None: it is that of the nodes' samples."""
 
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         window, step = milliseconds(query.length), milliseconds(query.step)
         if query.aggregate == "mean":
             return self._rate(matchers, window)
@@ -91,7 +90,6 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     minus: tuple[str, ...] = ()
 
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         window, step = milliseconds(query.length), milliseconds(query.step)
         gauges = [selector(metric, matchers, *self.conditions) for metric in (self.metric, *self.minus)]
         if query.aggregate == "mean":
