@@ -125,15 +125,11 @@ class Measurement:
             # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
             if found.default is not None:
                 self._intervals, self._intervals_at = found, at
-                self.pod_intervals = await self._find_pod_intervals(at) or found
-
-    async def _find_pod_intervals(self, at: float) -> ScrapeIntervals | None:
-        """None: use those of the nodes."""
-        try:
-            found = await find_intervals(self.source, self.load.shortest.length, at, "pod")
-        except SourceError:
-            found = self.pod_intervals
-        return found if found.default is not None else None
+                try:
+                    of_pods = await find_intervals(self.source, self.load.shortest.length, at, "pod")
+                except SourceError:
+                    of_pods = self.pod_intervals
+                self.pod_intervals = found if of_pods.default is None else of_pods
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which queries failed."""

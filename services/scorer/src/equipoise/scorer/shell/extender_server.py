@@ -22,7 +22,6 @@ from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.health_server import split_address
 from equipoise.runtime.process.reload import PERIOD
 from equipoise.scorer.decisions.extender_protocol import (
-    ExtenderRequest,
     InvalidRequest,
     parse_request,
     write_error,
@@ -81,8 +80,8 @@ class ExtenderServer:
             self._certificates = Certificates(self.settings.tls)
         tls = None if self._certificates is None else self._certificates.context
         application = web.Application(client_max_size=self.settings.max_body_bytes, middlewares=[self._guard])
-        application.router.add_post("/prioritize", self.on_prioritize)
-        application.router.add_post("/filter", self.on_filter)
+        application.router.add_post("/prioritize", self._respond)
+        application.router.add_post("/filter", self._respond)
         runner = web.AppRunner(
             application,
             access_log=None,
@@ -125,28 +124,19 @@ class ExtenderServer:
                 health.set_problem("certificates", None)
                 log.info("certificates reloaded")
 
-    async def on_prioritize(self, request: web.Request) -> web.Response:
-        def response(args: ExtenderRequest, *, late: bool) -> bytes:
-            return write_priorities(args.names, self.handler.prioritize(args.pod, args.names, late=late).scores)
-
-        return await self._respond(request, "prioritize", response)
-
-    async def on_filter(self, request: web.Request) -> web.Response:
-        def response(args: ExtenderRequest, *, late: bool) -> bytes:
-            filtered = FilteredNodes(nodes=args.names)
-            if self.settings.filter:
-                filtered = self.handler.filter(args.pod, args.names, late=late)
-            return write_filter_result(args, filtered)
-
-        return await self._respond(request, "filter", response)
-
-    async def _respond(self, request: web.Request, verb: str, response: Callable[..., bytes]) -> web.Response:
+    async def _respond(self, request: web.Request) -> web.Response:
         begun = self.clock.monotonic()
         args = parse_request(await self._body(request))
         received = self.clock.monotonic()
-        body = response(args, late=received - begun > self.settings.deadline)
+        late = received - begun > self.settings.deadline
+        if request.path == "/prioritize":
+            body = write_priorities(args.names, self.handler.prioritize(args.pod, args.names, late=late).scores)
+        elif self.settings.filter:
+            body = write_filter_result(args, self.handler.filter(args.pod, args.names, late=late))
+        else:
+            body = write_filter_result(args, FilteredNodes(nodes=args.names))
         self.handler.on_request(whole_nodes=args.objects is not None)
-        self.metrics.request_duration.labels(verb).observe(self.clock.monotonic() - received)
+        self.metrics.request_duration.labels(request.path[1:]).observe(self.clock.monotonic() - received)
         return _json(body)
 
     async def _body(self, request: web.Request) -> bytes:

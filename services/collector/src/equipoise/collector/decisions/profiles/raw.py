@@ -35,14 +35,8 @@ def sample_query(query: MetricQuery, samples: str) -> str | None:
 
 def statistic_query(query: MetricQuery, values: str) -> str | None:
     """The PromQL for a statistic of a range of values; None for other queries."""
-    match query.aggregate:
-        case "p95":
-            return f"quantile_over_time(0.95, {values})"
-        case "max":
-            return f"max_over_time({values})"
-        case "deviation":
-            return f"stddev_over_time({values})"
-    return None
+    functions = {"p95": "quantile_over_time(0.95, ", "max": "max_over_time(", "deviation": "stddev_over_time("}
+    return f"{functions[query.aggregate]}{values})" if query.aggregate in functions else None
 
 
 class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +89,5 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
         if query.aggregate == "mean":
             # The mean of a difference is the difference of the means.
             return " - ".join(f"avg_over_time({gauge}[{window}])" for gauge in gauges)
-        about_samples = sample_query(query, gauges[0])
-        if about_samples is not None:
-            return about_samples
-        return statistic_query(
-            query, f"({' - '.join(gauges)})[{window}:{step}]" if self.minus else f"{gauges[0]}[{window}]"
-        )
+        values = f"({' - '.join(gauges)})[{window}:{step}]" if self.minus else f"{gauges[0]}[{window}]"
+        return sample_query(query, gauges[0]) or statistic_query(query, values)
