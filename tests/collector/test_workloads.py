@@ -155,10 +155,9 @@ def test_measurements_take_precedence_over_a_restored_profile() -> None:
 
 
 def test_no_window_is_made_of_a_restored_profile() -> None:
-    """Its slots are still queried."""
+    """It is no measurement."""
     profile = LearnedProfile()
     profile.restore(a_day())
-    assert not any(profile.has(NOW - hour * HOUR, HOUR) for hour in range(SLOTS))
     assert profile.window(86_400, HOUR, NOW, 0.8) is None
     assert profile.window(86_400, HOUR, NOW, 0.0) is None
 

@@ -139,10 +139,11 @@ class LearnedProfile:
         self._measured: dict[int, Resources] = {}
 
     def add(self, ended_at: float, length: float, usage: Resources, weight: float) -> None:
-        """The mean of the slot that ended then; `weight` is the share of the new day in the smoothed slot."""
-        slot = slot_of(ended_at, length)
+        """The mean of the slot that ended then, once; `weight` is the share of the new day in the smoothed slot."""
+        slot, number = slot_of(ended_at, length), round(ended_at / length)
+        if number in self._measured:
+            return
         self._slots[slot] = _smoothed(self._slots[slot], usage, weight)
-        number = round(ended_at / length)
         self._measured[number] = usage
         newest = max(self._measured)
         self._measured = {at: value for at, value in self._measured.items() if at > newest - SLOTS}
@@ -150,9 +151,6 @@ class LearnedProfile:
     def restore(self, profile: Sequence[Resources]) -> None:
         """Fill the slots that were not measured. It is no measurement: no window is made of it."""
         self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, profile, strict=True)]
-
-    def has(self, ended_at: float, length: float) -> bool:
-        return round(ended_at / length) in self._measured
 
     def window(self, length: float, slot: float, now: float, coverage: float) -> WindowUsage | None:
         """The mean over a window that ends with the newest full slot.
@@ -217,9 +215,7 @@ class WorkloadStore:
     def record_slot(self, ended_at: float, usage: Mapping[Workload, Resources]) -> None:
         """Usage per replica over the slot that ended then."""
         for workload, used in usage.items():
-            profile = self._profiles.setdefault(workload, LearnedProfile())
-            if not profile.has(ended_at, self._slot):
-                profile.add(ended_at, self._slot, used, self._weight)
+            self._profiles.setdefault(workload, LearnedProfile()).add(ended_at, self._slot, used, self._weight)
 
     def restore(self, workload: Workload, profile: Sequence[Resources]) -> None:
         """Fill the slots of a workload that were not measured."""

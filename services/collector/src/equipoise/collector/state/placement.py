@@ -4,7 +4,8 @@ A gone pod stays listed, with its last measured usage, while the mean of any win
 subscribers can subtract it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -43,27 +44,23 @@ class TrackedPod(msgspec.Struct, frozen=True, kw_only=True):
     placed: PlacedPod
 
 
+@dataclass(kw_only=True)
 class ClusterPlacement:
     """The watched nodes and their pods, and the nodes whose placement may have changed."""
 
-    def __init__(
-        self,
-        *,
-        windows: Iterable[float],
-        start_timeout: float,
-        owner_retention: float,
-        owner_of: OwnerOf,
-        selector: Mapping[str, str],
-    ) -> None:
-        """Seconds. A gone pod is kept as long as one of these `windows` contains it, its owner for `owner_retention`.
+    windows: Sequence[float]
+    """Seconds. A gone pod is kept as long as one of these contains it."""
 
-        After `start_timeout` a pod counts as started.
-        """
-        self._windows = tuple(windows)
-        self._start_timeout = start_timeout
-        self._owner_retention = owner_retention
-        self._owner_of = owner_of
-        self._selector = selector
+    start_timeout: float
+    """Seconds after which a pod counts as started."""
+
+    owner_retention: float
+    """Seconds for which the owner of a gone pod is kept."""
+
+    owner_of: OwnerOf
+    selector: Mapping[str, str]
+
+    def __post_init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         """This collector's nodes by name."""
 
@@ -91,7 +88,7 @@ class ClusterPlacement:
     def workload_of(self, pod: Pod) -> Workload | None:
         """From the pod's owner where that is known, else from the pod alone."""
         try:
-            return workload_of(pod, self._owner_of)
+            return workload_of(pod, self.owner_of)
         except LookupError:
             return workload_from_pod(pod)
 
@@ -141,7 +138,7 @@ class ClusterPlacement:
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """True for the labels of this collector's nodes."""
-        return all(labels.get(label) == value for label, value in self._selector.items())
+        return all(labels.get(label) == value for label, value in self.selector.items())
 
     def on_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
         """A pod was added, changed, or deleted; one with the same name and another UID is another pod."""
@@ -154,7 +151,7 @@ class ClusterPlacement:
             return
         node, uid = after.spec.node_name, after.metadata.uid
         pods = self._pods.setdefault(node, {})
-        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self._start_timeout)
+        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self.start_timeout)
         pods[uid] = TrackedPod(pod=after, placed=placed)
         self._gone.get(node, {}).pop(uid, None)
         self.changed.add(node)
@@ -187,7 +184,7 @@ class ClusterPlacement:
     def prune(self, now: float) -> None:
         """Delete the owners of pods that left long ago, and nodes without pods."""
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
-        while self.departed and now - next(iter(self.departed.values()))[0] > self._owner_retention:
+        while self.departed and now - next(iter(self.departed.values()))[0] > self.owner_retention:
             del self.departed[next(iter(self.departed))]
 
     @property
@@ -196,17 +193,15 @@ class ClusterPlacement:
 
     def prune_gone(self, node: str, now: float) -> None:
         """Delete the gone pods of a node that no window contains any more."""
-        kept = {uid: pod for uid, pod in self._gone.get(node, {}).items() if self._in_any_window(pod, now)}
-        latest = sorted(kept.values(), key=lambda pod: pod.gone_at)[-MAX_GONE:]
-        self._gone[node] = {pod.uid: pod for pod in latest}
-        if not latest:
-            del self._gone[node]
+        kept = [pod for pod in self._gone.pop(node, {}).values() if self._in_any_window(pod, now)]
+        if kept:
+            self._gone[node] = {pod.uid: pod for pod in sorted(kept, key=lambda pod: pod.gone_at)[-MAX_GONE:]}
 
     def _in_any_window(self, pod: GonePod, now: float) -> bool:
         lifetime = PodLifetime(
             placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage
         )
-        return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self._windows)
+        return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self.windows)
 
     def placement(self, name: str) -> NodePlacement | None:
         """The message of a node, epoch and sequence to be set by the publisher; None when it never existed."""
