@@ -1,4 +1,4 @@
-# One image for the five services, the setup step and the program `equipoise`; what runs is the command's choice.
+# One image for the five services, the setup step and the program `equipoise`; the command selects what runs.
 FROM python:3.13-slim AS build
 RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /source

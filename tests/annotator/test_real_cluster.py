@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import a_node_utilization, a_workload, a_workload_utilization
+from cluster_fixtures import StartCluster
 from custom_kinds import clone_set_definition, custom_workload, rollout_definition
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import Document, read_kustomization
@@ -30,7 +31,6 @@ from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
-from equipoise.testbed.pytest_fixture import StartCluster
 
 SOON = DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800))
 

@@ -22,6 +22,7 @@ from equipoise.contracts.kubernetes.annotations import (
     read_workload_usage,
 )
 from equipoise.contracts.kubernetes.objects import Lease, Node, ObjectMeta, WorkloadObject
+from equipoise.contracts.load.latest import SILENCE
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -156,6 +157,19 @@ async def test_an_older_message_is_ignored(world: World) -> None:
     assert world.load_on() == 0.3
 
 
+async def test_a_lower_epoch_is_accepted_once_the_higher_one_is_silent(world: World) -> None:
+    """After 180 seconds: a collector with a lower epoch has taken the node over."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=3.0, epoch=2)
+    await world.clock.advance(SILENCE)
+    await world.measured(cpu=9.0, epoch=1)
+    assert (world.load_on(), world.writes) == (0.3, 1)
+    await world.clock.advance(1)
+    await world.measured(cpu=9.0, epoch=1)
+    assert (world.load_on(), world.writes) == (0.9, 2)
+
+
 async def test_a_recreated_node_never_gets_the_load_of_its_predecessor(world: World) -> None:
     """The write has the UID that was measured as a precondition; the new node's values come with its own UID."""
     world.add_node(uid="new")
@@ -265,7 +279,7 @@ async def test_a_new_replica_does_not_write_existing_values_again(world: World, 
 
 
 async def test_retry_after_suspends_reads_and_writes(world: World) -> None:
-    """For as long as the response says, and no longer."""
+    """For as long as the response requires, and no longer."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()

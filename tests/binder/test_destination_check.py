@@ -1,4 +1,4 @@
-"""Where a replacement could go, by what the bus says."""
+"""Where a replacement could be placed, by the messages on the bus."""
 
 import msgspec
 import pytest
@@ -8,7 +8,8 @@ from equipoise.binder.decisions.destination_check import no_destination, unsettl
 from equipoise.binder.state.cluster_state import NodeState, node_state
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages.placement import NodePlacement, Taint
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 
 POD = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 0.5})

@@ -15,13 +15,13 @@ from equipoise.contracts.kubernetes.objects import (
     Node,
     NodeSpec,
     NodeStatus,
-    NodeTaint,
     ObjectMeta,
     OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    Taint,
 )
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import PlacedPod
@@ -131,7 +131,7 @@ def test_a_preempted_pod_has_the_time_of_its_preemption() -> None:
 def test_a_placement_holds_the_whole_node() -> None:
     """Labels, taints, readiness, sizes."""
     placements = placements_with()
-    spec = NodeSpec(unschedulable=True, taints=[NodeTaint(key="k", effect="NoSchedule")])
+    spec = NodeSpec(unschedulable=True, taints=[Taint(key="k", effect="NoSchedule")])
     placements.on_node(a_node(), a_node(spec=spec))
     placement = placements.placement("a")
 

@@ -75,7 +75,7 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
         "thresholds": THRESHOLDS,
         "windows": WINDOWS,
         "limits": UNLIMITED,
-        "days": UsageForecast({}, no_utilization, flat),
+        "days": UsageForecast({}.get, no_utilization, flat),
     }
     return ClusterView(**(defaults | fields))
 

@@ -34,7 +34,7 @@ def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
             (f"pod-{chance.randrange(60)}", chance.choice([None, *workloads])) for _ in range(chance.randrange(6))
         ]
         nodes.append(chance.choice([pods, pods, pods, [], None]))
-    found = node_days(days, [None if pods is None else NodePods(utilization, pods, usage_of) for pods in nodes])
+    found = node_days(days.get, [None if pods is None else NodePods(utilization, pods, usage_of) for pods in nodes])
 
     for place, expected in enumerate(nodes):
         if expected is None:

@@ -30,10 +30,10 @@ def unevenness(used: Array, base: Array) -> float:
 
 
 def a_table(
-    used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **asks: float
+    used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **requests: float
 ) -> DayGainTable:
     table = DayGainTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
-    pods = [a_row(number, asks.get(f"pod{number}", 0.0)) for number in range(len(days))]
+    pods = [a_row(number, requests.get(f"pod{number}", 0.0)) for number in range(len(days))]
     table.add(pods, homes, days, np.ones(len(base), dtype=np.bool_))
     return table
 

@@ -1,6 +1,7 @@
 """The strategy that evens out the forecast day."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
-from equipoise.descheduler.state.daily_usage import UsageForecast, WorkloadDays
+from equipoise.descheduler.state.daily_usage import UsageForecast
 
 HOURS = np.arange(SLOTS)
 BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)
@@ -62,13 +63,13 @@ class World:
             nodes.append(a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage), fit=fit))
         return a_cluster(*nodes, **({"days": self.usage(self.days)} | fields))
 
-    def usage(self, profiles: WorkloadDays) -> UsageForecast:
+    def usage(self, profiles: Mapping[Workload, HourlyUsage]) -> UsageForecast:
         """The forecast when these profiles are known."""
         nodes = {
             name: np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0)
             for name, pods in self._pods.items()
         }
-        return UsageForecast(profiles, no_utilization, nodes)
+        return UsageForecast(profiles.get, no_utilization, nodes)
 
 
 def day_and_night() -> World:

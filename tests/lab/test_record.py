@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 from aiohttp import web
+from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job
 from rich.console import Console
 
@@ -45,10 +46,17 @@ from equipoise.lab.record.writer import write_trace
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod, pod_template, stateful_set
+from equipoise.testbed.objects import (
+    constant_usage_annotations,
+    daemon_set,
+    deployment,
+    namespace,
+    node,
+    pod,
+    pod_template,
+    stateful_set,
+)
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.pytest_fixture import StartCluster
-from equipoise.testbed.usage import constant_usage_annotations
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -38,8 +38,8 @@ async def read(settings: Nats, since: float) -> list[ClusterReview]:
     return [msgspec.json.decode(payload, type=ClusterReview) async for _, payload in found]
 
 
-async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> None:
-    """More than one batch; of a subject that was said again only the last; what is older stays unread."""
+async def test_messages_since_a_time_are_read_in_order(world: NatsWorld) -> None:
+    """More than one batch; of a subject with several messages only the last; older ones are not read."""
     await setup_streams(world.settings, intent_max_age=60)
     before = SystemClock().now()
     async with connect(world.settings, "scorer") as bus:
@@ -53,7 +53,7 @@ async def test_everything_since_a_moment_is_read_in_order(world: NatsWorld) -> N
 
 
 async def test_a_pattern_reads_only_its_subjects(world: NatsWorld) -> None:
-    """Of a big stream nobody has to read all."""
+    """A large stream need not be read completely."""
     await setup_streams(world.settings, intent_max_age=60)
     async with connect(world.settings, "scorer") as bus:
         for hour in range(3):
@@ -66,7 +66,7 @@ async def test_a_pattern_reads_only_its_subjects(world: NatsWorld) -> None:
 
 
 async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:
-    """And one that was never made is an error that says what makes it."""
+    """A stream that does not exist is an error with the command that creates it."""
     with pytest.raises(BusError, match="equipoise setup"):
         await read(world.settings, 0)
     await setup_streams(world.settings, intent_max_age=60)
@@ -74,8 +74,8 @@ async def test_an_empty_stream_has_no_history(world: NatsWorld) -> None:
     assert await read(world.settings, 0) == []
 
 
-async def test_a_bus_that_is_not_there_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person waits: it does not wait for ever as services do."""
+async def test_a_bus_that_cannot_be_reached_is_an_error_after_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person waits: unlike services, it does not wait without limit."""
     monkeypatch.setattr(history_module, "_CONNECT_TIMEOUT", 0.2)
 
     async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""What is sent to a stream that does not answer, on an event loop whose waiting takes no time."""
+"""What is sent to a stream that does not response, on an event loop whose waiting takes no time."""
 
 import asyncio
 import random
@@ -74,7 +74,7 @@ async def a_bus(acknowledged: int) -> NatsBus:
 
 @pytest.mark.parametrize("acknowledged", [0, 5])
 def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
-    """A stream without a leader costs the patience for one answer, however many messages wait for theirs."""
+    """A stream without a leader costs the patience for one response, however many messages wait for theirs."""
 
     async def say() -> None:
         bus = await a_bus(acknowledged)

@@ -1,4 +1,4 @@
-"""What the client makes of answers that a healthy API server does not give."""
+"""How the client handles responses that a healthy API server does not send."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def pod(name: str, version: str) -> dict[str, object]:
 
 
 class Server:
-    """A server that answers as a test says, one answer after the other; the last one for ever."""
+    """A server with the responses of a test, one after the other; the last one is repeated."""
 
     def __init__(self) -> None:
         self.requests: list[web.Request] = []
@@ -121,12 +121,12 @@ def api(server: tuple[Server, BaseTestServer]) -> Server:
     return server[0]
 
 
-async def heard(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
+async def received(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
     async with asyncio.timeout(60), aclosing(kube.watch(PODS, since=since)) as changes:
         return [change async for change in changes]
 
 
-async def test_says_who_it_is(kube: Kube, api: Server) -> None:
+async def test_the_user_agent_names_the_service(kube: Kube, api: Server) -> None:
     """The server's logs and managedFields name the service."""
     api.says(as_json(200, {}))
 
@@ -137,11 +137,11 @@ async def test_says_who_it_is(kube: Kube, api: Server) -> None:
     assert "application/merge-patch+json" == request.headers["Content-Type"]
     assert "Bearer old" == request.headers["Authorization"]
     assert "equipoise-binder" == request.query["fieldManager"]
-    assert "as=PartialObjectMetadata" in request.headers["Accept"]  # nobody reads the rest of what it answers
+    assert "as=PartialObjectMetadata" in request.headers["Accept"]  # the rest of the response is not read
 
 
 async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(kube: Kube, api: Server) -> None:
-    """The server tells that like an invalid change; who reads the object and patches it without a test learns which."""
+    """The status is that of an invalid change; reading and patching without a test shows which."""
     api.says(as_json(422, status(422, "Invalid", "the server rejected our request due to an error in our request")))
 
     with pytest.raises(Conflict):
@@ -154,7 +154,7 @@ async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(k
     assert kinds == [request.headers["Content-Type"] for request in api.requests]
 
 
-async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
+async def test_a_new_token_is_read_when_the_old_one_is_rejected(
     kube: Kube, api: Server, server: tuple[Server, BaseTestServer], kubeconfig: Path
 ) -> None:
     """401: the token is read again and the request repeated, once."""
@@ -171,8 +171,8 @@ async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
     assert 2 == len(api.requests)
 
 
-async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
-    """Its 429 is no disruption budget's, and says when to come back."""
+async def test_a_response_of_flow_control_is_plain_text(kube: Kube, api: Server) -> None:
+    """Its 429 is not one of a disruption budget, and has a time to retry."""
     api.says(text(429, "Too many requests, please try again later.\n", Retry_After="7"))
 
     with pytest.raises(KubeError, match="get pods shop/web-1: Too many requests, please try again later") as error:
@@ -183,8 +183,8 @@ async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
     assert (429, False, 7) == (answer.status, answer.disruption_budget, answer.retry_after)
 
 
-async def test_nobody_is_left_alone_for_an_hour(kube: Kube, api: Server) -> None:
-    """A proxy's page may ask for it; a minute is enough to be no burden."""
+async def test_retry_after_is_limited_to_a_minute(kube: Kube, api: Server) -> None:
+    """A proxy's page may request an hour."""
     api.says(text(503, "Down for maintenance", Retry_After="3600"))
 
     with pytest.raises(KubeError, match="maintenance") as error:
@@ -195,12 +195,12 @@ async def test_nobody_is_left_alone_for_an_hour(kube: Kube, api: Server) -> None
 
 async def test_a_budget_is_named_by_its_cause(kube: Kube, api: Server) -> None:
     """The message proper does not name it."""
-    said = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    published = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
     cause = {
         "reason": "DisruptionBudget",
         "message": "The disruption budget web needs 2 healthy pods and has 2 currently",
     }
-    api.says(as_json(429, said | {"details": {"causes": [cause]}}))
+    api.says(as_json(429, published | {"details": {"causes": [cause]}}))
 
     answer = await kube.evict("shop", "web-1", uid="u", dry_run=False)
 
@@ -227,7 +227,7 @@ async def test_a_rehearsal_is_marked_twice(kube: Kube, api: Server) -> None:
 
 
 async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> None:
-    """A refused connection is a KubeError without a status; an eviction that was not answered is a value."""
+    """A refused connection is a KubeError without a status; an eviction without a response is a value."""
     await server[1].close()
 
     with pytest.raises(KubeError, match="no response Unreachable: get pods shop/web-1") as error:
@@ -259,21 +259,21 @@ async def test_a_watch_reads_whole_lines_only(kube: Kube, api: Server) -> None:
         {"type": "DELETED", "object": pod("a", "4")},
     ]
     api.says(lines(*frames))
-    changes = await heard(kube)
+    changes = await received(kube)
     assert [("added", "2"), ("bookmark", "3"), ("deleted", "4")] == [(c.kind, c.resource_version) for c in changes]
 
     api.says(lines(*frames, end=b'\n{"type": "ADDED", "obj'))
     with pytest.raises(KubeError, match="within an event"):
-        await heard(kube)
+        await received(kube)
 
 
-async def test_a_past_that_is_gone(kube: Kube, api: Server) -> None:
+async def test_a_resource_version_that_is_too_old(kube: Kube, api: Server) -> None:
     """The 410 of a watch comes as an event under status 200, or as the status."""
     expired = status(410, "Expired", "too old resource version: 1 (9)")
     for answer in (lines({"type": "ERROR", "object": expired}), as_json(410, expired)):
         api.says(answer)
         with pytest.raises(Expired, match="too old resource version"):
-            await heard(kube)
+            await received(kube)
 
 
 @pytest.mark.parametrize("frame", [{"type": "NEW", "object": {}}, {"type": "ADDED", "object": {"metadata": 5}}, 7])
@@ -282,11 +282,11 @@ async def test_an_event_of_no_known_kind(kube: Kube, api: Server, frame: object)
     api.says(lines(frame))
 
     with pytest.raises(KubeError, match="Unreadable"):
-        await heard(kube)
+        await received(kube)
 
 
 async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> None:
-    """It is asked for pages instead, never for everything at once, and not asked to stream again."""
+    """The client requests pages instead, never everything at once, and does not try to stream again."""
     refusal = as_json(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
     first = as_json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pod("a", "1")]})
     second = as_json(200, {"metadata": {"resourceVersion": "5"}, "items": [pod("b", "2")]})
@@ -294,7 +294,7 @@ async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> Non
     api.says(refusal, first, second, modified, first, second, modified)
 
     for _ in range(2):
-        changes = await heard(kube, since="")
+        changes = await received(kube, since="")
         assert ["added", "added", "bookmark", "modified"] == [change.kind for change in changes]
         assert [False, False, True, False] == [change.synced for change in changes]
 
@@ -303,7 +303,7 @@ async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> Non
 
 
 async def test_pages_follow_one_another(kube: Kube, api: Server) -> None:
-    """Each goes on where the one before ended; whoever wants the metadata only is sent no more. A gone end is told."""
+    """Each continues where the previous one ended; for metadata only, no more is sent. An expired page is an error."""
     first = as_json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pod("a", "1")]})
     second = as_json(200, {"metadata": {"resourceVersion": "5"}, "items": [pod("b", "2")]})
     expired = as_json(410, status(410, "Expired", "the provided continue parameter is too old"))
@@ -330,7 +330,7 @@ async def test_an_argo_rollout_is_read(kube: Kube, api: Server) -> None:
 
 
 async def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
-    """What is no certificate is told like a token that is not there."""
+    """An invalid certificate is reported like a missing token."""
     file = tmp_path / "kubeconfig"
     write_kubeconfig(file, "https://api.invalid", "old", **{"certificate-authority": str(file)})
 
@@ -354,7 +354,7 @@ async def test_no_netrc_takes_the_place_of_the_token(
 
 
 @pytest.mark.parametrize("spared", ["", "api.invalid"])
-async def test_the_proxy_of_the_environment_is_asked(
+async def test_the_proxy_of_the_environment_is_used(
     spared: str, kubeconfig: Path, api: Server, server: tuple[Server, BaseTestServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As other programs do; but for the hosts that the environment spares it."""
@@ -374,7 +374,7 @@ async def test_the_proxy_of_the_environment_is_asked(
 
 
 async def test_no_credentials(tmp_path: Path) -> None:
-    """What is missing is said, with the setting to change."""
+    """The error contains what is missing, and the setting to change."""
     for settings in (Kubernetes(kubeconfig=str(tmp_path / "none")), Kubernetes(service_account=str(tmp_path))):
         connection = connect_kube(
             settings, "binder", SystemClock(),

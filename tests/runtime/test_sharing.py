@@ -11,7 +11,7 @@ TEXTS = st.sampled_from(["", "a", "b"])
 
 
 def a_pod(name: str, app: str, key: str) -> objects.Pod:
-    """Decoded anew each time, as the API server's bytes are."""
+    """Decoded again each time, as the API server's bytes are."""
     pod = objects.Pod(
         metadata=objects.ObjectMeta(name=name, namespace="shop", labels={"app": app} if app else {}),
         spec=objects.PodSpec(

@@ -9,10 +9,11 @@ import numpy as np
 
 from equipoise.collector.settings import ProfileSettings
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Window
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import MIN_SLOTS
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, UsageCurves

@@ -157,11 +157,11 @@ class Scorer:
             return FilteredNodes(nodes=list(names))
         return self._state.filter(pod, names, self.thresholds.high, self.clock.now())
 
-    def on_request(self, *, whole_nodes: bool) -> None:
+    def on_request(self, *, node_objects: bool) -> None:
         """Count a request of kube-scheduler, and report if its configuration does not suit the filter."""
         self._metrics.extender_requests += 1
         text = None
-        if whole_nodes and self.settings.extender.filter:
+        if node_objects and self.settings.extender.filter:
             text = "kube-scheduler sends whole nodes: set nodeCacheCapable: true, else filtered nodes lose their pods"
         self.health.set_problem("extender", text)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from equipoise.lab.model.trace import Trace, TraceWorkload
-from equipoise.testbed.usage import constant_usage_annotations, usage_annotations
+from equipoise.testbed.objects import constant_usage_annotations, usage_annotations
 
 Document = dict[str, Any]
 

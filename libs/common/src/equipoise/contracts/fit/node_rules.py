@@ -1,4 +1,4 @@
-"""Rules between a pod and a node alone: cordon, taints, selectors, volumes, ports, resources."""
+"""Rules between one pod and one node: cordon, taints, selectors, volumes, ports, resources."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,8 @@ import msgspec
 
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.kubernetes.labels import selects_node
-from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.kubernetes.tolerations import tolerates
-from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.kubernetes.objects import Taint, Toleration
+from equipoise.contracts.kubernetes.taints import tolerates
 
 _FORBIDDING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -100,5 +99,5 @@ def capacity_refusal(pod: FitPod, node: FitNode) -> str:
 
 
 def node_refusal(pod: FitPod, node: FitNode) -> str:
-    """ "" when the node alone allows the pod, else why not."""
+    """ "" when the rules between the pod and this node allow it, else why not."""
     return constraint_refusal(pod, node) or capacity_refusal(pod, node)

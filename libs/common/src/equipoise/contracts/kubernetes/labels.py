@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
     NodeSelector,
-    NodeSelectorRequirement,
     NodeSelectorTerm,
+    SelectorRequirement,
 )
 
 
@@ -51,7 +51,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     )
 
 
-def _field_satisfied(rule: NodeSelectorRequirement, name: str) -> bool:
+def _field_satisfied(rule: SelectorRequirement, name: str) -> bool:
     # The API server allows only the field metadata.name.
     return rule.key == "metadata.name" and satisfies(name, rule.operator, rule.values)
 

@@ -34,7 +34,7 @@ RECONNECT_PAUSE = 2.0
 """Seconds between two attempts to connect to the same server."""
 
 _PING_PERIOD = 10
-"""Seconds between pings; two without a response mean that the connection is dead."""
+"""Seconds between pings; two without a response mean that the connection is lost."""
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that handlers have to finish when the bus is closed."""

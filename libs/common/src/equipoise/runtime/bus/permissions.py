@@ -67,7 +67,7 @@ def permissions_of(user: User) -> Permissions:
 
 
 def _creating() -> Iterable[str]:
-    """Make and change our streams and the consumer of the binders."""
+    """Create and change the streams and the consumer of the binders."""
     for stream in STREAMS:
         yield from (f"$JS.API.STREAM.{verb}.{stream.name}" for verb in ("CREATE", "UPDATE", "INFO"))
         if stream.work_queue:

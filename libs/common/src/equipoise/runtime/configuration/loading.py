@@ -28,10 +28,9 @@ API_VERSION = "equipoise.dev/v1alpha1"
 KIND = "EquipoiseConfiguration"
 
 JUDGING = frozenset({"scorer", "descheduler", "binder"})
-"""Services that go by thresholds."""
+"""Services that use thresholds."""
 
 S = TypeVar("S", bound=Section)
-Any_S = TypeVar("Any_S", bound=Section)
 
 
 class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
@@ -48,7 +47,7 @@ def load_configuration(
 ) -> Configuration[S]:
     """Read the file (None: all defaults) and the environment; strict on the shared sections and the service's own.
 
-    Other services' sections are not looked at, so that versions may differ while they are rolled out.
+    Other services' sections are ignored, so that versions may differ during a rollout.
     Raises ConfigurationError.
     """
     document = {} if path is None else read_document(_text_of(path))
@@ -94,7 +93,7 @@ def read_sections(
     if faults:
         raise ConfigurationError("\n".join(faults))
     shared = Shared(**{name: value for name, value in values.items() if name not in sections})
-    # Who reads no thresholds works on: `equipoise pause` above all.
+    # Without thresholds everything continues to work, above all `equipoise pause`.
     if not JUDGING.isdisjoint(sections) and (faults := configuration_conflicts(document, shared.thresholds)):
         raise ConfigurationError("\n".join(faults))
     return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}

@@ -15,7 +15,7 @@ from equipoise.runtime.process.health import Health
 log = structlog.get_logger()
 
 _SHUTDOWN_SECONDS = 2.0
-"""A probe that is still being answered at the end may take this long."""
+"""Seconds that a running request may take at the end."""
 
 
 @asynccontextmanager

@@ -1,10 +1,10 @@
-"""The life of a service with one configuration: health, connections, and an end in order."""
+"""Runs a service with one configuration: health, connections, and an orderly end."""
 
 import asyncio
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
@@ -33,7 +33,7 @@ RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach a server that is away."""
 
 LAG_PERIOD = 0.5
-"""Seconds between two looks at how late the event loop is."""
+"""Seconds between two measurements of how late the event loop is."""
 
 log = structlog.get_logger()
 
@@ -129,11 +129,10 @@ class Process(Generic[S]):
         if work.cancelled():
             log.info("stopped")
             return 0
-        error = work.exception()
-        wrong = _configuration_error(error)
-        if wrong is not None:
-            raise wrong
-        log.error("failed", error=_first_words(error), exc_info=error)
+        errors = list(_errors_in(work.exception()))
+        if invalid := next((error for error in errors if isinstance(error, ConfigurationError)), None):
+            raise invalid
+        log.error("failed", error=f"{type(errors[0]).__name__}: {errors[0]}", exc_info=work.exception())
         return 1
 
     async def _work(self, start: Start[S]) -> None:
@@ -214,18 +213,13 @@ class Process(Generic[S]):
             self._lag.observe(max(0.0, self._clock.monotonic() - begun - LAG_PERIOD))
 
 
-def _configuration_error(error: BaseException | None) -> ConfigurationError | None:
-    """The one that ended the service, also out of task groups."""
+def _errors_in(error: BaseException | None) -> Iterator[BaseException]:
+    """The errors in groups of tasks; a group itself does not describe them."""
     if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := _configuration_error(inner))), None)
-    return error if isinstance(error, ConfigurationError) else None
-
-
-def _first_words(error: BaseException | None) -> str:
-    """The error in a group of tasks; the group itself does not describe it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+        for inner in error.exceptions:
+            yield from _errors_in(inner)
+    elif error is not None:
+        yield error
 
 
 def _health_address(section: object) -> str:

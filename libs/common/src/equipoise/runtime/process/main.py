@@ -77,23 +77,23 @@ async def _until_signalled(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     configuration, before = load(), None
-    wrong: ConfigurationError | None = None
+    invalid: ConfigurationError | None = None
     while True:
         current = _Run(service, configuration, start, kube, stop_limit)
-        if wrong is not None:
-            refused(current.process.health, wrong)
+        if invalid is not None:
+            refused(current.process.health, invalid)
         try:
             ended = await current.run(stop, watch, load)
         except ConfigurationError as error:
             if before is None:
                 raise
-            configuration, before, wrong = before, None, error
+            configuration, before, invalid = before, None, error
             continue
         if isinstance(ended, int):
             return ended
         gc.collect()  # free the previous run's state while nothing else is running
         log.info("the configuration has changed", before=configuration.hash, now=ended.hash)
-        configuration, before, wrong = ended, configuration, None
+        configuration, before, invalid = ended, configuration, None
 
 
 class _Run(Generic[S]):

@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.contracts.fit import FitPod, placed_node
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
@@ -142,14 +142,13 @@ def _node(placement: NodePlacement) -> objects.Node:
         "memory": f"{placement.allocatable.memory or 0.0:.0f}",
         "pods": str(placement.pod_capacity),
     }
-    taints = [objects.NodeTaint(key=taint.key, value=taint.value, effect=taint.effect) for taint in placement.taints]
     return objects.Node(
         metadata=objects.ObjectMeta(name=placement.node, uid=placement.uid, labels=placement.labels),
-        spec=objects.NodeSpec(taints=taints),
+        spec=objects.NodeSpec(taints=placement.taints),
         status=objects.NodeStatus(allocatable=allocatable, conditions=[_LONG_AGO]),
     )
 
 
 def _not_on(nodes: Collection[str]) -> NodeSelector:
-    rule = NodeSelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
+    rule = SelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
     return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])

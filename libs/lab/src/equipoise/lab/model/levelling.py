@@ -19,6 +19,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Namespaces,
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.daily_profile import HourlyUsage
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
@@ -28,7 +29,6 @@ from equipoise.descheduler.decisions.evaluation.messages import proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.descheduler.state.daily_usage import WorkloadDays
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.lazy import LazyMapping
 from equipoise.descheduler.state.tracker import Tracker
@@ -62,7 +62,7 @@ class Levelling:
         protection: Protection,
         replicas: Callable[[Workload], int],
         usage_of: Callable[[Workload | None], Resources],
-        days: Callable[[], WorkloadDays],
+        days: Callable[[], Mapping[Workload, HourlyUsage]],
         excluded: Callable[[Workload], Collection[str]],
         evict: Evict,
         publish: Callable[[EvictionIntent | EvictionOutcome], None],
@@ -132,7 +132,7 @@ class Levelling:
             counts=self._tracker.counts,
         )
 
-    def _utilization(self, workload: Workload, days: WorkloadDays, now: float) -> WorkloadUtilization:
+    def _utilization(self, workload: Workload, days: Mapping[Workload, HourlyUsage], now: float) -> WorkloadUtilization:
         day = days.get(workload)
         profile = {} if day is None else dict(zip(RESOURCES, day.tolist(), strict=True))
         usage = WindowUsage(sampled_at=now, mean=self._usage_of(workload))

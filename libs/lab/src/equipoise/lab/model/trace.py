@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.kubernetes.objects import Taint, Toleration
 
 Array = npt.NDArray[np.float64]
 

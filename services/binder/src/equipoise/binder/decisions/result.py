@@ -7,6 +7,7 @@ import msgspec
 from equipoise.binder.state.ledger import LedgerEntry
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.message import converted
 
 T = TypeVar("T")
 
@@ -49,22 +50,15 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """The workload in the ledger's entry."""
 
     owner_must_act: bool = False
-    """Only the owner of the workload can remove the cause: an Event on the workload says so."""
+    """Only the owner of the workload can remove the cause: an Event on the workload reports it."""
 
     def message(self, intent: EvictionIntent, settled_at: float) -> EvictionOutcome:
-        return EvictionOutcome(
+        return converted(
+            intent,
+            EvictionOutcome,
             intent_id=intent.id,
             outcome=self.outcome,
             detail=self.detail,
-            pod_uid=intent.pod_uid,
-            namespace=intent.namespace,
-            pod=intent.pod,
-            node=intent.node,
-            workload=intent.workload,
-            target=intent.target,
-            reason=intent.reason,
-            expected_reduction=intent.expected_reduction,
-            decided_at=intent.decided_at,
             settled_at=settled_at,
             limit=self.limit,
             limit_scope=self.limit_scope,
@@ -92,16 +86,7 @@ def recorded(entry: LedgerEntry) -> Finish:
     """The outcome that the ledger has. Raises ValueError for an entry without an outcome."""
     if entry.outcome is None:
         raise ValueError(f"intent {entry.intent_id} is not settled")
-    return Finish(
-        outcome=entry.outcome,
-        detail=entry.detail,
-        limit=entry.limit,
-        limit_scope=entry.limit_scope,
-        retry_at=entry.retry_at,
-        recorded=True,
-        settled_at=entry.settled_at,
-        workload=entry.workload,
-    )
+    return converted(entry, Finish, recorded=True)
 
 
 def pod_left(*, dry_run: bool) -> Finish:

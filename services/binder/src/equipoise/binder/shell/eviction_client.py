@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from equipoise.binder.decisions.eviction_response import EvictionResponse, after_response, read_response, while_blocked
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
-from equipoise.binder.shell.live_reads import has_left, read_pod
+from equipoise.binder.shell.live_reads import find, has_left
 from equipoise.binder.state.backoff import Backoff, BudgetBackoff
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
-from equipoise.runtime.kubernetes.client import EvictionResult, Kube
+from equipoise.runtime.kubernetes.client import PODS, EvictionResult, Kube
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
@@ -71,7 +71,7 @@ class EvictionClient:
             case "throttled":
                 wait = self.throttle(response.retry_after)
             case "unknown" | "unexpected":
-                left = has_left(await read_pod(self._kube, intent.namespace, intent.pod), intent.pod_uid)
+                left = has_left(await find(self._kube, PODS, intent.pod, intent.namespace), intent.pod_uid)
         return after_response(
             intent,
             response,

@@ -9,6 +9,7 @@ from equipoise.contracts.fit import FitNode, placed_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import is_fresh, skew_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 
@@ -40,14 +41,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 def node_state(placement: NodePlacement) -> NodeState:
     pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
     preempted = tuple(
-        PreemptedPod(
-            uid=pod.uid,
-            namespace=pod.namespace,
-            pod=pod.name,
-            workload=pod.workload,
-            node=placement.node,
-            at=pod.preempted_at,
-        )
+        converted(pod, PreemptedPod, pod=pod.name, node=placement.node, at=pod.preempted_at)
         for pod in pods
         if pod.preempted_at is not None
     )

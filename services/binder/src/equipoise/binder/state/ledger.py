@@ -14,6 +14,7 @@ import msgspec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.message import converted
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -291,14 +292,11 @@ def new_entry(
     intent: EvictionIntent, now: float, *, workload: Workload | None, expires_at: float, dry_run: bool
 ) -> LedgerEntry:
     """An entry without an outcome. `workload`: as it was read live."""
-    return LedgerEntry(
+    return converted(
+        intent,
+        LedgerEntry,
         intent_id=intent.id,
-        pod_uid=intent.pod_uid,
-        namespace=intent.namespace,
-        pod=intent.pod,
-        node=intent.node,
         workload=workload,
-        target=intent.target,
         dry_run=dry_run,
         reserved_at=now,
         expires_at=expires_at,

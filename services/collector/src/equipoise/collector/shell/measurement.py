@@ -79,7 +79,7 @@ class Measurement:
         return f"the clock of {self.settings.source} differs by {self.skew:+.1f} s from ours"
 
     async def round(self, window: Window) -> bool:
-        """Measure one window. False: a query failed; its older values stay, and `problem` says why."""
+        """Measure one window. False: a query failed; its older values are kept, and `problem` has the reason."""
         outage, failures = "", list[str]()
         try:
             at = await self._source_time()

@@ -1,6 +1,6 @@
 """Which pods are on which node: watched objects become one placement per node.
 
-A gone pod stays listed, with its last measured usage, while the mean of any window still contains it, so that
+A gone pod remains listed, with its last measured usage, while the mean of any window still contains it, so that
 subscribers can subtract it.
 """
 
@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import PodLifetime, share_measured
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 NEGLIGIBLE = 0.01
@@ -214,7 +214,7 @@ class ClusterPlacement:
             node=name,
             uid=node.metadata.uid,
             labels=node.metadata.labels,
-            taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+            taints=node.spec.taints,
             ready=ready,
             ready_since=since,
             cordoned=node.spec.unschedulable,

@@ -12,8 +12,8 @@ from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage, system_us
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 
-WorkloadDays = Mapping[Workload, HourlyUsage]
-"""Usage of one replica; a workload without a profile is absent."""
+ProfileOf = Callable[[Workload], HourlyUsage | None]
+"""Hourly usage of one replica; None without a profile."""
 
 RunningPod = tuple[str, Workload | None]
 """UID and workload of a pod that counts on a node."""
@@ -39,16 +39,16 @@ class UsageForecast:
     """Hourly usage of pods and nodes. Computed when it is read: not every strategy needs it."""
 
     def __init__(
-        self, workloads: WorkloadDays, pods_of: PodsOfNodes, computed: Mapping[str, HourlyUsage] | None = None
+        self, profile_of: ProfileOf, pods_of: PodsOfNodes, computed: Mapping[str, HourlyUsage] | None = None
     ) -> None:
         """`computed`: days of nodes that are known already."""
-        self._workloads = workloads
+        self._profile_of = profile_of
         self._pods_of = pods_of
         self._nodes: dict[str, HourlyUsage] = dict(computed or {})
 
     def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
         """resources × slots; resources × 1 without a profile, taken as constant; None when the usage is unknown."""
-        day = self._workloads.get(workload) if workload is not None else None
+        day = self._profile_of(workload) if workload is not None else None
         if day is None:
             day = np.array(amounts(usage))[:, np.newaxis]
         return None if np.isnan(day).any() else day
@@ -57,16 +57,16 @@ class UsageForecast:
         """nodes × resources × slots; NaN where unknown."""
         missing = [name for name in names if name not in self._nodes]
         if missing:
-            self._nodes.update(zip(missing, node_days(self._workloads, self._pods_of(missing)), strict=True))
+            self._nodes.update(zip(missing, node_days(self._profile_of, self._pods_of(missing)), strict=True))
         return np.array([self._nodes[name] for name in names]).reshape(-1, len(RESOURCES), SLOTS)
 
     def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
         """The same, with other pods on these nodes."""
         computed = {name: day for name, day in self._nodes.items() if name not in nodes}
-        return UsageForecast(self._workloads, pods_of, computed)
+        return UsageForecast(self._profile_of, pods_of, computed)
 
 
-def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> HourlyUsage:
+def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> HourlyUsage:
     """nodes × resources × slots: usage of each node outside its pods, constant, plus the days of all its pods.
 
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods.
@@ -76,13 +76,13 @@ def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> Hour
     profiles: list[HourlyUsage] = []
     which: list[int] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
-    for place, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         if node is not None:
-            flat[place] = system_usage(node.utilization)
+            flat[index] = system_usage(node.utilization)
             for uid, workload in node.pods:
                 row = rows.get(workload)
                 if row is None:
-                    day = workloads.get(workload) if workload is not None else None
+                    day = profile_of(workload) if workload is not None else None
                     row = rows[workload] = -1 if day is None else len(profiles)
                     if day is not None:
                         profiles.append(day)
@@ -90,8 +90,8 @@ def node_days(workloads: WorkloadDays, nodes: Sequence[NodePods | None]) -> Hour
                     which.append(row)
                 else:
                     usage = np.array(amounts(node.usage_of(uid, workload)))
-                    flat[place] += 0.0 if np.isnan(usage).any() else usage
-        ends[place + 1] = len(which)
+                    flat[index] += 0.0 if np.isnan(usage).any() else usage
+        ends[index + 1] = len(which)
     total = np.repeat(flat[:, :, np.newaxis], SLOTS, axis=2)
     if profiles:
         total += _sums(np.array(profiles), np.array(which, dtype=np.int64), ends)
@@ -103,7 +103,7 @@ def _sums(days: HourlyUsage, which: npt.NDArray[np.int64], ends: npt.NDArray[np.
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))
     for begin in range(0, len(used), _BLOCK):
-        places = used[begin : begin + _BLOCK]
-        first, last = ends[places[0]], ends[places[-1] + 1]
-        total[places] = np.add.reduceat(days[which[first:last]], ends[places] - first, axis=0)
+        indexes = used[begin : begin + _BLOCK]
+        first, last = ends[indexes[0]], ends[indexes[-1] + 1]
+        total[indexes] = np.add.reduceat(days[which[first:last]], ends[indexes] - first, axis=0)
     return total

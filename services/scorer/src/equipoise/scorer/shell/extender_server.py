@@ -37,7 +37,7 @@ from equipoise.scorer.shell.tls import Certificates
 log = structlog.get_logger()
 
 _DRAIN_SECONDS = 2.0
-"""How long the rest of a too large body is read and discarded, so that the sender receives the response."""
+"""How long the remainder of a too large body is read and discarded, so that the sender receives the response."""
 
 _STOP_SECONDS = 2.0
 """How long the server waits for pending responses when it stops."""
@@ -52,7 +52,7 @@ class ExtenderHandler(Protocol):
 
     def filter(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> FilteredNodes: ...
 
-    def on_request(self, *, whole_nodes: bool) -> None:
+    def on_request(self, *, node_objects: bool) -> None:
         """kube-scheduler sent a request with node objects (nodeCacheCapable: false), or with names."""
         ...
 
@@ -135,7 +135,7 @@ class ExtenderServer:
             body = write_filter_result(args, self.handler.filter(args.pod, args.names, late=late))
         else:
             body = write_filter_result(args, FilteredNodes(nodes=args.names))
-        self.handler.on_request(whole_nodes=args.objects is not None)
+        self.handler.on_request(node_objects=args.objects is not None)
         self.metrics.request_duration.labels(request.path[1:]).observe(self.clock.monotonic() - received)
         return _json(body)
 

@@ -67,7 +67,7 @@ def custom_profile(queries: CustomQueries) -> QueryProfile:
     """The profile that `collector.prometheus.custom` describes."""
     cpu = _usage({"node": queries.node_cpu, "pod": queries.pod_cpu})
     memory = _usage({"node": queries.node_memory, "pod": queries.pod_memory})
-    # Only the user knows what kind of memory it is.
+    # What kind of memory it is depends on the query.
     return QueryProfile(cpu=cpu, memory={"workingSet": memory, "anonymous": memory}, names_only=True)
 
 

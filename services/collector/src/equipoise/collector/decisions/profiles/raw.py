@@ -14,8 +14,8 @@ from equipoise.collector.decisions.query import MetricQuery
 
 AHEAD = "2m"
 """How far into the future the newest sample is searched for. A machine whose clock is ahead gives all its samples such
-times, and without this its earlier samples would look new. Less than Prometheus' lookback (5 min), more than the usual
-time between two scrapes."""
+times, and without this its earlier samples would appear new. Less than Prometheus' lookback (5 min), more than the
+usual time between two scrapes."""
 
 
 def sample_query(query: MetricQuery, samples: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from functools import cache, partial
+from itertools import chain
 
 import msgspec
 
@@ -11,26 +13,27 @@ from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodDisruptionBudget
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus
+from equipoise.contracts.load.daily_profile import workload_profile
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
-from equipoise.descheduler.decisions.evaluation.forecast import WorkloadProfiles, pods_after_moves
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
+from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST, cost_of
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
-from equipoise.descheduler.state.daily_usage import RunningPod, UsageForecast
+from equipoise.descheduler.state.daily_usage import NodePods, RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazySequence
 from equipoise.descheduler.state.pending_moves import (
     PendingMoves,
     TrackedMove,
     busy_workloads,
+    created_at,
     dry_runs,
     planned,
     real_moves,
     without_outcome,
 )
-from equipoise.descheduler.state.pod_priority import DELETION_COST, EVICTION_COST, cost_of
 
 NONE = Resources(cpu=0.0, memory=0.0)
 
@@ -79,7 +82,9 @@ class ClusterBuilder:
             if node:
                 self._requesting.setdefault(node, []).append(self._fits[uid])
         self._set_pending(snapshot.pending)
-        self._days = UsageForecast(WorkloadProfiles(snapshot.workloads), self._pods_of)
+        # A cluster has thousands of workloads: their profiles are converted on first use.
+        profile_of = cache(lambda workload: workload_profile(snapshot.workloads.get(workload)))
+        self._days = UsageForecast(profile_of, self._pods_after_moves)
 
     def _set_pending(self, pending: PendingMoves) -> None:
         self._pending = pending
@@ -89,9 +94,6 @@ class ClusterBuilder:
         for move in self._moving.values():
             self._off.setdefault(move.node, []).append(move)
             self._to.setdefault(move.target, []).append(move)
-        self._pods_of = pods_after_moves(
-            pending, self._staying, nodes=self._snapshot.nodes, workloads=self._snapshot.workloads
-        )
 
     def with_planned(self, moves: Sequence[PodMove]) -> "ClusterBuilder":
         """The same snapshot with these moves pending. Nodes that they do not touch are not built again."""
@@ -100,7 +102,7 @@ class ClusterBuilder:
         other = copy(self)
         other._set_pending({**self._pending, **added})
         other._nodes = {name: node for name, node in self._nodes.items() if name not in changed}
-        other._days = self._days.changed(changed, other._pods_of)
+        other._days = self._days.changed(changed, other._pods_after_moves)
         return other
 
     def cluster(self) -> ClusterView:
@@ -130,11 +132,35 @@ class ClusterBuilder:
         self._moved_to.setdefault(move.target, []).append(pod)
         return move.target
 
+    def _pods_after_moves(self, nodes: Sequence[str]) -> list[NodePods | None]:
+        """The pods that count on each node once the pending moves are done; None without utilization."""
+        found: list[NodePods | None] = []
+        for name in nodes:
+            utilization = self._snapshot.nodes.get(name)
+            coming = ((move.pod_uid, move.workload) for move in self._to.get(name, ()))
+            pods = chain(self._staying(name), coming)
+            usage_of = partial(self._usage_after_moves, name)
+            found.append(None if utilization is None else NodePods(utilization, pods, usage_of))
+        return found
+
     def _staying(self, node: str) -> Iterator[RunningPod]:
-        """The pods that count on a node and are not terminating."""
+        """The pods that count on a node, are not terminating and have no pending move."""
         for pod in self._pods.get(node, ()):
-            if pod.metadata.deletion_timestamp is None:
+            if pod.metadata.deletion_timestamp is None and pod.metadata.uid not in self._moving:
                 yield pod.metadata.uid, self._workload_of(pod)
+
+    def _usage_after_moves(self, node: str, uid: str, workload: Workload | None) -> Resources:
+        """As measured when its move was proposed, else as measured now, else that of a replica of its workload."""
+        if uid in self._moving:
+            return self._moving[uid].expected_reduction
+        dry_run = self._dry_runs.get(uid)
+        utilization = self._snapshot.nodes.get(node if dry_run is None else dry_run.node)
+        measured = utilization.pods.get(uid) if utilization is not None else None
+        if measured is not None:
+            return measured
+        replica = self._snapshot.workloads.get(workload) if workload is not None else None
+        otherwise = Resources() if dry_run is None else dry_run.expected_reduction
+        return next((value.mean for value in replica.windows.values()), otherwise) if replica is not None else otherwise
 
     def _fit(self, pod: Pod) -> FitPod:
         fit = self._watched.fits.get(pod.metadata.uid) or fit_pod(pod)
@@ -255,7 +281,7 @@ class ClusterBuilder:
             qos=qos_of(pod.status.qos_class),
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
-            created_at=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+            created_at=created_at(pod),
             protection=self._protection(pod, workload, node),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
             fit=self._fits[meta.uid],

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, PodMove
@@ -51,24 +49,16 @@ class PlanDraft:
         *,
         projected: bool = False,
         makes_room_for: str = "",
+        later: bool = False,
     ) -> None:
-        """`projected`: the projection contains the move already."""
-        move = self._move(pod, source, target, reason, projected=projected)
-        self._moves.append(msgspec.structs.replace(move, makes_room_for=makes_room_for))
-
-    def add_later(self, pod: MovablePod, source: ClusterNode, target: ClusterNode, reason: str) -> None:
-        """A move for which one that was added makes room."""
-        self._later.append(self._move(pod, source, target, reason))
-
-    def _move(
-        self, pod: MovablePod, source: ClusterNode, target: ClusterNode, reason: str, *, projected: bool = False
-    ) -> PodMove:
+        """`projected`: the projection contains the move already. `later`: another move makes room for it first."""
         if not projected:
             self.projection.move(pod, target.name)
         if pod.workload is not None:
             self._busy[pod.workload] = self._busy.get(pod.workload, 0) + 1
         sampled_at = min(node.oldest_sample(self._windows) for node in (source, target))
-        return PodMove(pod=pod, target=target.name, reason=reason, sampled_at=sampled_at)
+        move = PodMove(pod=pod, target=target.name, reason=reason, sampled_at=sampled_at, makes_room_for=makes_room_for)
+        (self._later if later else self._moves).append(move)
 
     def refuse(self, node: ClusterNode | None, why: str, pod: MovablePod | None = None) -> None:
         """A move that was wanted and cannot be planned. `node`: its source, None for all nodes."""

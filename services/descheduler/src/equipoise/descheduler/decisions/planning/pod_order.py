@@ -1,15 +1,39 @@
-"""The order in which pods leave a hot node."""
+"""The order in which pods leave a hot node: priority class, QoS, the costs that their owners declare, and their usage.
+
+Source of Koordinator's QoS: koordinator, apis/extension/qos.go. A label with an unknown value counts as absent.
+"""
 
 from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.load.correction import known
+from equipoise.contracts.load.pod_priority import QOS_LABEL, PriorityClass
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import MovablePod, QosClass, Resource, shares
-from equipoise.descheduler.state.pod_priority import PRIORITY_CLASS_ORDER, qos_rank
 
+PRIORITY_CLASS_ORDER: Mapping[PriorityClass, int] = {"free": 0, "batch": 1, "mid": 2, "prod": 3}
+"""The least important first."""
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+
+_KOORDINATOR_QOS = {"BE": 0, "LS": 1, "LSR": 2, "LSE": 3, "SYSTEM": 3}
+_NO_QOS = 4
 _QOS: Mapping[QosClass, int] = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 Key = tuple[int, int, int, int, int, int, float, float, str, str]
+
+
+def cost_of(annotations: Mapping[str, str], name: str) -> int:
+    """The cost in this annotation; 0 when it is absent or no number."""
+    try:
+        return int(annotations.get(name, "0"))
+    except ValueError:
+        return 0
+
+
+def qos_rank(labels: Mapping[str, str]) -> int:
+    """Koordinator's QoS as a number, the least important first: BE, LS, LSR, LSE and SYSTEM, none."""
+    return _KOORDINATOR_QOS.get(labels.get(QOS_LABEL, ""), _NO_QOS)
 
 
 def reduction_score(

@@ -14,6 +14,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     REQUEST_TOLERANCE,
     Array,
     Flags,
+    Indexes,
     amount_of,
     row,
 )
@@ -23,8 +24,6 @@ from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resourc
 
 TOLERANCE = 1e-9
 """Of a load: sums of shares are not exact."""
-
-Places = npt.NDArray[np.int64]
 
 
 class TargetChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +39,7 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes to which pods may be moved, and how far each may be filled."""
 
     nodes: Sequence[ClusterNode]
-    places: Places
+    rows: Indexes
     """Their rows in the projection, in the order of names."""
 
     limits: Array
@@ -57,16 +56,6 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     refusing: dict[bytes, "RefusingNodes"] = {}
     """By the constraints of pods that moves do not change: which nodes are known to refuse them."""
-
-    def only(self, chosen: Flags) -> "TargetNodes":
-        return TargetNodes(
-            nodes=[node for node, flag in zip(self.nodes, chosen, strict=True) if flag],
-            places=self.places[chosen],
-            limits=self.limits[chosen],
-            widest=self.widest[chosen],
-            production=self.production[chosen],
-            idle=self.idle[chosen],
-        )
 
 
 class RefusingNodes(msgspec.Struct, kw_only=True):
@@ -91,12 +80,16 @@ def target_nodes(
     Idle ones may be filled up to the ceiling, the others only up to `target_threshold` (0..1) of the distance between
     the idle threshold and the ceiling. `leveling`: the others too up to the ceiling, if the source stays hotter.
     """
-    ordered = sorted(nodes, key=lambda node: node.name)
-    rows = [projection.positions[node.name] for node in ordered]
-    load = projection.amounts[rows] / projection.base[rows]
-    allowed = np.array([not (node.target_refusal or node.unknown) for node in ordered], dtype=np.bool_)
+    all_loads = projection.amounts / projection.base
     limited = [resource in applied.ceiling for resource in MEASURED]
-    allowed &= ~np.isnan(load[:, limited]).any(axis=1)
+    known = np.asarray(~np.isnan(all_loads[:, limited]).any(axis=1), dtype=np.bool_)
+    chosen = [
+        node
+        for node in sorted(nodes, key=lambda node: node.name)
+        if known[projection.positions[node.name]] and not (node.target_refusal or node.unknown)
+    ]
+    rows = np.array([projection.positions[node.name] for node in chosen], dtype=np.int64)
+    load = all_loads[rows]
     limits, idle = _limits(load, applied, target_threshold)
     widest, _ = _limits(load, applied, 1.0) if leveling and target_threshold else (limits, idle)
     caps = np.full(load.shape, np.inf)
@@ -106,9 +99,7 @@ def target_nodes(
         caps[~projection.production_complete[rows]] = -np.inf
         if production.idle:  # without a low threshold of production no node counts as idle by its production
             idle = idle | (prod_idle & projection.production_complete[rows])
-    places = np.array(rows, dtype=np.int64)
-    found = TargetNodes(nodes=ordered, places=places, limits=limits, widest=widest, production=caps, idle=idle)
-    return found.only(allowed)
+    return TargetNodes(nodes=chosen, rows=rows, limits=limits, widest=widest, production=caps, idle=idle)
 
 
 def _limits(load: Array, applied: AppliedThresholds, target_threshold: float) -> tuple[Array, Flags]:
@@ -144,7 +135,7 @@ def least_loaded_target(
     candidates, after, used = _within_limits(pod, here, targets, targets.widest, projection, refusals)
     if not candidates.any():
         return TargetChoice(why=summary(refusals), too_large=True)
-    candidates &= targets.places != here
+    candidates &= targets.rows != here
     compared, before = (used, projection.production) if production and used is not None else (after, projection.amounts)
     load = before[here, columns] / projection.base[here, columns]
     left = load - amount_of(pod)[columns] / projection.base[here, columns]
@@ -185,12 +176,12 @@ def fullest_target(
     refusals: Counter[str] = Counter()
     here = projection.positions[source.name]
     candidates, after, _ = _within_limits(pod, here, targets, targets.limits, projection, refusals)
-    candidates &= targets.places != here
+    candidates &= targets.rows != here
     if not candidates.any():
         return TargetChoice(why=summary(refusals))
     order = np.flatnonzero(candidates)
     weight = row(weights, missing=1.0)
-    requested = projection.requested[targets.places[order]]
+    requested = projection.requested[targets.rows[order]]
     fullness = np.nansum(after[order] * weight, axis=1) + requested @ weight[:2]
     return first_that_fits(pod, order[np.argsort(-fullness, kind="stable")], targets, projection, refusals)
 
@@ -200,11 +191,11 @@ def _within_limits(
 ) -> tuple[Flags, Array, Array | None]:
     """Which targets, its own node included, stay within these limits with the pod; their loads and production loads."""
     amount = amount_of(pod)
-    base = projection.base[targets.places]
-    after: Array = (projection.amounts[targets.places] + amount) / base
-    used: Array | None = (projection.production[targets.places] + amount) / base if pod.production else None
+    base = projection.base[targets.rows]
+    after: Array = (projection.amounts[targets.rows] + amount) / base
+    used: Array | None = (projection.production[targets.rows] + amount) / base if pod.production else None
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
-    elsewhere = targets.places != here
+    elsewhere = targets.rows != here
     for mask, why in _above(after, used, limits, targets.production):
         refusals[why] += int((candidates & elsewhere & mask).sum())
         candidates &= ~mask
@@ -230,7 +221,7 @@ def _above(after: Array, production: Array | None, limits: Array, caps: Array) -
 
 
 def first_that_fits(
-    pod: MovablePod, ranked: Places, targets: TargetNodes, projection: Projection, refusals: Counter[str]
+    pod: MovablePod, ranked: Indexes, targets: TargetNodes, projection: Projection, refusals: Counter[str]
 ) -> TargetChoice:
     """The first of `ranked` (rows of `targets`) that passes kube-scheduler's filters for the replacement."""
     refusing = _refusing(pod.fit, targets)
@@ -238,23 +229,25 @@ def first_that_fits(
         if code:
             refusals[refusing.reasons[code]] += int(count)
     ranked = ranked[refusing.codes[ranked] == 0]
-    short = (projection.room[targets.places[ranked]] + REQUEST_TOLERANCE < _request(pod.fit)).any(axis=1)
+    short = (projection.room[targets.rows[ranked]] + REQUEST_TOLERANCE < _request(pod.fit)).any(axis=1)
     if short.any():
         refusals["insufficient resources for its requests"] += int(short.sum())
         ranked = ranked[~short]
     around: InterPodRules | None = None
-    for place in ranked.tolist():
-        fit = projection.fits[int(targets.places[place])]
+    for index in ranked.tolist():
+        fit = projection.fits[int(targets.rows[index])]
         why = constraint_refusal(pod.fit, fit)
         if why:
-            _record(refusing, place, why)
+            if why not in refusing.reasons:
+                refusing.reasons.append(why)
+            refusing.codes[index] = refusing.reasons.index(why)
         else:
             why = capacity_refusal(pod.fit, fit)
         if not why:
             around = around or projection.around(pod)
             why = inter_pod_refusal(fit, around)
         if not why:
-            return TargetChoice(target=targets.nodes[place])
+            return TargetChoice(target=targets.nodes[index])
         refusals[why] += 1
     return TargetChoice(why=summary(refusals))
 
@@ -270,12 +263,6 @@ def _refusing(pod: FitPod, targets: TargetNodes) -> RefusingNodes:
     if key not in targets.refusing:
         targets.refusing[key] = RefusingNodes(reasons=[""], codes=np.zeros(len(targets.nodes), dtype=np.int16))
     return targets.refusing[key]
-
-
-def _record(refusing: RefusingNodes, place: int, why: str) -> None:
-    if why not in refusing.reasons:
-        refusing.reasons.append(why)
-    refusing.codes[place] = refusing.reasons.index(why)
 
 
 def summary(refusals: Mapping[str, int]) -> str:

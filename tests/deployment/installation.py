@@ -1,12 +1,12 @@
-"""A cluster, hot on some nodes and idle on others, and what runs on it from the deployment files."""
+"""A cluster with hot and idle nodes, and the programs of the deployment files."""
 
 import asyncio
 import json
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import aiohttp
@@ -14,7 +14,7 @@ import msgspec
 import yaml
 from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, tls_settings
 from deployment.compression import FACTOR, Document, compressed_configuration, merged
-from deployment.extender import CLIENT_SECRET, Secrets, entry_here, lay_out, made_secrets
+from deployment.extender import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
 from equipoise.cli.demo.example import example_trace
@@ -23,18 +23,18 @@ from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.lab.model.trace import Trace
 from equipoise.runtime.bus.permissions import USERS
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 
 NODES = 20
 STEP_SECONDS = 4
 SCALE = 0.6
 NOON = 13
-"""The step (of 24) whose usage all pods have, all the time: then the loop may end when it is level."""
+"""The step (of 24) whose usage all pods have throughout. Constant usage lets the test end when the load is level."""
 
 
-class World(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster on which everything was placed by the stock scheduler, and k8s/base applied."""
+class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster whose pods the stock scheduler placed, with the objects of k8s/base."""
 
     cluster: Cluster
     binaries: Binaries
@@ -44,36 +44,36 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     passwords: dict[str, str]
     directory: Path
 
-    def machine(self, name: str, programs: Any, made: Secrets | None = None) -> Machine:
-        """With Secrets of the extender, its configuration says what k8s/base/equipoise.yaml shows in a comment."""
-        configuration = self.configuration if made is None else merged(self.configuration, tls_settings())
-        files = {f"{secret}/{key}": text for secret, keys in (made or {}).items() for key, text in keys.items()}
+    def machine(self, name: str, programs: Any, secrets: Secrets | None = None) -> Machine:
+        """With Secrets of the extender, the configuration contains the TLS settings."""
+        configuration = self.configuration if secrets is None else merged(self.configuration, tls_settings())
+        files = {f"{secret}/{key}": text for secret, keys in (secrets or {}).items() for key, text in keys.items()}
         folder = Folder(
             path=self.directory / name,
             passwords=self.passwords | files,
             files={
                 "k8s/base/equipoise.yaml": yaml.safe_dump(configuration, sort_keys=False),
-                # The testbed's Prometheus is built without discovery in Kubernetes; it scrapes for itself.
+                # This Prometheus is built without Kubernetes discovery. Another one of the testbed scrapes.
                 "k8s/compose/prometheus.yaml": "scrape_configs: []\n",
             },
         )
         return Machine(self.cluster, self.binaries, programs, folder)
 
     async def token_of(self, service: str) -> str:
-        """Of its ServiceAccount."""
+        """The token of the ServiceAccount of a service."""
         return (await self.cluster.service_account_token(NAMESPACE, f"equipoise-{service}")).read_text()
 
 
-def a_trace() -> Trace:
-    """Fake kubelets know no capacity: usage is scaled down until no node would need more than it has."""
+def constant_trace() -> Trace:
+    """Fake kubelets have no physical limit: usage is scaled so that no node exceeds its capacity."""
     trace = example_trace(nodes=NODES, steps=24)
     cpu, memory = SCALE * trace.cpu_milli[:, [NOON]], trace.memory_mib[:, [NOON]]
     return msgspec.structs.replace(trace, cpu_milli=cpu, memory_mib=memory, seconds_per_step=FACTOR * STEP_SECONDS)
 
 
 @asynccontextmanager
-async def placed_world(binaries: Binaries, directory: Path) -> AsyncIterator[World]:
-    trace = a_trace()
+async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator[DeployedCluster]:
+    trace = constant_trace()
     async with (
         Cluster(binaries=binaries) as cluster,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
@@ -96,8 +96,8 @@ async def placed_world(binaries: Binaries, directory: Path) -> AsyncIterator[Wor
         )
         await cluster.apply(base_documents())
         token = await cluster.service_account_token(NAMESPACE, "equipoise-collector")
-        passwords = {user: secrets.token_hex(12) for user in USERS}
-        yield World(
+        passwords = {user: token_hex(12) for user in USERS}
+        yield DeployedCluster(
             cluster=cluster,
             binaries=binaries,
             trace=trace,
@@ -108,25 +108,25 @@ async def placed_world(binaries: Binaries, directory: Path) -> AsyncIterator[Wor
         )
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The programs of k8s/base, each as itself, and what `equipoise tap` shows of them."""
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """The running programs of k8s/base, each with its own credentials, and the output of `equipoise tap`."""
 
-    world: World
+    deployed: DeployedCluster
     machine: Machine
     extender_client: Path
-    """Folder with kube-scheduler's files for the extender."""
+    """Folder with the client certificate of kube-scheduler."""
 
-    def scheduler_here(self, text: str) -> str:
-        """A shipped KubeSchedulerConfiguration, with the scorer's address here."""
-        return entry_here(text, self.machine.url(EXTENDER_PORT, "https"), self.extender_client)
+    def scheduler_configuration(self, text: str) -> str:
+        """A shipped KubeSchedulerConfiguration with local addresses and files."""
+        return local_configuration(text, self.machine.url(EXTENDER_PORT, "https"), self.extender_client)
 
-    def said(self) -> list[dict[str, Any]]:
-        """Everything so far: subject and message."""
+    def messages(self) -> list[dict[str, Any]]:
+        """All messages so far, with their subjects."""
         lines = self.machine.log("tap").read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
     async def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether it came true in time."""
+        """Whether the condition became true in time."""
         deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
             if condition():
@@ -135,33 +135,33 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return condition()
 
     async def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """AssertionError, with what everyone said last, when it does not come true in time."""
+        """Raises AssertionError with the last log lines if the condition does not become true in time."""
         if not await self.wait(condition, seconds):
             tails = "\n".join(f"-- {name}\n{self.machine.tail(name, 6)}" for name in (*SERVICES, "tap", "nats"))
-            raise AssertionError(f"not so after {seconds:g} s: {what}\n{tails}")
+            raise AssertionError(f"not within {seconds:g} s: {what}\n{tails}")
 
     def evictions(self) -> int:
-        return sum(eviction.succeeded for eviction in self.world.cluster.evictions())
+        return sum(eviction.succeeded for eviction in self.deployed.cluster.evictions())
 
 
 @asynccontextmanager
-async def running_base(world: World) -> AsyncIterator[Run]:
-    """Started all at once, as Kubernetes does; from here on evictions are real."""
-    made = made_secrets(world.directory / "certificates")
-    machine = world.machine("base", base_programs(base_documents()), made)
-    client = lay_out(machine.path / "extender-client", made[CLIENT_SECRET])
+async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
+    """Started simultaneously, as Kubernetes does, with real evictions."""
+    extender_secrets = create_secrets(deployed.directory / "certificates")
+    machine = deployed.machine("base", base_programs(base_documents()), extender_secrets)
+    client = write_files(machine.path / "extender-client", extender_secrets[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:
         for name in machine.programs:
             group.create_task(machine.start(name))
     tap = ("equipoise", "tap", "-o", "json", "--nats", machine.url(NATS_PORT, "nats"), "--user", "tap")
-    machine.run_beside("tap", (*tap, "--password-file", str(machine.password_file("tap"))))
+    machine.run_command("tap", (*tap, "--password-file", str(machine.password_file("tap"))))
     await machine.completed("setup")
     async with asyncio.TaskGroup() as group:
         for service in SERVICES:
             group.create_task(machine.ready(service))
-    run = Run(world=world, machine=machine, extender_client=client)
-    text = run.scheduler_here((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
-    await asyncio.to_thread(world.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
-    yield run
+    installation = Installation(deployed=deployed, machine=machine, extender_client=client)
+    text = installation.scheduler_configuration((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
+    await asyncio.to_thread(deployed.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
+    yield installation
     await asyncio.to_thread(machine.stop)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.testbed.binaries.build import build
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries, build
 from equipoise.testbed.cluster import Cluster
 
 StartCluster = Callable[..., Cluster]

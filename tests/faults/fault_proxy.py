@@ -113,33 +113,21 @@ def delay(seconds: float) -> Fault:
     return fault
 
 
-def hold() -> Fault:
+async def hold(proxied: ProxiedRequest) -> web.StreamResponse:
     """Hold the request until the rule is lifted, then forward it."""
-
-    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
-        await proxied.rule.lifted.wait()
-        return await proxied.forward()
-
-    return fault
+    await proxied.rule.lifted.wait()
+    return await proxied.forward()
 
 
-def abort_connection() -> Fault:
+async def abort_connection(proxied: ProxiedRequest) -> web.StreamResponse:
     """Abort the connection before the request reaches the server."""
-
-    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
-        return proxied.abort()
-
-    return fault
+    return proxied.abort()
 
 
-def lose_response() -> Fault:
+async def lose_response(proxied: ProxiedRequest) -> web.StreamResponse:
     """Let the server handle the request, and abort the connection before the response."""
-
-    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
-        await proxied.proxy.fetch(proxied.request, proxied.body)
-        return proxied.abort()
-
-    return fault
+    await proxied.proxy.fetch(proxied.request, proxied.body)
+    return proxied.abort()
 
 
 def respond(status: int, body: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None) -> Fault:

@@ -1,7 +1,7 @@
 """The order in which the descheduler evicts pods."""
 
 from equipoise.contracts.load.pod_priority import QOS_LABEL
-from equipoise.descheduler.state.pod_priority import qos_rank
+from equipoise.descheduler.decisions.planning.pod_order import qos_rank
 
 
 def test_the_order_of_qos() -> None:

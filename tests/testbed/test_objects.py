@@ -2,8 +2,8 @@
 
 import pytest
 
+from equipoise.testbed.objects import usage_annotations
 from equipoise.testbed.processes.ports import PortBlock
-from equipoise.testbed.usage import usage_annotations
 
 
 def test_a_curve_has_one_annotation_per_step_and_resource() -> None:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from equipoise.testbed.fault_proxy import (
+from faults.fault_proxy import (
     FaultProxy,
     abort_connection,
     around,
@@ -107,14 +107,14 @@ async def test_a_rule_applies_to_matching_requests(proxy: FaultProxy, client: An
 
 async def test_a_rule_for_one_client_does_not_apply_to_others(proxy: FaultProxy, client: Any) -> None:
     """By agent and by token."""
-    proxy.rule(abort_connection(), agent="descheduler")
-    proxy.rule(abort_connection(), token="another")
+    proxy.rule(abort_connection, agent="descheduler")
+    proxy.rule(abort_connection, token="another")
     assert (await response_of(client))[0] == 200
 
 
 async def test_a_refused_request_is_not_forwarded(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     """The connection of the client is closed."""
-    proxy.rule(abort_connection())
+    proxy.rule(abort_connection)
     with pytest.raises(aiohttp.ClientError):
         await response_of(client, method="POST")
     assert upstream.received == []
@@ -122,7 +122,7 @@ async def test_a_refused_request_is_not_forwarded(proxy: FaultProxy, client: Any
 
 async def test_a_request_with_a_lost_response_is_forwarded(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     """The connection of the client is closed."""
-    proxy.rule(lose_response(), times=1)
+    proxy.rule(lose_response, times=1)
     with pytest.raises(aiohttp.ClientError):
         await response_of(client, method="POST")
     assert len(upstream.received) == 1
@@ -132,7 +132,7 @@ async def test_held_requests_are_forwarded_when_the_rule_is_lifted(
     proxy: FaultProxy, client: Any, upstream: Upstream
 ) -> None:
     """Not before."""
-    rule = proxy.rule(hold())
+    rule = proxy.rule(hold)
     pending = asyncio.create_task(response_of(client))
     while not rule.taken:  # noqa: ASYNC110  the rule has a counter, no event
         await asyncio.sleep(0.01)
@@ -145,7 +145,7 @@ async def test_a_held_request_is_dropped_when_its_client_disconnects(
     proxy: FaultProxy, client: Any, upstream: Upstream
 ) -> None:
     """As in a network."""
-    rule = proxy.rule(hold())
+    rule = proxy.rule(hold)
     with pytest.raises(TimeoutError):
         async with client.get("/a", timeout=aiohttp.ClientTimeout(total=0.2)):
             pass

@@ -1,4 +1,4 @@
-"""One figure as a program reads it."""
+"""The output of benchmarks: figures on stdout, progress on stderr."""
 
 import json
 import operator
@@ -8,16 +8,16 @@ from collections.abc import Callable
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 
 
-def say(
+def report(
     name: str,
     value: float,
     unit: str,
     *,
     target: tuple[str, float] | None = None,
     baseline: float | None = None,
-    **more: float | str,
+    **details: float | str,
 ) -> None:
-    """Print one JSON line. `ratio` is value over baseline; `target` is held against it where there is a baseline."""
+    """Print one JSON line. `ratio` is value / baseline. `target` applies to the ratio if there is a baseline."""
     ratio = value / baseline if baseline else None
     met = None
     if target is not None:
@@ -32,7 +32,7 @@ def say(
         "target": None if target is None else f"{target[0]} {target[1]:g}",
         "met": met,
     }
-    print(json.dumps(line | more), flush=True)
+    print(json.dumps(line | details), flush=True)
 
 
 def progress(text: str) -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.kubernetes.tolerations import tolerates
-from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.kubernetes.objects import Taint, Toleration
+from equipoise.contracts.kubernetes.taints import tolerates
 
 TAINT = Taint(key="sla", value="950", effect="NoSchedule")
 
