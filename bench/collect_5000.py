@@ -40,12 +40,12 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_batches
-from equipoise.runtime.kubernetes.interning import Interner
+from equipoise.runtime.kubernetes.reflector import Interner
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.processes.guard import Guard
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 ROUNDS = 2
 

@@ -19,7 +19,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
-from equipoise.runtime.kubernetes.interning import Interner
+from equipoise.runtime.kubernetes.reflector import Interner
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube

@@ -24,7 +24,7 @@ from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 
 class ScorerProcess(msgspec.Struct, kw_only=True):

@@ -5,9 +5,9 @@ import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
-from equipoise.binder.state.cluster_state import NodeState, node_state
+from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
-from equipoise.contracts.fit import FitPod
+from equipoise.contracts.fit import FitPod, placed_node
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
@@ -17,7 +17,8 @@ RELIEF = Resources(cpu=1.0, memory=2.0**30)
 
 
 def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> NodeState:
-    node = node_state(placement or a_placement(name))
+    placement = placement or a_placement(name)
+    node = NodeState(placement=placement, fit=placed_node(placement))
     return msgspec.structs.replace(node, utilization=a_node_utilization(name, cpu=cpu))
 
 

@@ -18,9 +18,9 @@ from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
 
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.environment import AllSettings, Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.bus.subjects import cluster_review

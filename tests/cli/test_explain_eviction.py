@@ -11,9 +11,8 @@ from cli.buses import Bus
 from descheduler.outcomes import an_outcome
 from rich.console import Console
 
+from equipoise.cli.explain.eviction import BEFORE, merged, show
 from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history
-from equipoise.cli.explain.eviction_reader import BEFORE, merged
-from equipoise.cli.explain.eviction_text import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
@@ -231,7 +230,7 @@ def test_overlapping_spans_are_read_once() -> None:
 
 
 async def test_an_unknown_pod_is_exit_code_1(bus: Bus) -> None:
-    """The error says what to check; a name without namespace is exit code 2."""
+    """The error states what to check; a name without namespace is exit code 2."""
     code, output = await bus.run("explain", "eviction", "shop/web-1")
     wrong, error = await bus.run("explain", "eviction", "web-1")
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 from rich.console import Console
 
+from equipoise.cli.demo.figures import DemoResult
 from equipoise.cli.demo.live_view import Screen
-from equipoise.cli.demo.result import DemoResult
 from equipoise.cli.demo.run import DemoOptions, run_demo
 from equipoise.contracts.bus.subjects import SERVICES
 

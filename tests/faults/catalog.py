@@ -142,6 +142,7 @@ async def redelivered(rig: Rig, extent: Extent) -> None:
                 await rig.bus.publish(subject, published.intent, message_id=f"{rig.clock.now()}.{number}")
         await rig.queue_empty()
         rig.descheduler.max_pending = 6
+    await rig.evictions(extent.evictions)
 
 
 async def delayed(rig: Rig, extent: Extent) -> None:

@@ -30,7 +30,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Receipt
-from equipoise.runtime.bus.headers import Headers
+from equipoise.runtime.bus.codec import Headers
 from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.process.health import Health

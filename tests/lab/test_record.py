@@ -35,14 +35,13 @@ from equipoise.lab.model.trace import (
 )
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
 from equipoise.lab.record.aggregation import Aggregation, ValueCounts
-from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan
+from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan, write_trace
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.owners import NO_WORKLOAD, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import progress_on
 from equipoise.lab.record.prometheus import connect_prometheus
 from equipoise.lab.record.queries import METRICS, Series, min_samples
 from equipoise.lab.record.recorder import SCALES
-from equipoise.lab.record.writer import write_trace
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster

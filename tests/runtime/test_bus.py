@@ -60,10 +60,10 @@ class Workers:
 
     async def __call__(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         await self.tried(delivery)
-        answer = self.responses.pop(0) if self.responses else None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        reply = self.responses.pop(0) if self.responses else None
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     @property
     def pods(self) -> list[str]:
@@ -324,11 +324,11 @@ async def test_messages_published_because_of_a_message_have_its_trace(world: Wor
     async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
         await world.bus.publish(subjects.health("handler", delivery.message.node), a_heartbeat())
 
-    async def answer(question: ExplainRequest) -> Explanation:
+    async def reply(query: ExplainRequest) -> Explanation:
         await world.bus.publish(subjects.health("endpoint", "one"), a_heartbeat())
         return Explanation()
 
-    endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=answer)
+    endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=reply)
     stop = await world.bus.serve("scorer", [endpoint])
     working = asyncio.create_task(world.bus.work(EvictionIntent, work))
     async with world.observing() as observed:
@@ -341,15 +341,15 @@ async def test_messages_published_because_of_a_message_have_its_trace(world: Wor
         utilization, *handled = await observed.headers(3)
     async with world.observing() as observed:
         await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
-        *asked, said = await observed.headers(1 if isinstance(world, MemoryWorld) else 2)
+        *earlier, last = await observed.headers(1 if isinstance(world, MemoryWorld) else 2)
     working.cancel()
     await stop()
 
     assert trace_of(outcome) == trace_of(intent)
     assert outcome["traceparent"] != intent["traceparent"]
     assert {trace_of(each) for each in handled} == {trace_of(utilization)}
-    assert trace_of(said) not in {trace_of(intent), trace_of(utilization)}
-    assert {trace_of(said)} >= {trace_of(each) for each in asked}
+    assert trace_of(last) not in {trace_of(intent), trace_of(utilization)}
+    assert {trace_of(last)} >= {trace_of(each) for each in earlier}
 
 
 async def test_workers_share_the_work(world: World) -> None:
@@ -405,8 +405,8 @@ async def test_the_message_of_a_stopped_worker_goes_to_another_at_once(world: Wo
     working.cancel()
 
 
-async def rank(question: ExplainRequest) -> Explanation:
-    return Explanation(considered=len(question.nodes))
+async def rank(query: ExplainRequest) -> Explanation:
+    return Explanation(considered=len(query.nodes))
 
 
 async def test_a_request_gets_its_response(world: World) -> None:
@@ -414,8 +414,8 @@ async def test_a_request_gets_its_response(world: World) -> None:
     await world.bus.serve(
         "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
     )
-    answer = await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
-    assert answer == Explanation(considered=2)
+    reply = await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
+    assert reply == Explanation(considered=2)
 
 
 async def test_a_stopped_service_gets_no_more_requests(world: World) -> None:
@@ -443,7 +443,7 @@ async def test_a_request_without_a_responder_fails_at_once(world: World) -> None
 async def test_the_error_of_an_endpoint_is_raised_in_the_caller(world: World) -> None:
     """An exception of an endpoint, or an invalid request, is a BusError with its text in the caller."""
 
-    async def fail(question: ExplainRequest) -> Explanation:
+    async def fail(query: ExplainRequest) -> Explanation:
         raise RuntimeError("no nodes known")
 
     await world.bus.serve(
@@ -460,7 +460,7 @@ async def test_the_error_of_an_endpoint_is_raised_in_the_caller(world: World) ->
 async def test_a_response_after_the_timeout_is_an_error(world: World) -> None:
     """A request ends at its time with BusUnavailable."""
 
-    async def dawdle(question: ExplainRequest) -> Explanation:
+    async def dawdle(query: ExplainRequest) -> Explanation:
         await asyncio.sleep(0.5)
         return Explanation()
 

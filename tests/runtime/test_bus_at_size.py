@@ -39,8 +39,8 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
 
 
 async def say_round(bus: Bus, number: int, nodes: int = FLEET) -> None:
-    said = [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}", cpu=number)) for n in range(nodes)]
-    assert await bus.publish_many(said) == nodes
+    messages = [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}", cpu=number)) for n in range(nodes)]
+    assert await bus.publish_many(messages) == nodes
 
 
 def newest(deliveries: list[Delivery[NodeUtilization]]) -> dict[str, float | None]:

@@ -59,18 +59,18 @@ async def test_a_request_times_out_by_the_clock_of_the_test() -> None:
     clock = ManualClock()
     bus = MemoryBus(clock)
 
-    async def never(question: ExplainRequest) -> Explanation:
+    async def never(query: ExplainRequest) -> Explanation:
         await asyncio.Event().wait()
         raise AssertionError
 
     await bus.serve("scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=never)])
-    question = ExplainRequest(namespace="shop", name="web-1", nodes=[])
-    asking = asyncio.create_task(bus.request(subjects.SCORE_EXPLAIN, question, Explanation, timeout=2))
+    query = ExplainRequest(namespace="shop", name="web-1", nodes=[])
+    sending = asyncio.create_task(bus.request(subjects.SCORE_EXPLAIN, query, Explanation, timeout=2))
     await clock.advance(1.9)
-    assert not asking.done()
+    assert not sending.done()
     await clock.advance(0.2)
     with pytest.raises(BusUnavailable):
-        await asking
+        await sending
 
 
 async def test_published_messages_can_be_read() -> None:

@@ -233,14 +233,14 @@ async def test_every_message_has_an_id(world: NatsWorld) -> None:
 async def test_a_micro_service_describes_itself(world: NatsWorld) -> None:
     """$SRV.INFO and $SRV.STATS contain the service's name, version, endpoints and numbers of requests."""
 
-    async def rank(question: ExplainRequest) -> Explanation:
+    async def rank(query: ExplainRequest) -> Explanation:
         return Explanation()
 
     await world.bus.serve(
         "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
     )
     async with await nats.connect(world.settings.url) as client:
-        await client.request(subjects.SCORE_EXPLAIN, b"no question", timeout=PATIENCE)
+        await client.request(subjects.SCORE_EXPLAIN, b"no query", timeout=PATIENCE)
         info = msgspec.json.decode((await client.request("$SRV.INFO.equipoise-scorer", timeout=PATIENCE)).data)
         stats = msgspec.json.decode((await client.request("$SRV.STATS", timeout=PATIENCE)).data)
     assert info["name"] == "equipoise-scorer"

@@ -80,8 +80,8 @@ async def may(asking: Awaitable[object]) -> bool:
 async def test_a_service_can_publish_on_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
     """Each service is let to publish exactly the channels that the table gives it, health only its own."""
     async with users.bus(service) as bus:
-        said = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
-        assert said == {channel.pattern for channel in CHANNELS if service in channel.publishers}
+        allowed = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
+        assert allowed == {channel.pattern for channel in CHANNELS if service in channel.publishers}
         for other in SERVICES:
             assert await may(bus.publish(subjects.health(other, "x"), Anything())) == (other == service)
 
@@ -177,15 +177,15 @@ async def test_each_service_does_its_part_as_itself(users: Users) -> None:
         working.cancel()
         assert binder.errors.total("permission") == 0
 
-        async def rank(question: ExplainRequest) -> Explanation:
+        async def rank(query: ExplainRequest) -> Explanation:
             return Explanation()
 
         await scorer.serve(
             "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
         )
         async with users.bus("tap") as tap:
-            said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
-        assert b"explain" in said.data
+            stats = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
+        assert b"explain" in stats.data
         assert scorer.errors.total("permission") == 0
 
 

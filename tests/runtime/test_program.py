@@ -118,13 +118,13 @@ async def test_a_running_program_serves_its_health() -> None:
     try:
         address = (await received("health", process))["address"]
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{address}/readyz") as answer:
-                assert answer.status == 503
-                assert "nats" in (await answer.json())["waiting_for"]
-            async with session.get(f"http://{address}/healthz") as answer:
-                assert answer.status == 200
-            async with session.get(f"http://{address}/metrics") as answer:
-                assert 'equipoise_build_info{service="scorer"' in await answer.text()
+            async with session.get(f"http://{address}/readyz") as reply:
+                assert reply.status == 503
+                assert "nats" in (await reply.json())["waiting_for"]
+            async with session.get(f"http://{address}/healthz") as reply:
+                assert reply.status == 200
+            async with session.get(f"http://{address}/metrics") as reply:
+                assert 'equipoise_build_info{service="scorer"' in await reply.text()
     finally:
         process.kill()
         process.communicate()
@@ -142,7 +142,7 @@ scorer: {{health: "{health}"}}
 def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
     """It looks at its file ten times a second."""
     path.write_text(CONFIGURATION.format(health="127.0.0.1:0"))
-    text = "import equipoise.runtime.process.reload as reload\nreload.PERIOD = 0.1\n" + PROGRAM
+    text = "import equipoise.runtime.process.main as reload\nreload.PERIOD = 0.1\n" + PROGRAM
     process = program(text, EQUIPOISE_CONFIG=str(path))
     try:
         yield process
@@ -160,8 +160,8 @@ async def test_a_changed_configuration_is_taken_up(tmp_path: Path) -> None:
         assert (await received("the configuration has changed", process))["before"]
         new = (await received("health", process))["address"]
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{new}/healthz") as answer:
-                assert answer.status == 200
+            async with session.get(f"http://{new}/healthz") as reply:
+                assert reply.status == 200
             with pytest.raises(aiohttp.ClientConnectionError):
                 await session.get(f"http://{old}/healthz")
         process.terminate()

@@ -41,12 +41,12 @@ class Replicas:
 class Followed:
     """A running reflector of an in-memory API server, and what it reported."""
 
-    def __init__(self, clock: ManualClock, kube: MemoryKube, asked: Any = None, **arguments: Any) -> None:
+    def __init__(self, clock: ManualClock, kube: MemoryKube, client: Any = None, **arguments: Any) -> None:
         self.clock = clock
         self.kube = kube
         self.received: Received = []
         self.reflector = Reflector(
-            asked or kube,
+            client or kube,
             CONFIG_MAPS,
             clock=clock,
             on_change=lambda before, after: self.received.append((value(before), value(after))),
@@ -205,7 +205,7 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
         for name in names:
             kube.put(CONFIG_MAPS, item(name))
     servers = Replicas(ahead)
-    async with running(Followed(clock, ahead, asked=servers)) as followed:
+    async with running(Followed(clock, ahead, client=servers)) as followed:
         followed.received.clear()
         servers.current = behind
         ahead.expire()

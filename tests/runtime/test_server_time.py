@@ -35,8 +35,8 @@ def test_the_truth_is_always_inside(offset: float, drift: float, waits: list[tup
 def test_many_responses_make_it_exact() -> None:
     """A resolution of a second becomes milliseconds."""
     server = ServerClock()
-    for answer in range(200):
-        sent = NOW + answer * 0.137
+    for reply in range(200):
+        sent = NOW + reply * 0.137
         server.observe(formatdate(math.floor(sent + 12.345), usegmt=True), sent=sent, received=sent + 0.002)
 
     earliest, latest = server.bounds(NOW)

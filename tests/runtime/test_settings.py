@@ -291,7 +291,7 @@ def test_the_schema_matches_the_reader() -> None:
     section = next(value for name, value in schema["$defs"].items() if name.endswith("ScorerSection"))
     assert section["additionalProperties"] is False
     assert section["properties"]["mark"] == {"type": "number", "minimum": 0, "maximum": 100, "default": 50}
-    assert section["properties"]["health"]["description"] == "Where it responses."
+    assert section["properties"]["health"]["description"] == "Its address."
     limit = next(value for name, value in schema["$defs"].items() if name.endswith("Limit"))
     assert limit["properties"]["pause"]["default"] == "5m"
     assert limit["properties"]["pause"]["type"] == "string"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.interning import PARTS_LIMIT, Interner
+from equipoise.runtime.kubernetes.reflector import PARTS_LIMIT, Interner
 
 TEXTS = st.sampled_from(["", "a", "b"])
 

@@ -3,7 +3,7 @@
 import pytest
 
 from equipoise.testbed.objects import usage_annotations
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 
 def test_a_curve_has_one_annotation_per_step_and_resource() -> None:

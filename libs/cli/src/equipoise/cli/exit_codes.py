@@ -13,11 +13,11 @@ TERMINATED = 143
 
 
 class CommandFailed(click.ClickException):
-    """The command cannot do its work; the message says why, and what to do. Exit code 1."""
+    """The command cannot do its work; the message states why, and what to do. Exit code 1."""
 
 
 class InvalidInput(click.ClickException):
-    """Arguments, options or files are invalid; the message says why, and what to do. Exit code 2."""
+    """Arguments, options or files are invalid; the message states why, and what to do. Exit code 2."""
 
     exit_code = 2
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Kubernetes, Nats
+    from equipoise.runtime.configuration import Kubernetes
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -63,19 +63,15 @@ def nats_options(command: Function) -> Function:
     @password_option
     @wraps(command)
     def with_server(*, url: str, user: str | None, password_file: str | None, **values: Any) -> Any:
-        return command(server=nats_settings(url, user, password_file), **values)
+        from equipoise.runtime.configuration import Nats
+
+        try:
+            server = Nats(url=url, user=user, password_file=password_file)
+        except ValueError as error:
+            raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+        return command(server=server, **values)
 
     return with_server
-
-
-def nats_settings(url: str, user: str | None, password_file: str | None) -> "Nats":
-    """Raises UsageError."""
-    from equipoise.runtime.configuration import Nats
-
-    try:
-        return Nats(url=url, user=user, password_file=password_file)
-    except ValueError as error:
-        raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,7 @@ from equipoise.testbed.processes.command_lines import (
 )
 from equipoise.testbed.processes.configuration import Document, PrometheusConfiguration
 from equipoise.testbed.processes.guard import Guard
-from equipoise.testbed.processes.loopback import accepts, get, get_json, responds
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock, accepts, get, get_json, responds
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02

@@ -70,7 +70,7 @@ class Binder:
         await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Works until canceled."""
         await self._ledger_watch.synchronize()
         self._health.warmed_up()
         async with asyncio.TaskGroup() as tasks:

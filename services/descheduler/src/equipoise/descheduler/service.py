@@ -34,11 +34,9 @@ class Descheduler:
     def __init__(self, runtime: Runtime[DeschedulerSettings]) -> None:
         """Raises ConfigurationError for unknown windows."""
         shared = runtime.configuration.shared
+        self._runtime = runtime
         self._settings = settings = runtime.own
         self._load = shared.load
-        self._own_namespace = shared.kubernetes.namespace
-        self._identity = runtime.identity
-        self._kube = runtime.kube
         self._bus = runtime.bus
         self._clock = runtime.clock
         self._health = runtime.health
@@ -96,30 +94,27 @@ class Descheduler:
             self._tracker.end_dry_runs()
 
     async def _run_election(self) -> None:
-        while not await self._synced():
-            pass
+        synced = False
+        while not synced:
+            try:
+                await self._watch.synced(SYNC_TIMEOUT)
+                synced = True
+            except TimeoutError as error:
+                log.warning("waiting for the first lists", reason=str(error))
         self._health.warmed_up()
-        election = self._settings.leader_election
+        runtime, election = self._runtime, self._settings.leader_election
         await lead(
-            self._kube,
+            runtime.kube,
             self._clock,
-            namespace=self._own_namespace,
+            namespace=runtime.configuration.shared.kubernetes.namespace,
             name=DESCHEDULER_LEASE,
-            identity=self._identity,
+            identity=runtime.identity,
             worker=self._evaluator.run,
             health=self._health,
             lease_duration=election.lease_duration,
             renew_deadline=election.renew_deadline,
             retry_period=election.retry_period,
         )
-
-    async def _synced(self) -> bool:
-        try:
-            await self._watch.synced(SYNC_TIMEOUT)
-        except TimeoutError as error:
-            log.warning("waiting for the first lists", reason=str(error))
-            return False
-        return True
 
     async def _prune(self) -> None:
         while True:

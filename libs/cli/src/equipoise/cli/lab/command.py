@@ -15,7 +15,7 @@ from equipoise.cli.options import Function, configuration_option, context_option
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
-    from equipoise.lab.results import ForecastSource, Scenario
+    from equipoise.lab.results import Scenario
 
 SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
 FORECASTS = ("profile", "past", "6h")
@@ -88,32 +88,20 @@ def lab() -> None:
 def compare(
     trace: "Trace",
     scenarios: tuple["Scenario", ...],
-    policies: tuple[str, ...],
-    descheduler: tuple[bool, ...],
     arrivals: int,
-    weight: int,
-    forecast: "ForecastSource",
     configuration: Path | None,
     processes: int,
     out: Path | None,
     as_json: bool,
+    **compared: Any,
 ) -> None:
     """Replay a trace with the stock scheduler and with each policy, and compare the spread of the load."""
-    from equipoise.cli.lab.compare import run_compare
+    from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
-    request = ComparisonRequest(
-        scenarios=scenarios or SCENARIOS,
-        policies=policies,
-        descheduler=descheduler,
-        arrivals=tuple(range(1, arrivals + 1)),
-        weight=weight,
-        forecast=forecast,
-    )
+    request = ComparisonRequest(scenarios=scenarios or SCENARIOS, arrivals=tuple(range(1, arrivals + 1)), **compared)
     settings = _settings(configuration)
-    run_compare(
-        trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line()
-    )  # fmt: skip
+    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line())
 
 
 @lab.command()
@@ -127,27 +115,14 @@ def compare(
 @configuration_option("Configuration file: access to Prometheus and the API server.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New folder.")
 @json_option
-def record(
-    prometheus_url: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    days: float,
-    step: int,
-    configuration: Path | None,
-    out: Path,
-    as_json: bool,
-) -> None:
+def record(as_json: bool, **options: Any) -> None:
     """Record a running cluster as a trace.
 
     Only reads. An interrupted recording is continued if the command is repeated.
     """
     from equipoise.cli.lab.record import record_options, run_record
 
-    options = record_options(
-        _document(configuration), prometheus_url=prometheus_url, kubeconfig=kubeconfig, context=context, days=days,
-        step=step, out=out,
-    )  # fmt: skip
-    run_record(options, as_json=as_json)
+    run_record(record_options(**options), as_json=as_json)
 
 
 @lab.command()
@@ -168,7 +143,7 @@ def whatif(
     as_json: bool,
 ) -> None:
     """Compare all policies on a cluster that `lab record` recorded."""
-    from equipoise.cli.lab.compare import run_compare
+    from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
     request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
@@ -210,7 +185,8 @@ def sweep(
 
     Replays whose results are in the file are not repeated.
     """
-    from equipoise.cli.lab.sweep import replay_points, run_sweep
+    from equipoise.cli.lab.replays import replay_points, run_sweep
+    from equipoise.cli.service_settings import read_file
 
     values = dict(map(_assignment, assignments))
     if len(values) < len(assignments):
@@ -220,7 +196,7 @@ def sweep(
     points = replay_points(
         trace,
         values,
-        document=_document(configuration),
+        document=read_file(configuration),
         scenarios=scenarios or SCENARIOS,
         descheduler=descheduler,
         seeds=range(1, arrivals + 1),
@@ -252,16 +228,11 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     return trace
 
 
-def _document(configuration: Path | None) -> dict[str, Any]:
-    from equipoise.runtime.configuration import read_document
-
-    return {} if configuration is None else read_document(configuration.read_text(encoding="utf-8"))
-
-
 def _settings(configuration: Path | None) -> "Settings":
-    from equipoise.cli.lab.settings import replay_settings
+    from equipoise.cli.lab.replays import replay_settings
+    from equipoise.cli.service_settings import read_file
 
-    return replay_settings(_document(configuration))
+    return replay_settings(read_file(configuration))
 
 
 def _command_line() -> str:

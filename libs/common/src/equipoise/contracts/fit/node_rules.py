@@ -69,13 +69,6 @@ def _itself(pod: FitPod, node: FitNode) -> FitPod | None:
     return next((other for other in node.pods if other.uid == pod.uid), None)
 
 
-def _taken_port(pod: FitPod, node: FitNode) -> int | None:
-    if not pod.host_ports:
-        return None
-    taken = [port for other in node.pods if other.uid != pod.uid for port in other.host_ports]
-    return next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
-
-
 def constraint_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when cordon, taints, labels and volumes allow the pod, else which does not. Other pods do not affect it."""
     if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
@@ -92,9 +85,11 @@ def constraint_refusal(pod: FitPod, node: FitNode) -> str:
 
 def capacity_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when the node has room and free ports for the pod, else what is missing."""
-    port = _taken_port(pod, node)
-    if port is not None:
-        return f"host port {port} is taken"
+    if pod.host_ports:
+        taken = [port for other in node.pods if other.uid != pod.uid for port in other.host_ports]
+        port = next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
+        if port is not None:
+            return f"host port {port} is taken"
     return no_room(pod, node)
 
 

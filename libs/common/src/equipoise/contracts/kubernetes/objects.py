@@ -178,6 +178,12 @@ class Volume(ApiValue, frozen=True, kw_only=True):
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
 
+    def claim_of(self, pod: str) -> str:
+        """The name of its PersistentVolumeClaim, for a pod of this name; "" when it has none."""
+        if self.ephemeral is not None:
+            return f"{pod}-{self.name}"
+        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim is not None else ""
+
 
 class PodSpec(ApiValue, frozen=True, kw_only=True):
     node_name: str = ""

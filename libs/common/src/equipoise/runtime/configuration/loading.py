@@ -52,7 +52,8 @@ def load_configuration(
     """
     document = {} if path is None else read_document(_text_of(path))
     shared, own = read_sections(document, {service: section}, environment)
-    return Configuration(shared=shared, own=own[service], hash=_hash_of(shared, own[service]))
+    plain = msgspec.json.encode([shared, own[service]], enc_hook=encode_value, order="deterministic")
+    return Configuration(shared=shared, own=own[service], hash=hashlib.sha256(plain).hexdigest()[:12])
 
 
 def read_document(text: str) -> dict[str, Any]:
@@ -96,7 +97,9 @@ def read_sections(
     # Without thresholds everything continues to work, above all `equipoise pause`.
     if not JUDGING.isdisjoint(sections) and (faults := configuration_conflicts(document, shared.thresholds)):
         raise ConfigurationError("\n".join(faults))
-    return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}
+    return shared, {
+        name: values[name] if name in values else convert({}, kind, name) for name, kind in sections.items()
+    }
 
 
 def to_document(shared: Shared, own: Mapping[ServiceName, Section]) -> dict[str, Any]:
@@ -140,11 +143,6 @@ def _wrong_names(document: Mapping[str, Any], strict: Collection[str], others: C
     ]
 
 
-def _default(name: str, kind: type[S]) -> S:
-    value: S = convert({}, kind, name)
-    return value
-
-
 def _text_of(path: str | os.PathLike[str]) -> str:
     try:
         with Path(path).open("rb") as file:
@@ -154,8 +152,3 @@ def _text_of(path: str | os.PathLike[str]) -> str:
         raise ConfigurationError(f"the file {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"the file {path} is not UTF-8: byte {error.start}") from error
-
-
-def _hash_of(shared: Shared, own: Section) -> str:
-    plain = msgspec.json.encode([shared, own], enc_hook=encode_value, order="deterministic")
-    return hashlib.sha256(plain).hexdigest()[:12]

@@ -91,7 +91,8 @@ class Process(Generic[S]):
         kube: Callable[[], AbstractAsyncContextManager[Kube]] | None,
     ) -> None:
         self.health = Health(configuration_hash=configuration.hash, metrics=metrics)
-        self.identity = _identity()
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
+        self.identity = f"{host}-{secrets.token_hex(3)}"
         self._service = service
         self._configuration = configuration
         self._clock = clock
@@ -112,8 +113,9 @@ class Process(Generic[S]):
     async def run(self, start: Start[S], stop: asyncio.Event) -> int:
         """Until `stop` is set (0) or the service fails (1). Raises ConfigurationError when it could never work."""
         log.info("starting", version=self._version, identity=self.identity, configuration=self._configuration.hash)
-        address = _health_address(self._configuration.own)
-        async with serving_health(address, self.health, self._metrics, self._version):
+        own: object = self._configuration.own
+        assert isinstance(own, WithHealth), f"{type(own).__name__} needs a field `health`"
+        async with serving_health(own.health, self.health, self._metrics, self._version):
             work = asyncio.create_task(self._work(start), name=self._service)
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -220,13 +222,3 @@ def _errors_in(error: BaseException | None) -> Iterator[BaseException]:
             yield from _errors_in(inner)
     elif error is not None:
         yield error
-
-
-def _health_address(section: object) -> str:
-    assert isinstance(section, WithHealth), f"{type(section).__name__} needs a field `health`"
-    return section.health
-
-
-def _identity() -> str:
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
-    return f"{host}-{secrets.token_hex(3)}"

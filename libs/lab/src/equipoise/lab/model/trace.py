@@ -68,7 +68,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[TracePod, ...]
     rules: tuple[AntiAffinity, ...] = ()
     cpu_milli: Array
-    """workloads × steps: usage of one pod; never NaN."""
+    """workloads × steps: usage of one pod. Never NaN, except in a recording that is being written."""
 
     memory_mib: Array
     """As `cpu_milli`."""

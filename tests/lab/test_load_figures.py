@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lab.traces import a_trace
 
-from equipoise.lab.model.levelness import cpu_loads, given_levels, hourly_load, levelness, spread
+from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, placement_figures, spread
 
 BASE = np.array([(8.0, 32.0), (16.0, 32.0)])
 
@@ -25,7 +25,7 @@ def test_the_peak_is_the_hour_with_the_highest_usage_of_the_cluster() -> None:
     cpu = np.array([[90.0, 40.0], [10.0, 50.0]])
     load = np.stack([cpu, np.zeros_like(cpu)], axis=2)
 
-    figures = levelness(load, BASE)
+    figures = load_figures(load, BASE)
 
     assert 10.0 == figures["peak_spread"]
     assert 80.0 == figures["worst_spread"]
@@ -45,7 +45,7 @@ def test_the_given_placement_has_levels() -> None:
     """Two of eight cores are used on one node, none on the other; each pod requests one of 64 GiB."""
     trace = a_trace(nodes=2, replicas=(2,), placed=(0, 0))
 
-    levels = given_levels(trace)
+    levels = placement_figures(trace)
 
     assert levels is not None
     assert pytest.approx(25.0) == levels["peak_spread"] == levels["median_spread"]
@@ -53,4 +53,4 @@ def test_the_given_placement_has_levels() -> None:
 
 
 def test_a_trace_without_placements_has_no_levels() -> None:
-    assert given_levels(a_trace()) is None
+    assert placement_figures(a_trace()) is None
