@@ -17,7 +17,7 @@ from equipoise.collector.settings import SOURCES
 from equipoise.descheduler.decisions.strategies import STRATEGIES
 from equipoise.lab.formats import FORMATS
 from equipoise.lab.scenarios import SCENARIOS
-from equipoise.scorer.decisions.policies import POLICIES
+from equipoise.scorer.decisions.policies import SINGLE_POLICIES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -83,7 +83,9 @@ def extended(environment: dict[str, str]) -> dict[str, Any]:
     return values
 
 
-@pytest.mark.parametrize("name", [*POLICIES, *STRATEGIES, *Limits().table, *SOURCES, *PROFILES, *FORMATS, *SCENARIOS])
+@pytest.mark.parametrize(
+    "name", [*SINGLE_POLICIES, "mix", *STRATEGIES, *Limits().table, *SOURCES, *PROFILES, *FORMATS, *SCENARIOS]
+)
 def test_every_registered_name_is_on_the_page(name: str) -> None:
     """A reader finds each policy, strategy, limit, source, profile, format and scenario."""
     assert f"`{name}`" in PAGE

@@ -318,7 +318,7 @@ def test_the_workloads_of_departed_pods_are_kept() -> None:
     """Their samples of the last hours belong to these workloads."""
     placements = placements_with(a_pod())
     placements.on_pod(a_pod(), None, NOW)
-    workload, node = placements.departed["shop", "web-1"]
+    _, workload, node = placements.departed["shop", "web-1"]
     placements.prune(NOW + 3_601)
 
     assert ("web", "a") == (workload and workload.name, node)

@@ -1,5 +1,8 @@
 """24-hour profiles of workloads, measured slot by slot and restored from annotations."""
 
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -9,11 +12,10 @@ from collector.collectors import NO_PROFILE, World, a_pod, a_world, collecting
 from collector.sources_in_memory import FakeSource, Usage
 
 from equipoise.collector.decisions.query import MetricQuery, Sample
-from equipoise.collector.decisions.workload_means import ReplicaMean
-from equipoise.collector.decisions.workloads import slot_of
+from equipoise.collector.decisions.workloads import ReplicaMean, slot_of
 from equipoise.collector.settings import CollectorSettings, ProfileSettings
 from equipoise.collector.shell.measurement import Measurement
-from equipoise.collector.shell.profile_learning import ProfileLearning
+from equipoise.collector.shell.profile_learning import KINDS, PROBLEM, RETRY_PERIOD, ProfileLearning, restore_profiles
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -27,6 +29,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
 from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 
 async def test_the_past_day_is_backfilled_slot_by_slot() -> None:
@@ -217,3 +220,86 @@ async def test_a_measured_slot_deletes_profiles_of_workloads_without_pods() -> N
 
 def no_owner(_: Workload) -> OwnerReference | None:
     raise LookupError
+
+
+class Annotated:
+    """An API server with a workload of each kind, and the receiver of annotations and problems."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOW)
+        self.kube = MemoryKube(self.clock)
+        self.restored: dict[Workload, Mapping[str, str]] = {}
+        self.problems: dict[str, str] = {}
+        for resource in KINDS:
+            metadata = ObjectMeta(name="web", namespace="shop", annotations={"kind": resource.kind})
+            self.kube.put(resource, WorkloadObject(metadata=metadata))
+
+    async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int:
+        self.restored.update(annotations)
+        return len(annotations)
+
+    def set_problem(self, key: str, text: str | None) -> None:
+        self.problems.pop(key, None)
+        if text is not None:
+            self.problems[key] = text
+
+    def queries(self, resource: str) -> int:
+        return sum((call.verb, call.resource) == ("list", resource) for call in self.kube.calls)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(restore_profiles(self.kube, self.clock, self, self))
+        try:
+            await self.clock.advance(1)
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+@pytest.fixture
+def cluster() -> Annotated:
+    return Annotated()
+
+
+async def test_each_kind_is_read_once(cluster: Annotated) -> None:
+    """By the workload keys of the bus."""
+    async with cluster.reading() as task:
+        assert task.done()
+    groups = {"CloneSet": "apps.kruise.io", "Rollout": "argoproj.io"}
+    kinds = ("Deployment", "StatefulSet", "DaemonSet", "CloneSet", "Rollout")
+    expected = {a_workload(kind=kind, group=groups.get(kind, "apps")): {"kind": kind} for kind in kinds}
+    assert expected == cluster.restored
+    assert {} == cluster.problems
+
+
+@pytest.mark.parametrize(("status", "reason"), [(403, "forbidden to list deployments.apps"), (500, "500 Injected")])
+async def test_a_kind_that_could_not_be_listed_is_listed_again(cluster: Annotated, status: int, reason: str) -> None:
+    """The problem is reported meanwhile; the other kinds are read once."""
+    cluster.kube.faults.fail_next("list", resource="deployments", status=status)
+    async with cluster.reading() as task:
+        assert reason in cluster.problems[PROBLEM]
+        assert {resource.kind for resource in KINDS} - {"Deployment"} == {found.kind for found in cluster.restored}
+
+        await cluster.clock.advance(RETRY_PERIOD)
+        assert task.done()
+    assert a_workload() in cluster.restored
+    assert {} == cluster.problems
+    assert (2, 1) == (cluster.queries("deployments"), cluster.queries("statefulsets"))
+
+
+async def test_a_kind_that_the_cluster_does_not_have_is_skipped(cluster: Annotated) -> None:
+    """Such as those of Kruise or Argo."""
+    cluster.kube.faults.refuse("list", resource="clonesets", status=404)
+    async with cluster.reading() as task:
+        assert task.done()
+        assert {} == cluster.problems
+        assert len(KINDS) - 1 == len(cluster.restored)
+
+
+async def test_a_canceled_restore_ends_its_problem(cluster: Annotated) -> None:
+    """A replica that lost its shards reports nothing."""
+    cluster.kube.faults.refuse("list")
+    async with cluster.reading():
+        assert {PROBLEM} == cluster.problems.keys()
+    assert {} == cluster.problems

@@ -278,7 +278,7 @@ def test_the_reason_of_an_eviction(case: Case) -> None:
 
 
 def a_used_node(name: str, usage: Inputs, allocatable: Inputs) -> ClusterNode:
-    """As many pods as it says, none of which uses anything by itself."""
+    """As many pods as the case has, none of which uses anything by itself."""
     pods = [FitPod(uid=f"{name}-{i}", namespace="shop", name=f"{name}-{i}") for i in range(int(usage.get("pods", 0)))]
     fit = FitNode(name=name, allocatable=requests(allocatable), pods=pods)
     return a_node(name, base=resources(allocatable), usage=dict.fromkeys(WINDOWS, resources(usage)), fit=fit)
@@ -331,7 +331,7 @@ def emptiest_first(nodes: list[ClusterNode]) -> list[str]:
 
 @peer_cases("sort_nodes_by_usage")
 def test_the_order_of_nodes_by_memory(case: Case) -> None:
-    """They add bytes to cores, so memory decides: as `memoryThenCpu` says openly."""
+    """They add bytes to cores, so memory decides: as the name `memoryThenCpu` states."""
     inputs = case.inputs
     whole = {"cpu_m": 32_000, "memory": 64 * 2**30, "pods": 110}
     nodes = [a_used_node(name, usage, whole) for name, usage in inputs["usage"].items()]

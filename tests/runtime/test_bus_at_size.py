@@ -25,8 +25,7 @@ from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams, stream_config
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import serving_health
+from equipoise.runtime.process.health import Health, serving_health
 
 FLEET = 600
 """Nodes: more than one batch."""

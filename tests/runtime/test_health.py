@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import serving_health, split_address
+from equipoise.runtime.process.health import Health, serving_health, split_address
 from equipoise.runtime.process.probe import main as probe
 
 

@@ -17,8 +17,7 @@ from equipoise.testbed.binaries.build import (
     build_module,
     installed_programs,
 )
-from equipoise.testbed.binaries.progress import Progress
-from equipoise.testbed.binaries.toolchain import NoGoError, find_go
+from equipoise.testbed.binaries.toolchain import NoGoError, Progress, find_go
 
 pytestmark = pytest.mark.timeout(600)  # the first build compiles the standard library
 
@@ -26,7 +25,7 @@ BUILDER = """
 import sys
 from pathlib import Path
 from equipoise.testbed.binaries.build import Module, build_module
-from equipoise.testbed.binaries.progress import Progress
+from equipoise.testbed.binaries.toolchain import Progress
 
 module = Module(source=Path(sys.argv[1]), package=".", programs={"greet": (1, 0)})
 with Progress() as progress:

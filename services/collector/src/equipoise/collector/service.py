@@ -1,13 +1,14 @@
 """The collector: watches the cluster, queries the metric source, publishes placement and utilization.
 
-Every replica watches, so that each knows when pods started and ended. Nodes and workloads are divided into shards. A
-replica publishes the shards whose Leases it holds, and queries the source while it holds any.
+Every replica watches, so that each has the times at which pods started and ended. Nodes and workloads are divided into
+shards. A replica publishes the shards whose Leases it holds, and queries the source while it holds any.
 """
 
 import asyncio
 import math
 import random
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NoReturn
 
 import structlog
@@ -19,8 +20,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.metrics import CollectorMetrics
 from equipoise.collector.shell.placement_watch import PlacementWatch
-from equipoise.collector.shell.profile_learning import ProfileLearning
-from equipoise.collector.shell.profile_restore import restore_profiles
+from equipoise.collector.shell.profile_learning import ProfileLearning, restore_profiles
 from equipoise.collector.shell.publisher import PlacementPublisher, UtilizationPublisher
 from equipoise.collector.shell.shard_ownership import CHECK_PERIOD, ShardOwnership
 from equipoise.collector.sources import MetricSource
@@ -41,57 +41,52 @@ from equipoise.runtime.process.health import Health
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True)
 class Collector:
     """`attach`, then `run` until cancelled."""
 
-    def __init__(
-        self,
-        *,
-        settings: CollectorSettings,
-        load: LoadSettings,
-        namespace: str,
-        identity: str,
-        source: MetricSource,
-        kube: Kube,
-        bus: Bus,
-        clock: Clock,
-        health: Health,
-        metrics: CollectorRegistry,
-    ) -> None:
-        """`namespace` is Equipoise's own, where its Leases are."""
-        self._settings = settings
-        self._load = load
-        self._source = source
-        self._kube = kube
-        self._bus = bus
-        self._clock = clock
-        self._health = health
-        health.shard = settings.shard
-        self._metrics = CollectorMetrics(metrics)
-        self._watch = PlacementWatch(kube, clock, health, on_node=self.on_node, on_pod=self.on_pod)
+    settings: CollectorSettings
+    load: LoadSettings
+    namespace: str
+    """Equipoise's own, where its Leases are."""
+
+    identity: str
+    source: MetricSource
+    kube: Kube
+    bus: Bus
+    clock: Clock
+    health: Health
+    metrics: CollectorRegistry
+
+    def __post_init__(self) -> None:
+        self.health.shard = self.settings.shard
+        self._metrics = CollectorMetrics(self.metrics)
+        self._watch = PlacementWatch(self.kube, self.clock, self.health, on_node=self.on_node, on_pod=self.on_pod)
         self._placement = ClusterPlacement(
-            windows=[window.length for window in load.windows],
-            start_timeout=load.pod_start_timeout,
-            owner_retention=settings.profile.day * 25 / 24,
+            windows=[window.length for window in self.load.windows],
+            start_timeout=self.load.pod_start_timeout,
+            owner_retention=self.settings.profile.day * 25 / 24,
             owner_of=self._watch.owner_of,
-            selector=settings.node_selector,
+            selector=self.settings.node_selector,
         )
         self._measurement = Measurement(
-            settings=settings, load=load, source=source, placement=self._placement, clock=clock
+            settings=self.settings, load=self.load, source=self.source, placement=self._placement, clock=self.clock
         )
-        self._profiles = ProfileLearning(settings=settings, load=load, measurement=self._measurement, clock=clock)
+        self._profiles = ProfileLearning(
+            settings=self.settings, load=self.load, measurement=self._measurement, clock=self.clock
+        )
         self._previous = PreviousMessages()
         self._shards = ShardOwnership(
-            settings=settings, namespace=namespace, identity=identity, kube=kube, bus=bus, clock=clock, health=health,
-            previous=self._previous, on_acquired=self._publish_all_placements,
+            settings=self.settings, namespace=self.namespace, identity=self.identity, kube=self.kube, bus=self.bus,
+            clock=self.clock, health=self.health, previous=self._previous, on_acquired=self._publish_all_placements,
         )  # fmt: skip
         self._placement_publisher = PlacementPublisher(
-            settings=settings, placement=self._placement, previous=self._previous, shards=self._shards.owned,
-            bus=bus, clock=clock, metrics=self._metrics,
+            settings=self.settings, placement=self._placement, previous=self._previous, shards=self._shards.owned,
+            bus=self.bus, clock=self.clock, metrics=self._metrics,
         )  # fmt: skip
         self._utilization_publisher = UtilizationPublisher(
-            settings=settings, measurement=self._measurement, previous=self._previous, shards=self._shards.owned,
-            bus=bus, max_age=load.freshness.score,
+            settings=self.settings, measurement=self._measurement, previous=self._previous, shards=self._shards.owned,
+            bus=self.bus, max_age=self.load.freshness.score,
         )  # fmt: skip
         self._measured_at = -math.inf
         """When a round of the shortest window ended last (monotonic)."""
@@ -101,9 +96,9 @@ class Collector:
     async def attach(self) -> None:
         """Returns when the latest messages were received."""
         prefix = subjects.PREFIX
-        await self._bus.subscribe_latest(f"{prefix}.placement.node.*", PublishedPlacement, self.on_node_placement)
-        await self._bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
-        await self._bus.subscribe(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
+        await self.bus.subscribe_latest(f"{prefix}.placement.node.*", PublishedPlacement, self.on_node_placement)
+        await self.bus.subscribe_latest(f"{prefix}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        await self.bus.subscribe(f"{prefix}.health.collector.*", Heartbeat, self.on_heartbeat)
 
     async def on_node_placement(self, delivery: Delivery[PublishedPlacement]) -> None:
         self._previous.on_placement(delivery.message)
@@ -113,15 +108,15 @@ class Collector:
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
         heartbeat = delivery.message
-        if heartbeat.shard == self._settings.shard:
-            self._shards.owned.on_heartbeat(heartbeat.id, self._clock.monotonic(), ready=heartbeat.ready)
+        if heartbeat.shard == self.settings.shard:
+            self._shards.owned.on_heartbeat(heartbeat.id, self.clock.monotonic(), ready=heartbeat.ready)
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
         self._placement.on_node(before, after)
         self._placement_publisher.notify()
 
     def on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        self._placement.on_pod(before, after, self._clock.now())
+        self._placement.on_pod(before, after, self.clock.now())
         self._placement_publisher.notify()
 
     # Run
@@ -131,25 +126,25 @@ class Collector:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch.run())
-                tasks.create_task(self._source.run())
+                tasks.create_task(self.source.run())
                 tasks.create_task(self._shards.watch_bus())
                 tasks.create_task(self._prune())
                 tasks.create_task(self._lead())
         finally:
-            self._source.close()
+            self.source.close()
 
     async def _prune(self) -> NoReturn:
         """On standbys too: they watch for as long."""
         while True:
-            await self._clock.sleep(self._settings.placement_resync_period)
-            self._placement.prune(self._clock.now())
+            await self.clock.sleep(self.settings.placement_resync_period)
+            self._placement.prune(self.clock.now())
             async for nodes in in_batches(self._placement.nodes_with_gone_pods, NODES_PER_BATCH):
                 for node in nodes:
-                    self._placement.prune_gone(node, self._clock.now())
+                    self._placement.prune_gone(node, self.clock.now())
 
     async def _lead(self) -> None:
         await self._watch.synced()
-        self._health.warmed_up()
+        self.health.warmed_up()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._work_while_active())
             tasks.create_task(self._shards.run())
@@ -166,50 +161,50 @@ class Collector:
             tasks.create_task(self._placement_publisher.run())
             tasks.create_task(self._resync_placements())
             tasks.create_task(self._check_bus_and_shards())
-            for window in self._load.windows:
+            for window in self.load.windows:
                 tasks.create_task(self._measure(window))
-            if self._settings.profile.enabled:
-                tasks.create_task(self._profiles.run(self._health))
-                tasks.create_task(restore_profiles(self._kube, self._clock, self._profiles, self._health))
+            if self.settings.profile.enabled:
+                tasks.create_task(self._profiles.run(self.health))
+                tasks.create_task(restore_profiles(self.kube, self.clock, self._profiles, self.health))
         raise AssertionError("none of these ends")
 
     # Measure and publish
 
     async def _measure(self, window: Window) -> NoReturn:
         """Rounds of one window, one after the other: a slow source makes values older, but gets no more queries."""
-        shortest = window == self._load.shortest
+        shortest = window == self.load.shortest
         while True:
-            begin = self._clock.monotonic()
+            begin = self.clock.monotonic()
             complete = await self._measurement.round(window)
-            duration = self._clock.monotonic() - begin
+            duration = self.clock.monotonic() - begin
             if complete and shortest:
-                self._measured_at = self._clock.monotonic()
+                self._measured_at = self.clock.monotonic()
             self._metrics.rounds.labels(window.name, "ok" if complete else "failed").inc()
             self._metrics.round_duration.labels(window.name).observe(duration)
-            self._health.set_problem(self._settings.source, self._measurement.problem or None)
-            self._health.set_problem("clock", self._measurement.clock_warning)
-            self._health.set_problem("pods", self._measurement.pods_problem or None)
+            self.health.set_problem(self.settings.source, self._measurement.problem or None)
+            self.health.set_problem("clock", self._measurement.clock_warning)
+            self.health.set_problem("pods", self._measurement.pods_problem or None)
             await self._publish_utilization(workloads=shortest)
             # After a failure a long window is measured again soon, not after half an hour.
             period = window.refresh_period
             if not complete:
-                period = min(period, self._load.shortest.refresh_period)
-            spread = self._settings.jitter * random.uniform(-1.0, 1.0)
-            await self._clock.sleep(max(period * (1.0 + spread) - duration, period / 10))
+                period = min(period, self.load.shortest.refresh_period)
+            spread = self.settings.jitter * random.uniform(-1.0, 1.0)
+            await self.clock.sleep(max(period * (1.0 + spread) - duration, period / 10))
 
     async def _publish_utilization(self, *, workloads: bool, shards: Iterable[OwnedShard] | None = None) -> None:
         """Of all our shards, or of these."""
         cycles, unknown = await self._utilization_publisher.publish(shards or self._shards.owned, workloads=workloads)
         if shards is None:
             self._metrics.on_cycle(cycles)
-            self._health.set_problem("nodes", unknown_summary(unknown) or None)
+            self.health.set_problem("nodes", unknown_summary(unknown) or None)
 
     def _publish_all_placements(self) -> None:
         self._placement_publisher.publish_all(self._watch.node_names())
 
     async def _resync_placements(self) -> NoReturn:
         while True:
-            await self._clock.sleep(self._settings.placement_resync_period)
+            await self.clock.sleep(self.settings.placement_resync_period)
             self._shards.raise_epochs()
             self._publish_all_placements()
 
@@ -217,13 +212,13 @@ class Collector:
         """Publish at once for a shard that was just acquired, and everything when the bus is back."""
         connected = True
         while True:
-            await self._clock.sleep(CHECK_PERIOD)
-            now = self._clock.monotonic()
+            await self.clock.sleep(CHECK_PERIOD)
+            now = self.clock.monotonic()
             self._placement_publisher.retry(now)
             acquired = self._shards.take_acquired()
-            if acquired and now - self._measured_at <= self._load.lifetime(self._load.shortest):
+            if acquired and now - self._measured_at <= self.load.lifetime(self.load.shortest):
                 await self._publish_utilization(workloads=True, shards=acquired)
-            reconnected, connected = self._bus.connected and not connected, self._bus.connected
+            reconnected, connected = self.bus.connected and not connected, self.bus.connected
             if reconnected:
                 # A server that lost its streams has only what is published from now on.
                 log.info("bus reconnected: publishing everything")

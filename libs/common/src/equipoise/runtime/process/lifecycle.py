@@ -21,8 +21,7 @@ from equipoise.runtime.bus import Bus, BusError
 from equipoise.runtime.configuration import Configuration, ConfigurationError
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import serving_health
+from equipoise.runtime.process.health import Health, serving_health
 
 S = TypeVar("S", bound=Section)
 

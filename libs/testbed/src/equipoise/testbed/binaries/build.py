@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from equipoise.testbed.binaries.progress import Progress
-from equipoise.testbed.binaries.toolchain import exclusive, find_go, go_environment
+from equipoise.testbed.binaries.toolchain import Progress, exclusive, find_go, go_environment
 from equipoise.testbed.processes.guard import Guard
 
 KUBERNETES = "v1.36.3"

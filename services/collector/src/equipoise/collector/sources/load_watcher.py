@@ -44,8 +44,6 @@ class WatcherNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatcherData(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes, by name."""
-
     nodes: dict[str, WatcherNode] | None = msgspec.field(name="NodeMetricsMap", default=None)
 
 
@@ -57,8 +55,6 @@ class WatcherWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatcherResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A response of load-watcher."""
-
     window: WatcherWindow
     data: WatcherData = WatcherData()
 

@@ -1,10 +1,11 @@
 """Which pods are on which node: watched objects become one placement per node.
 
-A gone pod stays listed, with its last measured usage, while the mean of any window still contains it, so that
+A gone pod remains listed, with its last measured usage, while the mean of any window still contains it, so that
 subscribers can subtract it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -43,60 +44,51 @@ class TrackedPod(msgspec.Struct, frozen=True, kw_only=True):
     placed: PlacedPod
 
 
+@dataclass(kw_only=True)
 class ClusterPlacement:
     """The watched nodes and their pods, and the nodes whose placement may have changed."""
 
-    def __init__(
-        self,
-        *,
-        windows: Iterable[float],
-        start_timeout: float,
-        owner_retention: float,
-        owner_of: OwnerOf,
-        selector: Mapping[str, str],
-    ) -> None:
-        """Seconds. A gone pod is kept as long as one of these `windows` contains it, its owner for `owner_retention`.
+    windows: Sequence[float]
+    """Seconds. A gone pod is kept as long as one of these contains it."""
 
-        After `start_timeout` a pod counts as started.
-        """
-        self._windows = tuple(windows)
-        self._start_timeout = start_timeout
-        self._owner_retention = owner_retention
-        self._owner_of = owner_of
-        self._selector = selector
-        self._nodes: dict[str, Node] = {}
-        self._removed: dict[str, str] = {}
+    start_timeout: float
+    """Seconds after which a pod counts as started."""
+
+    owner_retention: float
+    """Seconds for which the owner of a gone pod is kept."""
+
+    owner_of: OwnerOf
+    selector: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        """This collector's nodes by name."""
+
+        self.removed: dict[str, str] = {}
+        """UIDs of deleted nodes by name, the latest ones."""
+
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
-        self._departed: dict[PodName, tuple[float, Workload | None, str]] = {}
+        self.departed: dict[PodName, tuple[float, Workload | None, str]] = {}
+        """When pods left recently, their workload and node: the source still has their samples."""
+
         self._usage: tuple[Mapping[str, Resources], ...] = ()
         """Usage by pod UID in the last rounds, the newest first."""
 
         self.changed: set[str] = set()
         """Names of nodes whose placement may have changed since it was last published."""
 
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """This collector's nodes by name."""
-        return self._nodes
-
-    @property
-    def removed(self) -> Mapping[str, str]:
-        """UIDs of deleted nodes by name, the latest ones."""
-        return self._removed
-
     def tracked(self, node: str) -> Iterator[TrackedPod]:
-        """The pods on a node."""
         return iter(self._pods.get(node, {}).values())
 
     def capacities(self) -> dict[str, Resources]:
         """Of every node; each quantity is parsed once and not for every pod on it."""
-        return {name: amounts(node.status.capacity) for name, node in self._nodes.items()}
+        return {name: amounts(node.status.capacity) for name, node in self.nodes.items()}
 
     def workload_of(self, pod: Pod) -> Workload | None:
         """From the pod's owner where that is known, else from the pod alone."""
         try:
-            return workload_of(pod, self._owner_of)
+            return workload_of(pod, self.owner_of)
         except LookupError:
             return workload_from_pod(pod)
 
@@ -114,11 +106,6 @@ class ClusterPlacement:
 
         return workload_of_pod
 
-    @property
-    def departed(self) -> dict[PodName, tuple[Workload | None, str]]:
-        """Workload and node of pods that left recently: the source still has their samples."""
-        return {name: (workload, node) for name, (_, workload, node) in self._departed.items()}
-
     def record_usage(self, usage: Mapping[str, Resources]) -> None:
         """Usage by pod UID in a round: a gone pod carries the last one."""
         self._usage = (usage, *self._usage[: USAGE_ROUNDS - 1])
@@ -129,29 +116,29 @@ class ClusterPlacement:
         if known is None:
             return
         name = known.metadata.name
-        current = self._nodes.get(name)
+        current = self.nodes.get(name)
         if after is None or not self.selects(after.metadata.labels):
             if current is not None:
-                del self._nodes[name]
+                del self.nodes[name]
                 self._gone.pop(name, None)
                 self.remove(name, current.metadata.uid)
             return
         if current is not None and current.metadata.uid != after.metadata.uid:
             self._gone.pop(name, None)
-        self._nodes[name] = after
-        self._removed.pop(name, None)
+        self.nodes[name] = after
+        self.removed.pop(name, None)
         self.changed.add(name)
 
     def remove(self, name: str, uid: str) -> None:
         """Publish that this node was deleted."""
-        self._removed[name] = uid
-        if len(self._removed) > MAX_REMOVED:
-            del self._removed[next(iter(self._removed))]
+        self.removed[name] = uid
+        if len(self.removed) > MAX_REMOVED:
+            del self.removed[next(iter(self.removed))]
         self.changed.add(name)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """True for the labels of this collector's nodes."""
-        return all(labels.get(label) == value for label, value in self._selector.items())
+        return all(labels.get(label) == value for label, value in self.selector.items())
 
     def on_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
         """A pod was added, changed, or deleted; one with the same name and another UID is another pod."""
@@ -164,7 +151,7 @@ class ClusterPlacement:
             return
         node, uid = after.spec.node_name, after.metadata.uid
         pods = self._pods.setdefault(node, {})
-        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self._start_timeout)
+        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self.start_timeout)
         pods[uid] = TrackedPod(pod=after, placed=placed)
         self._gone.get(node, {}).pop(uid, None)
         self.changed.add(node)
@@ -178,9 +165,9 @@ class ClusterPlacement:
         placed = tracked.placed
         usage = next((known[placed.uid] for known in self._usage if placed.uid in known), Resources())
         workload = self.workload_of(tracked.pod)
-        self._departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
-        self._departed[placed.namespace, placed.name] = (now, workload, node)
-        if placed.running_since is not None and node in self._nodes:
+        self.departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
+        self.departed[placed.namespace, placed.name] = (now, workload, node)
+        if placed.running_since is not None and node in self.nodes:
             self._gone.setdefault(node, {})[placed.uid] = GonePod(
                 uid=placed.uid,
                 namespace=placed.namespace,
@@ -197,8 +184,8 @@ class ClusterPlacement:
     def prune(self, now: float) -> None:
         """Delete the owners of pods that left long ago, and nodes without pods."""
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
-        while self._departed and now - next(iter(self._departed.values()))[0] > self._owner_retention:
-            del self._departed[next(iter(self._departed))]
+        while self.departed and now - next(iter(self.departed.values()))[0] > self.owner_retention:
+            del self.departed[next(iter(self.departed))]
 
     @property
     def nodes_with_gone_pods(self) -> Collection[str]:
@@ -206,23 +193,21 @@ class ClusterPlacement:
 
     def prune_gone(self, node: str, now: float) -> None:
         """Delete the gone pods of a node that no window contains any more."""
-        kept = {uid: pod for uid, pod in self._gone.get(node, {}).items() if self._in_any_window(pod, now)}
-        latest = sorted(kept.values(), key=lambda pod: pod.gone_at)[-MAX_GONE:]
-        self._gone[node] = {pod.uid: pod for pod in latest}
-        if not latest:
-            del self._gone[node]
+        kept = [pod for pod in self._gone.pop(node, {}).values() if self._in_any_window(pod, now)]
+        if kept:
+            self._gone[node] = {pod.uid: pod for pod in sorted(kept, key=lambda pod: pod.gone_at)[-MAX_GONE:]}
 
     def _in_any_window(self, pod: GonePod, now: float) -> bool:
         lifetime = PodLifetime(
             placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage
         )
-        return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self._windows)
+        return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self.windows)
 
     def placement(self, name: str) -> NodePlacement | None:
         """The message of a node, epoch and sequence to be set by the publisher; None when it never existed."""
-        node = self._nodes.get(name)
+        node = self.nodes.get(name)
         if node is None:
-            uid = self._removed.get(name)
+            uid = self.removed.get(name)
             return None if uid is None else NodePlacement(node=name, uid=uid, removed=True, epoch=0, sequence=0)
         ready, since = readiness(node)
         return NodePlacement(

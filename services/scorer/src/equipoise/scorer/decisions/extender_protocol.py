@@ -4,7 +4,7 @@ Source: k8s.io/kube-scheduler/extender/v1/types.go (v0.36). Its types have no JS
 Go, keys are accepted in any case.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -129,5 +129,4 @@ def write_filter_result(request: ExtenderRequest, filtered: FilteredNodes) -> by
 
 def write_error(text: str) -> bytes:
     """The body of every status except 200."""
-    problem: Mapping[str, str] = {"Error": text}
-    return msgspec.json.encode(problem)
+    return msgspec.json.encode({"Error": text})

@@ -184,7 +184,7 @@ class NodeTable:
             windows=self.windows,
             load=by_node[0],
             base=taken["base"].T,
-            cluster=self._cluster_load_without(without, now),
+            cluster=self.cluster_load(now, without),
             statistics=dict(zip(self._statistics, by_node[1:], strict=True)),
             requests=taken["requests"].T,
             limits=taken["limits"].T,
@@ -198,11 +198,11 @@ class NodeTable:
         row = self._rows.get(node)
         if row is None or utilization is None or placement is None:
             return None
-        rest = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
+        remaining = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
         usage_of, table = self.pod_usage(now), self._table
-        load = corrected_load(utilization, rest, usage_of, load=self._settings, statistics=self._statistics)
+        load = corrected_load(utilization, remaining, usage_of, load=self._settings, statistics=self._statistics)
         load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
-        requests, limits = requests_and_limits(rest)
+        requests, limits = requests_and_limits(remaining)
         daily = self._daily
         return NegativeReservation(
             row=row,
@@ -211,7 +211,7 @@ class NodeTable:
             limits=limits - table.limits[row],
             daily_load=None
             if daily is None
-            else daily.change_without(row, utilization, rest, usage_of, table.base[row]),
+            else daily.change_without(row, utilization, remaining, usage_of, table.base[row]),
             placed_at=pod.placed_at,
         )
 
@@ -219,14 +219,10 @@ class NodeTable:
         self, rows: Rows, spans: tuple[float, ...], now: float, without: NegativeReservation | None = None
     ) -> Array:
         """rows × spans: pods placed on each node within each span of seconds; 0 for an unknown node."""
-        counts = self._placements_within.counts(self.capacity, spans, now)
+        counts = self._placements_within.counts(self.capacity + 1, spans, now)  # row −1 is the last one: always 0
         if without is not None:
             counts[without.row] -= [without.placed_at > now - span for span in spans]
-        return (
-            np.where((rows >= 0)[:, np.newaxis], counts[rows], 0.0)
-            if len(counts)
-            else np.zeros((len(rows), len(spans)))
-        )
+        return counts[rows]
 
     def with_headroom(self, requests: Array, chosen: str) -> tuple[list[str], Rows]:
         """The nodes that can take one more pod with these requests, as far as placements show, and the `chosen` one.
@@ -241,24 +237,20 @@ class NodeTable:
 
     # the cluster
 
-    def cluster_load(self, now: float) -> ClusterLoad:
+    def cluster_load(self, now: float, without: NegativeReservation | None = None) -> ClusterLoad:
         """The loads of all nodes without reservations: one pod hardly changes the level of a cluster.
 
         Cached in large clusters: for a second, and until a fiftieth of the nodes have changed.
         """
-        if not (self._changes <= len(self) // 50 and 0.0 <= now - self._cluster_load_at < _CLUSTER_LOAD_LIFETIME):
-            usable = self._usable(now)[:, :, np.newaxis]
-            self._cluster_load = ClusterLoad(np.where(usable, self._table.load[:, 0], np.nan))
-            self._cluster_load_at, self._changes = now, 0
+        changed = self._changes > len(self) // 50 or not 0.0 <= now - self._cluster_load_at < _CLUSTER_LOAD_LIFETIME
+        if without is None and not changed:
+            return self._cluster_load
+        load = np.where(self._usable(now)[:, :, np.newaxis], self._table.load[:, 0], np.nan)
+        if without is not None:
+            load[without.row] += without.load[0]
+            return ClusterLoad(load)
+        self._cluster_load, self._cluster_load_at, self._changes = ClusterLoad(load), now, 0
         return self._cluster_load
-
-    def _cluster_load_without(self, without: NegativeReservation | None, now: float) -> ClusterLoad:
-        if without is None:
-            return self.cluster_load(now)
-        usable, load = self._usable(now)[:, :, np.newaxis], self._table.load[:, 0]
-        load = np.where(usable, load, np.nan)
-        load[without.row] += without.load[0]
-        return ClusterLoad(load)
 
     def current_load(self, now: float) -> tuple[list[str], Array]:
         """Every node's name, and nodes × resources: its load in the shortest window that is known."""

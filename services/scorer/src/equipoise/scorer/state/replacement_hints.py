@@ -35,13 +35,8 @@ class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
 class _RecentEviction(msgspec.Struct, kw_only=True):
     """An intended eviction, or one that was carried out a short time ago."""
 
+    message: EvictionIntent | EvictionOutcome
     intent_id: str
-    pod_uid: str
-    workload: Workload
-    source: str
-    target: str
-    expected_reduction: Resources
-    decided_at: float
     ends_at: float
     evicted: bool = False
     """An outcome has confirmed it."""
@@ -53,9 +48,9 @@ class _RecentEviction(msgspec.Struct, kw_only=True):
     """The replacement is placed."""
 
     def is_replaced_by(self, pod: PlacedPod) -> bool:
-        return (
-            pod.workload == self.workload and pod.uid != self.pod_uid and pod.placed_at + _CLOCK_STEP > self.decided_at
-        )
+        message = self.message
+        is_other_pod = pod.workload == message.workload and pod.uid != message.pod_uid
+        return is_other_pod and pod.placed_at + _CLOCK_STEP > message.decided_at
 
 
 class ReplacementHints:
@@ -75,7 +70,7 @@ class ReplacementHints:
         """
         known = self._evictions.get(intent.pod_uid)
         if intent.workload is not None and intent.expires_at > now and (known is None or known.ends_at <= now):
-            self._add(intent, intent.id, intent.workload, intent.expires_at, evicted=False)
+            self._add(_RecentEviction(message=intent, intent_id=intent.id, ends_at=intent.expires_at))
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
         """Extend the hint of a pod that was evicted; end it for every other outcome of the same intent."""
@@ -88,29 +83,10 @@ class ReplacementHints:
             if not known.evicted:
                 known.evicted, known.ends_at = True, ends_at
         elif outcome.workload is not None and ends_at > now:
-            self._add(outcome, outcome.intent_id, outcome.workload, ends_at, evicted=True)
+            self._add(_RecentEviction(message=outcome, intent_id=outcome.intent_id, ends_at=ends_at, evicted=True))
 
-    def _add(
-        self,
-        message: EvictionIntent | EvictionOutcome,
-        intent_id: str,
-        workload: Workload,
-        ends_at: float,
-        *,
-        evicted: bool,
-    ) -> None:
-        eviction = _RecentEviction(
-            intent_id=intent_id,
-            pod_uid=message.pod_uid,
-            workload=workload,
-            source=message.node,
-            target=message.target,
-            expected_reduction=message.expected_reduction,
-            decided_at=message.decided_at,
-            ends_at=ends_at,
-            evicted=evicted,
-        )
-        self._evictions[message.pod_uid] = eviction
+    def _add(self, eviction: _RecentEviction) -> None:
+        self._evictions[eviction.message.pod_uid] = eviction
         for pod in self._unmatched.values():
             if eviction.is_replaced_by(pod):
                 eviction.replaced = True
@@ -125,7 +101,7 @@ class ReplacementHints:
             waiting = [each for each in self._evictions.values() if not each.replaced and each.is_replaced_by(pod)]
             if waiting:
                 # The eviction whose replacement was scored with this UID, else the oldest one.
-                min(waiting, key=lambda each: (each.replacement != pod.uid, each.decided_at)).replaced = True
+                min(waiting, key=lambda each: (each.replacement != pod.uid, each.message.decided_at)).replaced = True
             else:
                 self._unmatched[pod.uid] = pod
 
@@ -150,9 +126,9 @@ class ReplacementHints:
             return each.evicted
 
         return [
-            (each.target, each.expected_reduction)
+            (each.message.target, each.message.expected_reduction)
             for each in self._evictions.values()
-            if each.target and each.ends_at > now and not each.replaced and counts(each)
+            if each.message.target and each.ends_at > now and not each.replaced and counts(each)
         ]
 
     def assign(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> ReplacementHint:
@@ -173,18 +149,20 @@ class ReplacementHints:
         if workload is None or not self._evictions:
             return ReplacementHint(), None
         candidates = frozenset(nodes)
-        current = [each for each in self._evictions.values() if each.workload == workload and each.ends_at > now]
-        avoided = frozenset(each.source for each in current)
+        current = [
+            each for each in self._evictions.values() if each.message.workload == workload and each.ends_at > now
+        ]
+        avoided = frozenset(each.message.node for each in current)
         waiting = [
             each
             for each in current
             if not each.replaced
             and each.replacement in ("", uid)
-            and each.pod_uid != uid
-            and each.target in candidates
-            and each.target not in avoided
+            and each.message.pod_uid != uid
+            and each.message.target in candidates
+            and each.message.target not in avoided
         ]
         if not uid or not waiting:
             return ReplacementHint(avoided=avoided), None
-        eviction = min(waiting, key=lambda each: (each.replacement != uid, each.decided_at))
-        return ReplacementHint(avoided=avoided, preferred=eviction.target), eviction
+        eviction = min(waiting, key=lambda each: (each.replacement != uid, each.message.decided_at))
+        return ReplacementHint(avoided=avoided, preferred=eviction.message.target), eviction

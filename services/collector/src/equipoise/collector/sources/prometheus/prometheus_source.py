@@ -17,8 +17,17 @@ from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.prometheus import http
-from equipoise.collector.sources.prometheus.node_addresses import identified_by_name, names_by_address, with_node_names
-from equipoise.collector.sources.prometheus.samples import LabelCache, result_of, spacings, time_of, vector
+from equipoise.collector.sources.prometheus.samples import (
+    LabelCache,
+    identified_by_name,
+    names_by_address,
+    result_of,
+    shortened,
+    spacings,
+    time_of,
+    vector,
+    with_node_names,
+)
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
@@ -53,7 +62,7 @@ class PrometheusSource:
         # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
         self._client: Any = PrometheusConnect(
             url=settings.url.rstrip("/"),
-            headers=dict(http.headers(settings)),
+            headers={"Accept": "application/json", "User-Agent": "equipoise-collector", **settings.headers},
             auth=http.authentication(settings),
             session=(opened := http.session(settings)),
             timeout=settings.timeout,
@@ -147,7 +156,7 @@ class PrometheusSource:
         try:
             return read(self._client.custom_query(promql, parameters))
         except PrometheusApiClientException as error:
-            raise SourceError(_short(str(error))) from None
+            raise SourceError(shortened(error)) from None
         except (requests.RequestException, HTTPError, OSError) as error:
             raise SourceError(_cause(error)) from None
 
@@ -158,11 +167,7 @@ def _cause(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         error = inner
-    return _short(f"{error.__class__.__name__}: {error}")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 300 else text[:299] + "…"
+    return shortened(f"{error.__class__.__name__}: {error}")
 
 
 def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, _: Kube) -> MetricSource:

@@ -2,12 +2,15 @@
 
 A fault of the whole response (an error, a warning, another type of result) is a SourceError: the result of that query
 is unknown. A fault of one element makes the value of that element NaN, which sample validation rejects with a reason.
+
+Some series name their node by its address, which is used again after its node is deleted. An address that two nodes had
+recently identifies neither of them; older samples are rejected by the age of the node (`sample_validation`).
 """
 
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -26,6 +29,9 @@ _INFO_PREFIX = "PromQL info:"
 LABELS_TTL = 600.0
 """Seconds for which the labels of a series are cached that no response contains any more, and up to as many more."""
 
+AMBIGUOUS = ""
+"""Instead of the name of a node: two nodes had the address."""
+
 _PORT = re.compile(r":\d{1,5}", re.ASCII)
 
 _DECODER = msgspec.json.Decoder()
@@ -36,14 +42,14 @@ def result_of(document: Any, *types: str) -> Any:
     if not isinstance(document, Mapping):
         raise SourceError("the response is no JSON object: is this the address of a Prometheus?")
     if document.get("status") != "success":
-        raise SourceError(f"the query failed: {_short(document.get('error') or document.get('status'))}")
+        raise SourceError(f"the query failed: {shortened(document.get('error') or document.get('status'))}")
     for key, value in (("warnings", _warnings(document.get("warnings"))), ("isPartial", document.get("isPartial"))):
         if value:
-            raise SourceError(f"the response may be partial ({key}: {_short(value)})")
+            raise SourceError(f"the response may be partial ({key}: {shortened(value)})")
     data = document.get("data")
     found = data.get("resultType") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or found not in types:
-        raise SourceError(f"the response holds a {_short(found)} instead of a {types[0]}")
+        raise SourceError(f"the response holds a {shortened(found)} instead of a {types[0]}")
     return data.get("result")
 
 
@@ -183,11 +189,6 @@ class LabelCache:
         return series
 
 
-def labels_of(element: Element) -> Any:
-    """The labels of an element, decoded or not."""
-    return _decoded(element.metric)
-
-
 def _parse(metric: Mapping[str, Any], node_labels: Sequence[str]) -> _SeriesLabels:
     labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
     return _SeriesLabels(
@@ -203,6 +204,39 @@ def _host(text: str) -> str:
     return name if colon and _PORT.fullmatch(colon + port) else text
 
 
-def _short(value: Any) -> str:
+def shortened(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= 200 else text[:199] + "…"
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def names_by_address(result: Any) -> dict[str, str]:
+    """Node names by address, from an instant vector of kube_node_info; AMBIGUOUS for an address of two nodes."""
+    names: dict[str, str] = {}
+    for element in elements(result):
+        labels = _decoded(element.metric)
+        if not isinstance(labels, Mapping):
+            continue
+        node, address = labels.get("node"), labels.get("internal_ip")
+        if isinstance(node, str) and isinstance(address, str) and node and address:
+            names[address] = node if names.get(address, node) == node else AMBIGUOUS
+    return names
+
+
+def with_node_names(samples: Iterable[Sample], names: Mapping[str, str]) -> list[Sample]:
+    """The samples with node names instead of addresses; those of ambiguous addresses are left out."""
+    found = []
+    for sample in samples:
+        node = names.get(sample.node.strip("[]"), sample.node)
+        if node != AMBIGUOUS or sample.node == AMBIGUOUS:
+            found.append(sample if node == sample.node else msgspec.structs.replace(sample, node=node))
+    return found
+
+
+def identified_by_name(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples with series that are identified by node, namespace and pod alone."""
+    return [
+        msgspec.structs.replace(
+            sample, series=series_name({"node": sample.node, "namespace": sample.namespace, "pod": sample.pod})
+        )
+        for sample in samples
+    ]

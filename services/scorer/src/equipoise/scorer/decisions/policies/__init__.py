@@ -6,9 +6,7 @@ from equipoise.scorer.decisions.policies.mix import Mix
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES, SinglePolicy
 
-__all__ = ["POLICIES", "SINGLE_POLICIES", "Policy", "ScoringPolicy"]
-
-POLICIES: dict[str, type[ScoringPolicy]] = {**SINGLE_POLICIES, Mix.policy_name(): Mix}
+__all__ = ["SINGLE_POLICIES", "Policy", "ScoringPolicy"]
 
 if TYPE_CHECKING:
     Policy = ScoringPolicy

@@ -9,7 +9,7 @@ Two differences. A value that is not measured counts as full risk (in Trimaran a
 use more than their limits.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -25,7 +25,7 @@ _VARIANCE_ALLOWED = 0.99
 
 
 class RiskLimitWeights(Section, frozen=True, kw_only=True):
-    """The weight of the limit risk per resource; the load risk has the rest."""
+    """The weight of the limit risk per resource; the load risk has the remainder."""
 
     cpu: Share = 0.5
     memory: Share = 0.5
@@ -39,9 +39,7 @@ class LowRiskOvercommit(SingleWindowPolicy, frozen=True, kw_only=True, tag="low_
 
     risk_limit_weights: RiskLimitWeights = RiskLimitWeights()
 
-    @property
-    def statistics(self) -> tuple[Statistic, ...]:
-        return ("deviation",)
+    statistics: ClassVar[tuple[Statistic, ...]] = ("deviation",)
 
     def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         """0 for all nodes if the pod has neither requests nor limits."""

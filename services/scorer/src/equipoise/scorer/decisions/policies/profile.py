@@ -6,6 +6,8 @@ imbalance between cpu and memory on a node counts too, so that its headroom suit
 (Alibaba, 2018): plans by the peak hour leave 44 points of spread in the median hour, plans by whole days 26 to 29.
 """
 
+from typing import ClassVar
+
 import numpy as np
 
 from equipoise.contracts.configuration.settings import Section
@@ -37,13 +39,11 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
 
     resource_weights: ProfileWeights = ProfileWeights()
 
+    uses_daily_loads: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if not self.resource_weights.cpu and not self.resource_weights.memory:
             raise ValueError("resourceWeights needs at least one weight above 0")
-
-    @property
-    def uses_daily_loads(self) -> bool:
-        return True
 
     def score(self, nodes: CandidateNodes, demand: Demand) -> Array:
         """50 for a node with the cluster's mean load in every hour. One point more per percentage point by which

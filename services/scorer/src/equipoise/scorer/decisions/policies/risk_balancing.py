@@ -10,7 +10,7 @@ as 0 if the other is known.)
 """
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -29,9 +29,7 @@ class RiskBalancing(SingleWindowPolicy, frozen=True, kw_only=True, tag="risk_bal
     """The root of the deviation (a share, 0..1) that counts: above 1, small deviations count more. 0: a deviation below
     1 does not count."""
 
-    @property
-    def statistics(self) -> tuple[Statistic, ...]:
-        return ("deviation",)
+    statistics: ClassVar[tuple[Statistic, ...]] = ("deviation",)
 
     def score_window(self, nodes: CandidateNodes, demand: Demand, at: int) -> Array:
         mean = np.clip(expected_load(nodes, demand)[:, at], 0.0, 1.0)
