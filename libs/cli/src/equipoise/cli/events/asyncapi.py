@@ -222,6 +222,7 @@ _HEADERS: Document = {
     ],
     "properties": {
         "Nats-Msg-Id": {"type": "string", "description": "The same as ce-id."},
+        "Nats-TTL": {"type": "string", "description": "Only of the removal of a node: for how long it is kept."},
         "ce-specversion": {"const": "1.0"},
         "ce-id": {"type": "string"},
         "ce-source": {"type": "string", "description": "/equipoise/<service>"},

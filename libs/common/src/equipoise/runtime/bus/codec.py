@@ -16,6 +16,7 @@ from typing import Any, Generic
 import msgspec
 
 from equipoise.contracts.bus.subjects import matches
+from equipoise.contracts.messages.message import Message
 from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import Clock
@@ -38,6 +39,7 @@ MAX_PAYLOAD = 2**20
 Headers = Mapping[str, str]
 
 MESSAGE_ID = "Nats-Msg-Id"
+MAX_AGE = "Nats-TTL"
 SUBJECT = "ce-subject"
 """The subject for which a message was published: with a free reply subject, NATS may deliver it on another one."""
 
@@ -76,6 +78,7 @@ class Envelope:
     def around(self, subject: str, message: msgspec.Struct, message_id: str | None = None) -> dict[str, str]:
         """The headers of a message for this subject; without an id it gets a new one."""
         identity = message_id or self.new_id()
+        max_age = message.max_age if isinstance(message, Message) else None
         return {
             MESSAGE_ID: identity,
             "ce-id": identity,
@@ -83,6 +86,7 @@ class Envelope:
             "ce-type": f"dev.equipoise.{type(message).__name__}.v1",
             "ce-time": datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds"),
             TRACE: f"00-{_current_trace.get() or self.new_id()}-{self._chance.getrandbits(64) or 1:016x}-01",
+            **({} if max_age is None else {MAX_AGE: f"{max_age:.0f}s"}),
             **self._fixed,
         }
 
