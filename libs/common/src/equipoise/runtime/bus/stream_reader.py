@@ -22,6 +22,9 @@ _BATCH = 256
 CONNECT_TIMEOUT = 10.0
 """Seconds to reach the bus: a person waits."""
 
+_END_OF_BATCH, _NO_MORE_MESSAGES, _NO_RESPONDERS = "204", "404", "503"
+"""Statuses of the response that ends a request."""
+
 
 async def history(
     settings: Nats,
@@ -48,23 +51,21 @@ async def history(
             responses = await link.client.subscribe(inbox)
         except nats.errors.Error as error:
             raise link.as_bus_error(subject, error) from error
-        waiting = 1
+        waiting = True
         while waiting:
             messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
             for message in messages:
                 if (found := message.headers["Nats-Subject"]) == message.headers.get(SUBJECT):  # else redirected
                     yield found, message.data
-            match end["Status"]:
-                case "204" if messages:
-                    waiting = int(end["Nats-Num-Pending"])
-                    request.pop("start_time", None)
-                    request["seq"] = int(messages[-1].headers["Nats-Sequence"]) + 1
-                case "204" | "404":
-                    waiting = 0
-                case "503":
-                    raise BusError(f"there is no stream {stream.name} that may be read: {SETUP}")
-                case status:
-                    raise BusError(f"{subject}: {status} {end.get('Description', '')}")
+            if messages:
+                request.pop("start_time", None)
+                request["seq"] = int(messages[-1].headers["Nats-Sequence"]) + 1
+            status = end["Status"]
+            waiting = status == _END_OF_BATCH and end["Nats-Num-Pending"] != "0"
+        if status == _NO_RESPONDERS:
+            raise BusError(f"there is no stream {stream.name} that may be read: {SETUP}")
+        if status not in (_END_OF_BATCH, _NO_MORE_MESSAGES):
+            raise BusError(f"{subject}: {status} {end.get('Description', '')}")
 
 
 async def _batch(
