@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 import nats.errors
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from equipoise.contracts.bus.streams import Stream
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.bus.codec import SUBJECT
+from equipoise.runtime.bus.codec import SUBJECT, Headers
 from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, SETUP, NatsConnection, connected_within
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
@@ -54,12 +53,12 @@ async def history(
         waiting = True
         while waiting:
             messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
-            for message in messages:
-                if (found := message.headers["Nats-Subject"]) == message.headers.get(SUBJECT):  # else redirected
-                    yield found, message.data
+            for headers, payload in messages:
+                if (found := headers["Nats-Subject"]) == headers.get(SUBJECT):  # else redirected
+                    yield found, payload
             if messages:
                 request.pop("start_time", None)
-                request["seq"] = int(messages[-1].headers["Nats-Sequence"]) + 1
+                request["seq"] = int(messages[-1][0]["Nats-Sequence"]) + 1
             status = end["Status"]
             waiting = status == _END_OF_BATCH and end["Nats-Num-Pending"] != "0"
         if status == _NO_RESPONDERS:
@@ -70,12 +69,13 @@ async def history(
 
 async def _batch(
     link: NatsConnection, subject: str, request: dict[str, Any], inbox: str, responses: Subscription
-) -> tuple[list[Msg], dict[str, str]]:
-    """The messages of one request, and the headers of the response that ends it."""
+) -> tuple[list[tuple[Headers, bytes]], Headers]:
+    """Headers and payload of the messages of one request, and the headers of the response that ends it."""
     await link.client.publish(subject, msgspec.json.encode(request), reply=inbox)
-    messages: list[Msg] = []
+    messages: list[tuple[Headers, bytes]] = []
     while True:
         message = await responses.next_msg(timeout=RESPONSE_TIMEOUT)
-        if "Status" in (headers := message.headers or {}):
+        headers = message.headers or {}
+        if "Status" in headers:
             return messages, headers
-        messages.append(message)
+        messages.append((headers, message.data))
