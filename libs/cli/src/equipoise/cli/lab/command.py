@@ -52,7 +52,7 @@ def trace_options(command: Function) -> Function:
         help="Folder with a trace in a format of docs/traces.md. Defaults to the included example.",
     )
     @click.option("--nodes", type=click.IntRange(0), default=0, help="Replay only this number of nodes; 0: all.")
-    @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random choice of --nodes nodes.")
+    @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random choice of nodes.")
     @wraps(command)
     def with_trace(*, folder: Path | None, nodes: int, seed: int, **values: Any) -> Any:
         return command(trace=_trace(folder, nodes, seed), **values)
