@@ -228,7 +228,7 @@ _HEADERS: Document = {
         "ce-source": {"type": "string", "description": "/equipoise/<service>"},
         "ce-subject": {
             "type": "string",
-            "description": "The subject for which it was published. Services skip a message that arrives on another one.",
+            "description": "The subject for which it was published. Services skip it on any other one.",
         },
         "ce-type": {"type": "string", "description": "dev.equipoise.<name of the message>.v1"},
         "ce-time": {"type": "string", "format": "date-time", "description": "Time of publication, UTC."},
