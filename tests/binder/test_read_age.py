@@ -57,9 +57,7 @@ MORE_CHANGES = CHANGES | {
     "budget": lambda world: world.block("none"),
     "workload opted out": lambda world: world.kube.put(
         DEPLOYMENTS,
-        msgspec.structs.replace(
-            a_deployment(), metadata=msgspec.structs.replace(a_deployment().metadata, **OPT_OUT)
-        ),
+        msgspec.structs.replace(a_deployment(), metadata=msgspec.structs.replace(a_deployment().metadata, **OPT_OUT)),
     ),
     "ledger removed": lambda world: world.kube.remove(CONFIG_MAPS, "equipoise-ledger", OWN),
     "nothing": lambda world: None,
@@ -80,6 +78,29 @@ class _SlowWrites:
         response = await self._world.kube.replace(resource, value)
         await self._world.clock.sleep(self._seconds)
         return response
+
+
+class _SlowRequests:
+    """Every request takes some time; the cluster changes when one of them is sent."""
+
+    def __init__(self, world: World, seconds: float, change_at: int, change: Callable[[World], object]) -> None:
+        self._world = world
+        self._seconds = seconds
+        self._change_at = change_at
+        self._change = change
+        self.requests = 0
+        self.changed_at = 0.0
+        self.posts: list[float] = []
+        """When evictions were sent."""
+
+    async def __call__(self, call: Call) -> None:
+        self.requests += 1
+        if call.verb == "evict":
+            self.posts.append(self._world.clock.now())
+        if self.requests == self._change_at:
+            self._change(self._world)
+            self.changed_at = self._world.clock.now()
+        await self._world.clock.sleep(self._seconds)
 
 
 def _assert_not_posted(world: World) -> None:
@@ -118,7 +139,7 @@ async def test_a_change_while_waiting_for_the_rate_prevents_the_eviction(world: 
 
 async def test_an_intent_that_waited_for_the_rate_is_evicted(world: World) -> None:
     """Its own reservation does not count against it, and it does not wait a second time."""
-    limits = Limits(rate=EvictionRate(max=1, window=Duration(6)), startup_grace_period=Duration(0))
+    limits = msgspec.structs.replace(GENEROUS, rate=EvictionRate(max=1, window=Duration(6)))
     await world.start(world.binder(limits=limits))
     await world.propose("db-1", "web-1")
     await world.clock.advance(7)
@@ -129,13 +150,14 @@ async def test_a_maintenance_time_that_ends_during_a_slow_write_prevents_the_evi
     """Limits may change by time alone: evictions are allowed until 22:14, and it is 22:13:51 when one is reserved."""
     only = (WeeklyTimes(begin="22:00", end="22:14"),)
     kube: Any = _SlowWrites(world, 15.0)
-    await world.start(world.binder(kube=kube, limits=msgspec.structs.replace(GENEROUS, maintenance=Maintenance(only=only))))
+    limits = msgspec.structs.replace(GENEROUS, maintenance=Maintenance(only=only))
+    await world.start(world.binder(kube=kube, limits=limits))
     await world.clock.advance(30)
     await world.publish_cluster(2)
     await world.propose("web-1")
     await world.clock.advance(60)
     _assert_not_posted(world)
-    assert world.outcomes[0].limit == "" or world.outcomes[0].limit == "maintenance"
+    assert "limits.maintenance" in world.outcomes[0].detail
 
 
 async def _stopped(world: World, stop_at: int) -> Steps:
@@ -169,9 +191,11 @@ async def test_a_change_at_any_point_prevents_the_eviction_or_is_newer_than_two_
         changed_at = world.clock.now()
         await world.clock.advance(hold)
         steps.go.set()
-        await world.clock.advance(40)
-        await world.publish_cluster(2)
-        await world.clock.advance(150)
+        await world.clock.advance(5)
+        if not world.outcomes:
+            await world.clock.advance(40)
+            await world.publish_cluster(2)
+            await world.clock.advance(150)
         if world.evicted and not evicted_before:
             accepted += 1
             (eviction,) = world.evicted
@@ -181,53 +205,37 @@ async def test_a_change_at_any_point_prevents_the_eviction_or_is_newer_than_two_
             assert recent or change == "nothing", steps.stopped_at
         elif not evicted_before:
             assert change != "nothing", steps.stopped_at
-            assert not any(entry.counted for entry in world.ledger.entries) or change == "ledger removed"
+            assert change == "ledger removed" or not any(entry.counted for entry in world.ledger.entries)
         assert len(world.outcomes) == 1, steps.stopped_at
         assert world.bus.errors.total("worker") == 0, steps.stopped_at
         await world.stop()
     else:
         pytest.fail("the path has more points than the test tries")
     assert points >= 20
-    assert accepted >= 1, "the change was never too late"
+    assert accepted >= 1 or change == "budget", "the change was never too late"
 
 
-@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.5, 1.0, 3.0])
-@pytest.mark.parametrize("change", [*CHANGES, "nothing"])
-async def test_a_change_during_slow_reads_prevents_the_eviction(change: str, seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_during_slow_requests_prevents_the_eviction(change: str, seconds: float) -> None:
     """Every request takes this long; the change happens before each of them in turn."""
     evictions = 0
-    for stop_at in range(1, STEPS):
+    for change_at in range(1, STEPS):
         world = World()
         await world.populate()
         await world.start(world.binder())
-        count, changed_at, posts = 0, 0.0, list[float]()
-
-        async def delay(call: Call) -> None:
-            nonlocal count, changed_at
-            count += 1
-            if call.verb == "evict":
-                posts.append(world.clock.now())
-            if count == stop_at:
-                MORE_CHANGES[change](world)
-                changed_at = world.clock.now()
-            await world.clock.sleep(seconds)
-
-        world.kube.on_call = delay
+        slow = _SlowRequests(world, seconds, change_at, CHANGES[change])
+        world.kube.on_call = slow
         await world.propose("web-1")
         await world.clock.advance(30)
-        if posts and count < stop_at:
-            break
-        evictions += len(posts)
-        if change != "nothing":
-            assert all(changed_at > at - MAX_READ_AGE for at in posts), (stop_at, changed_at, posts)
         await world.stop()
-        if stop_at > 30:
+        if slow.requests < change_at:
             break
-    if seconds == 3.0:
-        assert evictions == 0
-    if seconds == 0.1:
-        assert evictions > 0
-    await world.stop()
+        assert all(slow.changed_at > posted_at - MAX_READ_AGE for posted_at in slow.posts), change_at
+        evictions += len(slow.posts)
+    else:
+        pytest.fail("the path has more requests than the test tries")
+    assert (evictions > 0) == (seconds < 0.6), "reads that are too slow delay the eviction"
 
 
 async def test_an_api_server_that_reads_too_slowly_delays_the_eviction(world: World) -> None:

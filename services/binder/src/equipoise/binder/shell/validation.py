@@ -45,9 +45,7 @@ class Validation:
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
 
-    async def validate(
-        self, intent: EvictionIntent, ledger: Ledger, read_at: float
-    ) -> Proceed[ValidIntent] | Finish:
+    async def validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
         """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now.
 
         `read_at`: when the read of the ledger began, on the monotonic clock.
