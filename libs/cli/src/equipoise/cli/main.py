@@ -1,4 +1,4 @@
-"""The program `equipoise`, also `kubectl equipoise`: finds the command and ends with its exit code."""
+"""The program `equipoise`, also `kubectl equipoise`: runs a command and exits with its exit code."""
 
 from importlib import import_module
 from typing import Any
@@ -29,7 +29,7 @@ COMMANDS = (
     "up",
     "version",
 )
-"""The command `plan` is the function `plan` of `equipoise.cli.plan.command`.
+"""A command is a function in a module of its own: `plan` is the function `plan` of `equipoise.cli.plan.command`.
 
 That module declares names, options and help, and imports the code of the command only when the command runs: help and
 shell completion import every module of this table.
@@ -65,4 +65,4 @@ class Program(click.Group):
     epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
 )
 def main() -> None:
-    """Keep the real load of a Kubernetes cluster level."""
+    """Level the real load of a Kubernetes cluster."""

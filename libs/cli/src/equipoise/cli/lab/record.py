@@ -13,31 +13,29 @@ from equipoise.cli.service_settings import all_settings, read_file
 from equipoise.lab.record import RecordError, RecordOptions, record
 
 
-def record_options(
+def run_record(
     configuration: Path | None,
     *,
     prometheus_url: str | None,
     kubeconfig: str | None,
     context: str | None,
+    as_json: bool,
     **extent: Any,
-) -> RecordOptions:
-    """Arguments override the file; `extent`: `days`, `step` and `out`. Raises InvalidInput and ConfigurationError."""
+) -> None:
+    """Run the command. Arguments override the file; `extent` has `days`, `step` and `out`.
+
+    Raises InvalidInput, ConfigurationError and CommandFailed.
+    """
     settings = all_settings(read_file(configuration))
-    given = {"kubeconfig": kubeconfig, "context": context}
-    kubernetes = msgspec.structs.replace(
-        settings.shared.kubernetes, **{name: text for name, text in given.items() if text}
-    )
+    given = {name: text for name, text in (("kubeconfig", kubeconfig), ("context", context)) if text}
+    kubernetes = msgspec.structs.replace(settings.shared.kubernetes, **given)
     prometheus = settings.collector.prometheus
     if prometheus_url:
         prometheus = msgspec.structs.replace(prometheus, url=prometheus_url)
     try:
-        return RecordOptions(prometheus=prometheus, kubernetes=kubernetes, **extent)
+        options = RecordOptions(prometheus=prometheus, kubernetes=kubernetes, **extent)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
-
-
-def run_record(options: RecordOptions, *, as_json: bool) -> None:
-    """Raises CommandFailed."""
     try:
         summary = asyncio.run(record(options, Console(stderr=True, highlight=False)))
     except RecordError as error:

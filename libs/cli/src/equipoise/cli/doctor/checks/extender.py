@@ -23,6 +23,9 @@ ADVICE = f"{PREFIX}.advice.>"
 PERIOD = 900.0
 """Seconds of reviews that are read: a scorer publishes one every five minutes."""
 
+CONNECT_TIMEOUT = 5.0
+"""Seconds, as of the check of the bus: both run at the same time."""
+
 MIN_PLACED = 20
 """Placed pods below which the share is not significant."""
 
@@ -61,7 +64,9 @@ async def _recent_advice(environment: Environment) -> RecentAdvice:
     placed = 0
     nats, user, clock = environment.settings.shared.nats, environment.nats_user, environment.clock
     since = clock.now() - PERIOD
-    async for subject, message in retained_messages(nats, ADVICE, since=since, clock=clock, user=user):
+    async for subject, message in retained_messages(
+        nats, ADVICE, since=since, clock=clock, user=user, connect_timeout=CONNECT_TIMEOUT
+    ):
         if isinstance(message, PlacementAdvice):
             placed += 1
         elif isinstance(message, ClusterReview):
