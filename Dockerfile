@@ -1,4 +1,4 @@
-# One image for the five services, the setup step and the program `equipoise`; what runs is the command's choice.
+# One image for the five services, the setup step and those commands of the program `equipoise` that use a cluster.
 # To build from a fixed base: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:… (docs/operations.md, "Install in a cluster").
 ARG PYTHON_IMAGE=python:3.13-slim
 
@@ -9,10 +9,14 @@ COPY requirements requirements
 RUN pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/uv.txt
 RUN uv venv --python /usr/local/bin/python /opt/equipoise
 RUN uv pip install --no-build --require-hashes -r requirements/image.txt
-COPY . .
-RUN uv pip install --no-deps --no-index --offline ./libs/* ./services/*
+COPY libs libs
+COPY services services
+RUN uv pip install --no-deps --no-index --offline --no-sources ./libs/* ./services/*
+RUN python -m requirements.sbom > /opt/equipoise/sbom.cdx.json
 
 FROM ${PYTHON_IMAGE}
+# The base image contains two copies of pip.
+RUN pip uninstall --yes --root-user-action=ignore pip && rm -r /usr/local/lib/python3.*/ensurepip
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin equipoise
 COPY --from=build /opt/equipoise /opt/equipoise
 ENV PATH=/opt/equipoise/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
